@@ -158,8 +158,15 @@ def _reason(words: str) -> str:
     return foreign(defang_indicators(words), REASON_LIMIT) or "no reason was given"
 
 
-def start_argument(responder_id: str, targets: Iterable[RedactedView], parameters: Mapping[str, Any]) -> str:
+def start_argument(
+    responder_id: str,
+    targets: Iterable[RedactedView],
+    parameters: Mapping[str, Any],
+    undo_after_minutes: int | None = None,
+) -> str:
     """What the button of the question stores, for `BulkInput`."""
     named = [{"object_type": view.subject.kind, "object_id": view.subject.id} for view in targets]
-    asked = {"responder_id": responder_id, "targets": named, "parameters": dict(parameters)}
+    asked: dict[str, Any] = {"responder_id": responder_id, "targets": named, "parameters": dict(parameters)}
+    if undo_after_minutes is not None:
+        asked["undo_after_minutes"] = undo_after_minutes
     return json.dumps(asked, ensure_ascii=False, separators=(",", ":"))

@@ -36,10 +36,13 @@ GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
 BULK_START = "bulk_start"
 BULK_RETRY = "bulk_retry"
 BULK_DETAILS = "bulk_details"
+SEVERAL = "several"  # choose several objects to run on
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.
 START_RESPONDER = "start_responder"  # external_select
+SEVERAL_ALERTS = "several_alerts"
+SEVERAL_TARGETS = "several_targets"  # multi_external_select
 TEMPLATE_ADD_TASK = "template_add_task"
 TEMPLATE_REMOVE_TASK = "template_remove_task"
 TEMPLATE_ADD_FIELD = "template_add_field"
@@ -55,6 +58,7 @@ VALUE = "value"  # the element of an input block, whose block id names the field
 
 # Views.
 START_VIEW = "start"
+SEVERAL_VIEW = "several"
 TEMPLATE_VIEW = "template"
 TEMPLATE_JSON_VIEW = "template_json"
 TEMPLATE_CHECK_VIEW = "template_check"

@@ -25,12 +25,13 @@ from bot.cards.text import (
     slack_date,
     strip_markup,
 )
-from bot.redaction import RedactedView, Subject, artifact_title, refanged, withheld
+from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
 OVERRIDABLE = {"protect", "rate", "rate_per_target"}
 MAX_OPTIONS = 100
 MAX_LINES = 40
+FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 MAX_TITLES = 6  # of responders, in the line of an artifact
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 ARTIFACTS_SHOWN = 40  # in Details at once
@@ -68,11 +69,12 @@ def responder_list(
     command: str,
     refused: str = "",
     who: str = "",
+    channel: str = "",
 ) -> Message:
     """What can run on an object, what on each artifact of an alert, and why the rest can't run.
 
     `by_artifact` as in `responder_options`; `refused` is why this person can't run anything; `who` can open it if this
-    person can't.
+    person can't; `channel` is where they asked.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -93,7 +95,7 @@ def responder_list(
     why_not = [f"✗ *{names.shown(r)}*: {foreign(reasons(r), 300)}" for r in cannot]
     blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
-        blocks.append(_menu_block(view, button))
+        blocks.append(_menu_block(view, button, channel))
         first = can[0] if can else next(r for r in offered if r.name in elsewhere)
         on_what = subject.id if can else f"{subject.id} and an observable"
         blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {on_what}', 200)}."))
@@ -292,9 +294,16 @@ def action_list(
 
 
 def alert_in_full(
-    alert: Alert, *, clearance: int, button: ButtonIds, note: str = "", who: str = "", start: int = 0
+    alert: Alert,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    note: str = "",
+    who: str = "",
+    start: int = 0,
+    channel: str = "",
 ) -> Message:
-    """An alert in full for the person who asked; if it is above their clearance, only `who` can open it.
+    """An alert in full for the person who asked in `channel`; if it is above their clearance, only `who` can open it.
 
     It and each artifact have a menu; the artifacts come in pages, of which this one begins with number `start`.
     """
@@ -306,24 +315,34 @@ def alert_in_full(
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))
         blocks += _lines("*Facts*", _facts(alert, view))
-    blocks += [_menu_block(view, button), *_artifacts(view, button, start)]
+    blocks += [_menu_block(view, button, channel), *_artifacts(view, button, start, channel)]
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
 
 
-def _menu_block(view: RedactedView, button: ButtonIds) -> Block:
-    """The menu of what can run on a subject and its artifacts."""
+def _menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
+    """The menu of what can run on a subject and its artifacts, and what leads to a run on several of these."""
     subject = view.subject
+    others = [one for one in subject.others if may_see(view.clearance, one.tlp)] if subject.kind == "case" else ()
+    has_several = len({one.id for one in (*view.artifacts(), *others)}) > 1 and subject.kind in ("alert", "case")
+    several = [_several_button(Intent("several", subject.id, channel), button)] if has_several else []
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
-        "elements": [responder_menu("Run a responder")],
+        "elements": [responder_menu("Run a responder"), *several],
     }
 
 
-def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds) -> Message:
-    """Alerts that somebody looked for, newest first, each with Details."""
+def _several_button(intent: Intent, button: ButtonIds) -> dict[str, Any]:
+    """Opens the modal in which one chooses what to run on."""
+    return {"type": "button", "action_id": ids.SEVERAL, "text": plain("Run on several"), "value": button(intent)}
+
+
+def found_alerts(
+    alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+) -> Message:
+    """Alerts that somebody in `channel` looked for, newest first, each with Details."""
     shown_text = code(text, 100)
     if not alerts:
         return notices.notice(f"No alert that you may see has {shown_text}.")
@@ -338,6 +357,9 @@ def found_alerts(alerts: Sequence[Alert], text: str, *, more: bool, clearance: i
                 accessory={**details, "value": button(Intent("details", alert.id))},
             )
         )
+    if len(alerts) > 1:
+        several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
+        blocks.append({"type": "actions", "elements": [_several_button(several, button)]})
     if more:
         blocks.append(context("There are more. Add a word to find fewer."))
     return Message(f"{count(len(alerts), 'alert')} with {shown_text}", tuple(blocks))
@@ -364,7 +386,7 @@ def _custom(value: Any, view: RedactedView) -> str:
     return foreign(view.text(str(value)), 200)
 
 
-def _artifacts(view: RedactedView, button: ButtonIds, start: int) -> list[Block]:
+def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) -> list[Block]:
     """Each artifact that may be shown, with its menu, and how many may not."""
     found = by_ioc(view.artifacts())
     shown = found[start : start + ARTIFACTS_SHOWN]
@@ -377,11 +399,11 @@ def _artifacts(view: RedactedView, button: ButtonIds, start: int) -> list[Block]
         level = max(a.tlp for a in view.subject.artifacts)
         blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
     pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
-    buttons = [_page(words, at, view, button) for words, at in pages if 0 <= at < len(found)]
+    buttons = [_page(words, at, view, button, channel) for words, at in pages if 0 <= at < len(found)]
     return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
 
 
-def _page(words: str, start: int, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
+def _page(words: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
     action_id = ids.numbered(ids.DETAILS, str(start))
-    value = button(Intent("details", view.subject.id, str(start)))
+    value = button(Intent("details", view.subject.id, f"{start} {channel}".strip()))
     return {"type": "button", "action_id": action_id, "text": plain(words), "value": value}

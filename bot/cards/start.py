@@ -22,6 +22,8 @@ class WizardState:
 
     `responder` is the option value of the one whose inputs and policy the modal shows. `asked`: object and responder
     were given and can't be changed. `anyway`: run beside a run that is open. `again` is the run that is repeated.
+    `targets` are several objects to run on, of which `id` is the first; until they are chosen, `id` is the alert or
+    case whose observables they are.
     """
 
     id: str = ""
@@ -34,6 +36,7 @@ class WizardState:
     glass: bool = False  # rules are overridden, with a reason
     kept: Mapping[str, str] = field(default_factory=dict)  # logins of people whom a field can't show, by input
     choices: tuple[str, ...] = ()  # ids that were found in a message, if there are several
+    targets: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -44,13 +47,13 @@ class WizardState:
         try:
             raw = json.loads(text)
             kind: Kind = raw["kind"] if raw["kind"] in OBJECT_TYPES else "alert"
-            choices = tuple(map(str, raw.get("choices") or ()))
+            choices, targets = (tuple(map(str, raw.get(name) or ())) for name in ("choices", "targets"))
             object_id, responder, channel, again = (
                 str(raw.get(name) or "") for name in ("id", "responder", "channel", "again")
             )
             asked, anyway, glass = (raw.get(name) is True for name in ("asked", "anyway", "glass"))
             kept = {str(name): str(login) for name, login in mapping(raw.get("kept")).items()}
-            return WizardState(object_id, kind, responder, asked, anyway, channel, again, glass, kept, choices)
+            return WizardState(object_id, kind, responder, asked, anyway, channel, again, glass, kept, choices, targets)
         except (ValueError, TypeError, KeyError, AttributeError):
             return WizardState()
 
@@ -85,7 +88,10 @@ def start_view(
         view = RedactedView(subject, clearance)
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
-            blocks += [*_fields(given or Given(), state.responder, responder), *questions.effect(responder)]
+            blocks += [*fields(given or Given(), state.responder, responder), *questions.effect(responder)]
+    elif not choices:
+        several = {"type": "button", "action_id": ids.SEVERAL_ALERTS, "text": plain("Run on several alerts")}
+        blocks.append({"type": "actions", "elements": [several]})
     return _modal(state, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
 
 
@@ -95,7 +101,7 @@ def run_view(
     """Asks for the inputs of a responder on an object; to run it confirms what the modal shows."""
     view = RedactedView(subject, clearance)
     blocks = [*questions.what_runs(responder, view), *_glass(state, responder)]
-    return _modal(state, [*blocks, *_fields(given, state.responder, responder), *questions.effect(responder)], "Run")
+    return _modal(state, [*blocks, *fields(given, state.responder, responder), *questions.effect(responder)], "Run")
 
 
 def collision_view(
@@ -103,7 +109,7 @@ def collision_view(
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
     blocks: list[Block] = [section(questions.open_run(running, responder, view)), *_glass(state, responder)]
-    return _modal(state, [*blocks, *_fields(given, state.responder, responder)], "Run anyway")
+    return _modal(state, [*blocks, *fields(given, state.responder, responder)], "Run anyway")
 
 
 def _glass(state: WizardState, responder: OfferedResponder) -> list[Block]:
@@ -158,7 +164,7 @@ def undo_block(key: str) -> str:
     return f"undo_after:{key}"
 
 
-def _fields(given: Given, key: str, responder: OfferedResponder) -> list[Block]:
+def fields(given: Given, key: str, responder: OfferedResponder) -> list[Block]:
     """The fields of declared inputs, or one for a text, and how long the run lasts."""
     lasts = undos.time_field(undo_block(key), responder.policy) if responder.policy is not None else []
     if given.form is not None:

@@ -172,6 +172,12 @@ def option_value(option: Any) -> str:
     return str(mapping(option).get("value") or "")
 
 
+def chosen(view: View, block_id: str) -> Sequence[str]:
+    """The values of the options that were chosen in a menu of several, each once."""
+    found = elements(view).get(block_id, {}).get("selected_options")
+    return list(dict.fromkeys(map(option_value, found))) if isinstance(found, list) else []
+
+
 def users(view: View, block_id: str) -> Sequence[str]:
     """The Slack users of a multi_users_select."""
     found = elements(view).get(block_id, {}).get("selected_users")

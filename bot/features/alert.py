@@ -16,8 +16,8 @@ async def on_alert_command(context: Context) -> None:
     await show(context, object_id)
 
 
-async def show(context: Context, object_id: str, start: int = 0) -> None:
-    """Show the alert to the person, its artifacts from number `start` on.
+async def show(context: Context, object_id: str, start: int = 0, channel: str = "") -> None:
+    """Show the alert to the person who asked in `channel`, by default this one; its artifacts from number `start` on.
 
     Raises ResponderBotError("not_found") with a hint for ids of other objects.
     """
@@ -36,7 +36,15 @@ async def show(context: Context, object_id: str, start: int = 0) -> None:
         context,
         f"Alert {alert.id}",
         f"details:{alert.id}",
-        lambda button: alert_in_full(alert, clearance=clearance, button=button, note=note, who=who, start=start),
+        lambda button: alert_in_full(
+            alert,
+            clearance=clearance,
+            button=button,
+            note=note,
+            who=who,
+            start=start,
+            channel=channel or context.channel,
+        ),
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from bot.cards import bulks, ids, names, notices
 from bot.cards.lists import can_run, reasons
-from bot.cards.message import Intent
+from bot.cards.message import ButtonIds, Intent, Message
 from bot.cards.text import count
 from bot.features import responses
-from bot.features.access import DIRECT_MESSAGE, own_clearance
+from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import button_token
 from bot.features.retries import until_answered
@@ -71,6 +71,21 @@ async def ask(
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
     """Ask to confirm the runs on these objects and no others; `channel` is where a message will tell how it goes."""
+    asked = await question(context, responder, targets, on, channel=channel, parameters=parameters)
+    await responses.show(context, TITLE, asked)
+
+
+async def question(
+    context: Context,
+    responder: OfferedResponder,
+    targets: Iterable[Target],
+    on: str,
+    *,
+    channel: str,
+    parameters: Mapping[str, Any] | None = None,
+    undo_after_minutes: int | None = None,
+) -> Message:
+    """What `ask` shows, with its button."""
     found = list(targets)
     ready: list[RedactedView] = []
     refused: list[tuple[str, str]] = []
@@ -81,15 +96,28 @@ async def ask(
         else:
             why = reasons(here) if here is not None else f"{names.title(responder)} doesn't take it"
             refused.append((target.view.subject.id, target.view.text(why)))
-    place = f"{context.team}:{context.user}" if channel.startswith(DIRECT_MESSAGE) or not channel else channel
-    argument = bulks.start_argument(responder.id, (target.view for target in found), parameters or {})
+    is_channel = bool(channel) and context.services.clearance(channel) is not None
+    place = channel if is_channel else f"{context.team}:{context.user}"
+    views = [target.view for target in found]
+    argument = bulks.start_argument(responder.id, views, parameters or {}, undo_after_minutes)
     start = Intent("bulk_start", place, argument)
-    await responses.show_with_buttons(
-        context,
-        TITLE,
-        f"bulk:{context.idempotency_key}",  # each question has a button, so a key, of its own
-        lambda button: bulks.confirm(responder, ready, refused, on, start, button=button),
-    )
+
+    def shown(button: ButtonIds) -> Message:
+        return bulks.confirm(responder, ready, refused, on, start, button=button)
+
+    # Each question has a button, so a key, of its own.
+    return shown(await responses.private_buttons(context, f"bulk:{context.idempotency_key}", shown))
+
+
+def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
+    """The responders for these objects, each as it is where it can run, if it can anywhere."""
+    every = sorted((one for target in targets for one in target.offered), key=can_run)
+    return list({one.id: one for one in every}.values())
+
+
+def on_so_many(found: int, wanted: int) -> str:
+    """Such as `3 of 5 objects, those that you may see`."""
+    return count(found, "object") if found == wanted else f"{found} of {wanted} objects, those that you may see"
 
 
 async def on_start(context: Context) -> None:

@@ -26,7 +26,12 @@ async def on_find_command(context: Context) -> None:
         "Alerts found",
         f"find:{context.text[:200]}",
         lambda button: found_alerts(
-            alerts[:SHOWN], context.text, more=len(alerts) > SHOWN, clearance=clearance, button=button
+            alerts[:SHOWN],
+            context.text,
+            more=len(alerts) > SHOWN,
+            clearance=clearance,
+            button=button,
+            channel=context.channel,
         ),
     )
 

@@ -33,6 +33,7 @@ async def on_list_command(context: Context) -> None:
             command=command,
             refused=refused,
             who=who,
+            channel=context.channel,
         ),
     )
 

@@ -25,7 +25,8 @@ async def on_overflow_menu(context: Context) -> None:
 
 
 async def _show_details(context: Context, intent: Intent) -> None:
-    await details.show(context, intent.object_id, int(intent.argument or 0))
+    start, _, channel = intent.argument.partition(" ")
+    await details.show(context, intent.object_id, int(start or 0), channel)
 
 
 async def _show_actions(context: Context, intent: Intent) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.cards import ids, inputs, names, notices, questions, runs
+from bot.cards import ids, inputs, names, notices, questions, runs, several
 from bot.cards import start as start_card
 from bot.cards.lists import (
     NOTHING,
@@ -109,8 +109,7 @@ async def _on_several(context: Context, text: str, typed: Mapping[str, str]) -> 
         return False  # an alert and its observable, or what isn't there, which is told as for one
     if not targets:
         raise ResponderBotError("not_found", f"You may see none of these {len(wanted)} objects. Nothing was run.")
-    every = sorted((one for target in targets for one in target.offered), key=can_run)
-    offered = list({one.id: one for one in every}.values())  # as it is where it can run, if anywhere
+    offered = bulk.offered_on(targets)
     found = _named(name, offered)
     if not found:
         raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
@@ -118,13 +117,20 @@ async def _on_several(context: Context, text: str, typed: Mapping[str, str]) -> 
         which = ", ".join(names.title(one) for one in found[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
     request = await _typed_request(RunRequest(targets[0].view.subject, found[0]), typed)
-    if lacking := inputs.missing(found[0].parameters or (), request.parameters):
+    lacking = inputs.missing(found[0].parameters or (), request.parameters)
+    if lacking and can_run(found[0]):
+        state = WizardState(
+            channel=context.channel,
+            id=targets[0].view.subject.id,
+            kind=targets[0].view.subject.kind,
+            targets=tuple(target.view.subject.id for target in targets),
+        )
+        if await responses.show_view(context, await inputs_of_several(context, state, found[0], request.parameters)):
+            return True
         given = " ".join(f"{one.name}=..." for one in lacking)
         sentence = f"{names.title(found[0])} needs inputs: add {given} to the command. Nothing was run."
         raise ResponderBotError("bad_request", sentence)
-    on = count(len(targets), "object")
-    if len(targets) < len(wanted):
-        on = f"{len(targets)} of {len(wanted)} objects, those that you may see"
+    on = bulk.on_so_many(len(targets), len(wanted))
     await bulk.ask(context, found[0], targets, on, channel=context.channel, parameters=request.parameters)
     return True
 
@@ -395,6 +401,18 @@ async def _show_form(
                 is_typed=_is_typed(request),
             ),
         )
+
+
+async def inputs_of_several(
+    context: Context, state: WizardState, responder: OfferedResponder, typed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The form for the inputs of a responder on the targets of the state, with what was typed in a command."""
+    subject = await subjects.find(context.core, state.targets[0])
+    request = RunRequest(subject, responder, typed)
+    given, kept = await given_inputs(context, request)
+    _require_room(request, given, kept)
+    state = replace(state, responder=option_value(responder), asked=True, kept=kept)
+    return several.inputs_view(state, responder, given)
 
 
 async def given_inputs(context: Context, request: RunRequest) -> tuple[Given, Mapping[str, str]]:

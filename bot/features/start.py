@@ -179,7 +179,7 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
         return views.update(await _asked(context, state, subject, responder))
     if declared:
         values, problems = inputs.submitted(view, declared, state.responder)
-        problems |= await _logins(context, declared, values, state.responder)
+        problems |= await chosen_logins(context, declared, values, state.responder)
         if problems:
             return views.errors(problems)
         values = {**await _kept(context, state, subject, responder), **values}
@@ -215,7 +215,7 @@ async def _asked(context: Context, state: WizardState, subject: Subject, respond
     return start.run_view(state, subject, responder, clearance=own_clearance(context), given=given)
 
 
-async def _logins(
+async def chosen_logins(
     context: Context, declared: Sequence[Parameter], values: dict[str, Any], key: str
 ) -> Mapping[str, str]:
     """Put the logins of the people who were chosen in their place. Returns what is wrong by block id."""

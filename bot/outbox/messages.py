@@ -358,6 +358,18 @@ def roots_in(reads: Reads, channel: str, limit: int) -> list[Row]:
     )
 
 
+def alerts_in(reads: Reads, channel: str, limit: int) -> list[Row]:
+    """Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first."""
+    return reads.rows(
+        """SELECT root_id FROM (
+             SELECT root_id FROM message
+             WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
+             UNION SELECT root_id FROM placement WHERE channel = :channel)
+           ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit""",
+        {"channel": channel, "limit": limit},
+    )
+
+
 def recent_roots(reads: Reads, since: int) -> list[Row]:
     """Alerts and cases with a card that was posted or updated since then (ms)."""
     return reads.rows(

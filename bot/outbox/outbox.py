@@ -301,6 +301,10 @@ class MessageOutbox:
         """Ids of the alerts and cases with a card in this channel, newest first."""
         return [row["root_id"] for row in messages.roots_in(self._store, channel, limit)]
 
+    async def alerts_in(self, channel: str, limit: int) -> Sequence[str]:
+        """Ids of the alerts and cases that stand in this channel, on cards of their own or in groups; newest first."""
+        return [row["root_id"] for row in messages.alerts_in(self._store, channel, limit)]
+
     def recent_roots(self, since: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card that was posted or updated since then (ms)."""
         return [row["root_id"] for row in messages.recent_roots(self._store, since)]

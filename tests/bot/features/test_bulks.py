@@ -139,7 +139,7 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
     [
         ("eve", "run tell {ids}", "You can't run responders"),
         ("anna", "run nosuch {ids}", "There is no responder"),
-        ("anna", "run vendor ban {ids}", "needs inputs: add reason=... list=..."),
+        ("anna", "run vendor ban {ids}", "Which list"),
         ("anna", "run tell ~777771 ~777772", "You may see none of these 2 objects"),
         ("anna", "run tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 objects at once, not 101"),
     ],
