@@ -194,17 +194,17 @@ class Bot:
     async def checks(self) -> Sequence[Check]:
         """The state of Slack, the transport, the channels and the delivery; asks Slack."""
         about_slack = [await self._token_check(), self.transport.check(), *await self.channels.checks()]
-        return [*about_slack, *await self.groups.checks_now(), *self._own_checks()]
+        return [*about_slack, *await self.groups.checks_now(), *await self._own_checks()]
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
         found = await self.outbox.probe.check()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
-        return [self.transport.check(), *store, *self.groups.checks(), *self._own_checks()]
+        return [self.transport.check(), *store, *self.groups.checks(), *await self._own_checks()]
 
-    def _own_checks(self) -> list[Check]:
+    async def _own_checks(self) -> list[Check]:
         try:
-            delivery = self._delivery_checks()
+            delivery = await self._delivery_checks()
         except ResponderBotError as error:
             delivery = [Check("delivery", False, error.message)]
         problem = self.notifier.problem
@@ -212,13 +212,14 @@ class Bot:
         others = (("workers", self._workers.problem()), ("log", logs.problem()))
         return [*delivery, feed, *(Check(name, False, message) for name, message in others if message)]
 
-    def _delivery_checks(self) -> list[Check]:
+    async def _delivery_checks(self) -> list[Check]:
         problems = [
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
-            for problem in self.outbox.problems()
+            for problem in await self.outbox.problems()
         ]
-        storms = [Check(f"storm in {s.channel}", True, s.sentence()) for s in self.outbox.storms()]
-        return [*(problems or [Check("delivery", True, f"{self.outbox.waiting()} message(s) on their way")]), *storms]
+        storms = [Check(f"storm in {s.channel}", True, s.sentence()) for s in await self.outbox.storms()]
+        on_way = Check("delivery", True, f"{await self.outbox.waiting()} message(s) on their way")
+        return [*(problems or [on_way]), *storms]
 
     async def _token_check(self) -> Check:
         try:

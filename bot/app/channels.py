@@ -1,7 +1,7 @@
 """The channels of the settings: what each may show, and whether the bot can post there."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -87,18 +87,18 @@ class Channels:
                 self._states[channel] = await self._ask_slack(channel)
         self.refreshed.set()
 
-    async def refresh_periodically(self, requested: Callable[[], str]) -> None:
+    async def refresh_periodically(self, requested: Callable[[], Awaitable[str]]) -> None:
         """Refresh every 5 minutes, since a channel can become shared at any time; every 10 s while one is unknown.
 
         Refresh at once when `requested` returns another text than before: Slack sends each event to one replica only.
         """
-        last_request, waited_s = requested(), 0.0
+        last_request, waited_s = await requested(), 0.0
         while True:
             await asyncio.sleep(POLL_REQUESTS_S)
             waited_s += POLL_REQUESTS_S
             has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
             try:
-                request = requested()
+                request = await requested()
                 if request != last_request or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
                     last_request, waited_s = request, 0.0
                     await self.refresh()

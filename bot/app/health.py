@@ -39,6 +39,7 @@ class BotHealth(Collector):
         self._outbox = outbox
         self._is_leading = is_leading
         self._workers = workers
+        self._messages: Sequence[Metric] = ()  # counted before each scrape
         disable_created_metrics()  # type: ignore[no-untyped-call] # in the whole process
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -65,19 +66,18 @@ class BotHealth(Collector):
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
         commits = "Durable commits of this process to the bot's database"
         yield CounterMetricFamily("responder_bot_store_commits", commits, self._outbox.commits)
-        with suppress(ResponderBotError):  # /health says that the database can't be read
-            yield from self._messages()
+        yield from self._messages
         yield GaugeMetricFamily(
             "responder_bot_leads", "1 where this replica follows and sends", int(self._is_leading())
         )
 
-    def _messages(self) -> Sequence[Metric]:
+    async def _count_messages(self) -> Sequence[Metric]:
         waiting = "Messages that are not yet as they shall be"
         stuck = "Messages that can't be delivered until somebody does something; doctor says what"
         grouped = "New alerts that share a card, in storms that go on"
-        problems, storms = self._outbox.problems(), self._outbox.storms()
+        problems, storms = await self._outbox.problems(), await self._outbox.storms()
         return [
-            GaugeMetricFamily("responder_bot_messages_waiting", waiting, self._outbox.waiting()),
+            GaugeMetricFamily("responder_bot_messages_waiting", waiting, await self._outbox.waiting()),
             GaugeMetricFamily("responder_bot_messages_stuck", stuck, sum(problem.waiting for problem in problems)),
             GaugeMetricFamily("responder_bot_storm_alerts", grouped, sum(storm.alerts for storm in storms)),
         ]
@@ -95,4 +95,7 @@ class BotHealth(Collector):
         return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
 
     async def _metrics_response(self, _request: Request) -> Response:
+        self._messages = ()
+        with suppress(ResponderBotError):  # /health says that the database can't be read
+            self._messages = await self._count_messages()
         return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -140,7 +140,7 @@ async def on_retry(context: Context) -> None:
     if intent is None:
         return
     responses.require_permission(context, "manageAction")
-    posted = context.services.outbox.message_at(context.channel, context.message_ts)
+    posted = await context.services.outbox.message_at(context.channel, context.message_ts)
     place = posted.key.split(":", 2)[2] if posted is not None else context.channel
     key = f"retry-{button_token(context)}"
     answer = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))

@@ -73,7 +73,7 @@ async def _decide(
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
     action, subject = await subjects.of_action(context.core, action)
-    responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, subject)
     if home.is_home(context):
         await home.publish(context)
         return

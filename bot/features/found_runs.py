@@ -33,17 +33,18 @@ async def whole(context: Context, run: HomeRun) -> HomeRun:
     return replace(run, action=runs.titled_as(read, run.action))
 
 
-def link(context: Context, root_id: str) -> str:
-    """The address of a card of an alert or case; "" if none is posted."""
+async def links(context: Context, root_ids: Sequence[str]) -> Mapping[str, str]:
+    """By alert or case the address of a card; "" if none is posted."""
     services = context.services
-    return card_link(services.outbox.cards(root_id), services.clearance, services.workspace_url)
+    cards = await services.outbox.cards_of(root_ids)
+    return {root_id: card_link(cards[root_id], services.clearance, services.workspace_url) for root_id in root_ids}
 
 
 @dataclass(frozen=True)
 class FoundRuns:
     """What actions ran on, as core shows it in one answer, or in a few where that is much."""
 
-    context: Context
+    links: Mapping[str, str]  # by root, to its card
     subjects: Mapping[str, Subject]  # by action
     policies: Mapping[str, Policy]  # by responder
     titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
@@ -66,14 +67,15 @@ class FoundRuns:
             found[action.id] = subject or Subject.unknown(action)
             policies.update(document.policies if document else {})
         titled = {action.id: action for document in documents for action in document.actions}
-        return FoundRuns(context, found, policies, titled)
+        addresses = await links(context, list({subject.root_id for subject in found.values()}))
+        return FoundRuns(addresses, found, policies, titled)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
         confirm = policy.confirm if policy else ""
         titled = runs.titled_as(action, self.titled.get(action.id))
-        return HomeRun(titled, subject, confirm, link(self.context, subject.root_id))
+        return HomeRun(titled, subject, confirm, self.links[subject.root_id])
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny."""

@@ -7,12 +7,11 @@ from bot.cards import groups, ids, notices
 from bot.cards.groups import PAGE, ListedAlert
 from bot.cards.message import Intent
 from bot.cards.text import DAY_AND_TIME, count, slack_date
-from bot.features import responses
+from bot.features import found_runs, responses
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.outbox import RefreshRequest
 from bot.outbox.groups import AlertGroup
-from bot.outbox.links import card_link
 from bot.redaction import Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import Alert, Document
@@ -43,8 +42,10 @@ async def on_group_button(context: Context) -> None:
 
 async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup | None:
     """The group that a button is about; None if it is forgotten, which the person is then told."""
-    group = context.services.outbox.groups.group(intent.object_id) if intent is not None else None
-    if group is None and intent is not None:
+    if intent is None:
+        return None
+    group = await context.services.outbox.groups.group(intent.object_id)
+    if group is None:
         text = f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
         await responses.respond(context, notices.notice(text), "Too old")
     return group
@@ -53,13 +54,14 @@ async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup |
 async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
     """Show a page of the group's alerts, as far as this person may see them."""
     offset, outbox = int(intent.argument or 0), context.services.outbox
-    members = outbox.groups.members(group.key, offset, PAGE)
-    found = await _documents(context, [member.root_id for member in members])
+    members = await outbox.groups.members(group.key, offset, PAGE)
+    root_ids = [member.root_id for member in members]
+    found, links = await _documents(context, root_ids), await found_runs.links(context, root_ids)
     alerts = [
-        ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, _link(context, member.root_id))
+        ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, links[member.root_id])
         for member in members
     ]
-    content = outbox.groups.content(group, -1)
+    content = await outbox.groups.content(group, -1)
     clearance = own_clearance(context)
     await responses.show_with_buttons(
         context,
@@ -96,7 +98,8 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
 async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None:
     outbox = context.services.outbox
     await outbox.groups.ungroup(group.key)
-    members = [member for member in outbox.groups.members(group.key, 0, LIFTED) if not member.has_card]
+    newest = await outbox.groups.members(group.key, 0, LIFTED)
+    members = [member for member in newest if not member.has_card]
     context.refresh_requests.extend(RefreshRequest(member.root_id) for member in members)
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Further alerts like these get cards of their own"
@@ -127,7 +130,7 @@ async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[
     """The alerts of the group that this person may see, newest first."""
     outbox, found, clearance = context.services.outbox, list[Alert](), own_clearance(context)
     offset = 0
-    while members := outbox.groups.members(group.key, offset, IDS_AT_ONCE):
+    while members := await outbox.groups.members(group.key, offset, IDS_AT_ONCE):
         offset += len(members)
         documents = await _documents(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
@@ -153,11 +156,6 @@ async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Do
 
 def _subject(document: Document | None) -> Subject | None:
     return Subject.alert(document.alert) if document is not None and document.alert is not None else None
-
-
-def _link(context: Context, root_id: str) -> str:
-    services = context.services
-    return card_link(services.outbox.cards(root_id), services.clearance, services.workspace_url)
 
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {

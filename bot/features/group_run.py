@@ -67,14 +67,15 @@ async def on_menu(context: Context) -> None:
 
 async def _targets(context: Context, group: AlertGroup) -> _Targets:
     groups = context.services.outbox.groups
-    members = groups.members(group.key, 0, bulk.MOST)
+    members = await groups.members(group.key, 0, bulk.MOST)
     found = list((await bulk.find_targets(context, [member.root_id for member in members])).values())
     offered: dict[str, OfferedResponder] = {}
     for n, target in enumerate(found):
         here = {one.id: one for one in target.offered if _is_ready(one)}
         offered = {name: one for name, one in offered.items() if name in here} if n else here
     ordered = sorted(offered.values(), key=lambda one: names.title(one).casefold())
-    return _Targets(found, ordered, len(members), groups.content(group, -1).count)
+    content = await groups.content(group, -1)
+    return _Targets(found, ordered, len(members), content.count)
 
 
 def _is_ready(responder: OfferedResponder) -> bool:

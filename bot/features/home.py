@@ -97,7 +97,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     to_approve = found.to_decide(person, in_order[0])
     whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
     shown = [[found.run(a) for a in part] for part in in_order[1:]]
-    storms = [(storm.channel, storm.sentence()) for storm in context.services.outbox.storms()]
+    storms = [(storm.channel, storm.sentence()) for storm in await context.services.outbox.storms()]
     running, failed_runs, recent = shown
     return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms)
 
@@ -107,7 +107,8 @@ async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:
     query = {"_and": [{"assignee": login}, found_runs.one_of("status", "New", "Updated")]}
     found, _ = await context.core.search("/api/alert/_search", query, range=SOME, sort=["-createdAt"])
     alerts = [Alert.model_validate(one) for one in found]
-    return [HomeAlert(Subject.alert(alert), alert.date, found_runs.link(context, alert.id)) for alert in alerts]
+    links = await found_runs.links(context, [alert.id for alert in alerts])
+    return [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

@@ -61,14 +61,14 @@ async def private_buttons(context: Context, about: str, render: Callable[[Button
     return await context.services.outbox.buttons.issue("", key, intents_in(render))
 
 
-def refresh_cards(context: Context, subject: Subject) -> None:
+async def refresh_cards(context: Context, subject: Subject) -> None:
     """Show the cards of this object at once, since a person changed something or asked for it.
 
     The card that was clicked too: that of an alert also has what belongs to its case.
     """
     log_id = subject.id if subject.kind == "case_task_log" else ""
     context.refresh(subject.root_id or subject.id, log_id)
-    for root_id in roots_at(context, context.message_ts):
+    for root_id in await roots_at(context, context.message_ts):
         if root_id != subject.root_id:
             context.refresh(root_id)
 
@@ -82,7 +82,7 @@ async def clicked_intent(context: Context) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        of_message = next(iter(roots_at(context, context.message_ts, context.thread_ts)), "")
+        of_message = next(iter(await roots_at(context, context.message_ts, context.thread_ts)), "")
         object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
         await show_with_buttons(
             context, "Out of date", f"stale:{object_id}", lambda b: questions.expired_button(object_id, b)
@@ -90,9 +90,9 @@ async def clicked_intent(context: Context) -> Intent | None:
         return None
 
 
-def roots_at(context: Context, *message_ts: str) -> list[str]:
+async def roots_at(context: Context, *message_ts: str) -> list[str]:
     """Ids of the alerts and cases that the bot's messages with these `ts` are about."""
-    messages = [context.services.outbox.message_at(context.channel, ts) for ts in message_ts if ts]
+    messages = [await context.services.outbox.message_at(context.channel, ts) for ts in message_ts if ts]
     return [message.root_id for message in messages if message is not None and message.root_id]
 
 

@@ -216,7 +216,7 @@ async def on_responder_menu(context: Context) -> None:
         started = await _start_selected(context, subject, offered)
     finally:
         if not started and not is_ephemeral(context):
-            responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
+            await responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
 
 
 async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
@@ -329,7 +329,7 @@ async def start(context: Context, request: RunRequest) -> bool:
             raise
         await _show_open_action(context, request, existing)
         return False
-    responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, subject)
     await _confirm_start(context, action, subject)
     return True
 

@@ -40,7 +40,7 @@ async def on_message_shortcut(context: Context) -> None:
     await context.show_modal(views.loading(start.TITLE))
     message = context.payload.get("message")
     places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
-    found = [*responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
+    found = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
     await context.show_modal(await _view_of_known(context, list(dict.fromkeys(found))))
 
 
@@ -256,7 +256,7 @@ async def _create_action(context: Context, state: WizardState, request: run.RunR
         given, _ = await run.given_inputs(context, request)
         state = replace(state, responder=option_value(responder), asked=True, anyway=True)
         return views.update(start.collision_view(state, existing, responder, view, given=given))
-    responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, subject)
     return views.update(views.message_view("Started", run.started_message(action, view)))
 
 

@@ -23,9 +23,9 @@ async def on_undo_button(context: Context) -> None:
     except ResponderBotError as error:
         if error.code != "conflict":
             raise
-        responses.refresh_cards(context, subject)  # which shows what it no longer does
+        await responses.refresh_cards(context, subject)  # which shows what it no longer does
         raise
-    responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, subject)
     undoing, _ = await subjects.of_action(context.core, undoing)
     if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
         await responses.respond(context, started_message(undoing, view), "Undo")
@@ -53,7 +53,7 @@ async def on_extend_view(context: Context) -> Json:
         return views.errors({"undo_after": "Choose how long."})
     action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
     action, subject = await subjects.of_action(context.core, action)
-    responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, subject)
     at = action.undo.at if action.undo is not None else None
     until = (
         f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."

@@ -43,10 +43,11 @@ class AccessMessages:
         return desired
 
     async def _render(self, request: AccessRequest, *, has_changed: bool) -> list[DesiredMessage]:
-        posted = {message.key: message.channel for message in self._outbox.messages_named(f"access:{request.id}:")}
+        found = await self._outbox.messages_named(f"access:{request.id}:")
+        posted = {message.key: message.channel for message in found}
         if request.status == "pending":
             posted = posted or await self._recipients(request)
-        desired = [self._message(key, channel, request) for key, channel in posted.items()]
+        desired = [await self._message(key, channel, request) for key, channel in posted.items()]
         if request.status != "pending" and (posted or has_changed):
             key, content = f"told:{request.id}:{request.team}:{request.slack_user}", cards.told(request, self._command)
             desired.append(DesiredMessage(key, request.slack_user, content, by_person=True))
@@ -60,9 +61,9 @@ class AccessMessages:
         found = admins(await self._core.users(), request.team)
         return {f"access:{request.id}:{request.team}:{user}": user for user in found}
 
-    def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
+    async def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
         def render(button: ButtonIds) -> Message:
             return cards.card(request, button)
 
-        ids, new = self._outbox.buttons.prepare(channel, key, intents_in(render))
+        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(render))
         return replace(DesiredMessage(key, channel, render(ids), by_person=True), buttons=new)

@@ -23,12 +23,13 @@ class BulkMessages:
         self._outbox = outbox
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
-    def of(self, bulk: BulkCounts, as_of: int) -> list[DesiredMessage]:
+    async def of(self, bulk: BulkCounts, as_of: int) -> list[DesiredMessage]:
         """The messages of a bulk that have been asked for, unless they reflect more than `as_of` already."""
         if as_of < self._as_of.get(bulk.id, 0):
             return []
         self._as_of.pop(bulk.id, None)
-        return [self._message(message.key, bulk) for message in self._outbox.messages_named(f"{BULK}:{bulk.id}:")]
+        posted = await self._outbox.messages_named(f"{BULK}:{bulk.id}:")
+        return [await self._message(message.key, bulk) for message in posted]
 
     async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
@@ -40,14 +41,14 @@ class BulkMessages:
             found.update({bulk.id: bulk for bulk in answer.bulks})
             self._as_of.update({bulk.id: answer.as_of for bulk in answer.bulks})
         rendered = [(key, found.get(key.split(":")[1])) for key in wanted]
-        return [self._message(key, bulk, by_person=by_person) for key, bulk in rendered if bulk is not None]
+        return [await self._message(key, bulk, by_person=by_person) for key, bulk in rendered if bulk is not None]
 
-    def _message(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> DesiredMessage:
+    async def _message(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> DesiredMessage:
         channel = key.rpartition(":")[2]
 
         def render(button: ButtonIds) -> Message:
             return cards.progress(bulk, button=button)
 
-        ids, new = self._outbox.buttons.prepare(channel, key, intents_in(render))
+        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(render))
         is_progress = not cards.has_ended(bulk)
         return DesiredMessage(key, channel, render(ids), by_person=by_person, is_progress=is_progress, buttons=new)

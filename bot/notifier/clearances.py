@@ -50,7 +50,7 @@ class ClearanceEnforcer:
 
         What is interrupted is found again, since each message stores the clearance that it was rendered for.
         """
-        for channel, key in self._outbox.channels().items():
+        for channel, key in (await self._outbox.channels()).items():
             clearance = await isolated(self._renderer.clearance(channel, key), channel, otherwise=None)
             if clearance is not None and await self._enforce_some_in(channel, clearance):
                 return True
@@ -61,13 +61,13 @@ class ClearanceEnforcer:
         unsent_only = not self._access.is_known(channel)
         if not unsent_only:
             await self._group_cards.enforce(channel, clearance)
-        found = self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
+        found = await self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
         roots = list(islice((root for root in found if (channel, root) not in self._checked), ROOTS_AT_ONCE))
         self._checked |= {(channel, root_id) for root_id in roots}
         stale = {
             root_id: [
                 message
-                for message in self._outbox.messages_of(root_id)
+                for message in await self._outbox.messages_of(root_id)
                 if message.channel == channel
                 and message.clearance != clearance
                 and not (unsent_only and message.is_delivered)
@@ -82,7 +82,7 @@ class ClearanceEnforcer:
         desired: list[DesiredMessage] = []
         kept: dict[str, int] = {}
         for root_id, messages in stale.items():
-            timeline = self._renderer.timeline(documents.get(root_id) or Document(id=root_id, deleted=True))
+            timeline = await self._renderer.timeline(documents.get(root_id) or Document(id=root_id, deleted=True))
             rendered, right = await self.refresh(messages, timeline, clearance)
             desired += [replace(message, in_bulk=True) for message in rendered]
             kept |= right

@@ -35,7 +35,7 @@ class DatabaseCheck:
 
         Raises ResponderBotError("conflict") with what to do if core's database is another one.
         """
-        checkpoint = self._outbox.checkpoint()
+        checkpoint = await self._outbox.checkpoint()
         if checkpoint is None:
             page = await self._core.events(None, wait_s=0)
             await self._outbox.commit_page([], page.last)

@@ -42,16 +42,16 @@ class GroupCards:
 
     async def render_urgent(self) -> None:
         """Render new cards, those that somebody waits for, and those that may show too much."""
-        await self._render(self._outbox.groups.changed(WITHHOLDING))
+        await self._render(await self._outbox.groups.changed(WITHHOLDING))
 
     async def render_changed(self) -> bool:
         """Render all cards that have changed, and let alerts follow; False once there is nothing left to do."""
-        await self._render(self._outbox.groups.changed())
+        await self._render(await self._outbox.groups.changed())
         return await self._follow()
 
     async def enforce(self, channel: str, clearance: int) -> None:
         """Render the cards again that were rendered for another clearance of the channel."""
-        stale = self._outbox.groups.stale(channel, clearance)
+        stale = await self._outbox.groups.stale(channel, clearance)
         await self._render([replace(group, rank=WITHHOLDING) for group in stale])
 
     async def _render(self, groups: Sequence[AlertGroup]) -> None:
@@ -62,14 +62,14 @@ class GroupCards:
 
     async def _card(self, group: AlertGroup) -> DesiredMessage:
         clearance = self._access.clearance_of(group.channel)
-        content = self._outbox.groups.content(group, clearance)
+        content = await self._outbox.groups.content(group, clearance)
         now = self._clock()
 
         def render(_clearance: int, button: ButtonIds) -> Message:
             return group_card(content, button=button, now_ms=now)
 
         view = RedactedView(Subject("alert", "", "", 0, severity=content.severity), clearance)
-        card = self._renderer.message(group.key, view, group.channel, render)
+        card = await self._renderer.message(group.key, view, group.channel, render)
         return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
 
     async def _follow(self) -> bool:
@@ -78,12 +78,15 @@ class GroupCards:
         The most severe and newest go first. Those that have waited for 10 minutes stay where they are.
         """
         since, are_left = self._clock() - DIGEST_MS, False
-        for digest in self._outbox.groups.digests(since):
-            ids = self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
+        for digest in await self._outbox.groups.digests(since):
+            ids = await self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
             are_left = are_left or bool(ids)
-            if ids and self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FOLLOW_BELOW) < FOLLOW_BELOW:
+            if not ids:
+                continue
+            waiting = await self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FOLLOW_BELOW)
+            if waiting < FOLLOW_BELOW:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
-                placing = Placing(self._outbox, self._access, self._clock, ids)
+                placing = await Placing.of(self._outbox, self._access, self._clock, ids)
                 desired: list[DesiredMessage] = []
                 for root_id, document in documents.items():
                     cards = self._followers(document, placing, digest.channel)
@@ -92,6 +95,6 @@ class GroupCards:
         return are_left
 
     async def _followers(self, document: Document, placing: Placing, channel: str) -> list[DesiredMessage]:
-        timeline = self._renderer.timeline(document)
-        placing.place(timeline, needs_card=True, only_in=channel)
-        return self._renderer.alert_cards(timeline)
+        timeline = await self._renderer.timeline(document)
+        await placing.place(timeline, needs_card=True, only_in=channel)
+        return await self._renderer.alert_cards(timeline)

@@ -107,7 +107,7 @@ class Notifier:
         if about_access := await isolated(self._access.of_all(), "", otherwise=[]):
             await self._outbox.upsert(*about_access)
         await self._serve_requests()
-        loop, held = asyncio.get_running_loop(), HeldEvents(last=self._outbox.cursor())
+        loop, held = asyncio.get_running_loop(), HeldEvents(last=await self._outbox.cursor())
         self._rendered_as_of.clear()
         self._enforcer.restart()
         is_enforcing, due_at, page_at = True, 0.0, 0.0
@@ -172,13 +172,13 @@ class Notifier:
 
     async def _serve_requests(self) -> None:
         """Render what people asked to see again."""
-        while requests := self._outbox.refresh_requests(REQUESTS_AT_ONCE):
+        while requests := await self._outbox.refresh_requests(REQUESTS_AT_ONCE):
             named: dict[str, set[str]] = {}
             for request in requests:
                 if not is_group(request.root_id) and not is_bulk(request.root_id):
                     named.setdefault(request.root_id, set()).add(request.log_id)
             documents = await self._documents(named)
-            placing = Placing(self._outbox, self._channels, self._clock, named)
+            placing = await Placing.of(self._outbox, self._channels, self._clock, named)
             progress = [request.root_id for request in requests if is_bulk(request.root_id)]
             desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
             for request in requests:
@@ -195,10 +195,11 @@ class Notifier:
         self, document: Document, log_id: str, placing: Placing | None, unstored: Iterable[DesiredMessage] = ()
     ) -> list[DesiredMessage]:
         """The cards of what somebody wants to see; an alert in a group gets a card of its own."""
-        timeline = self._renderer.timeline(document, unstored)
+        timeline = await self._renderer.timeline(document, unstored)
         if placing is not None:
-            placing.place(timeline, needs_card=True)
-        return self._renderer.alert_cards(timeline) + (self._renderer.log_cards(log_id, timeline) if log_id else [])
+            await placing.place(timeline, needs_card=True)
+        cards = await self._renderer.alert_cards(timeline)
+        return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
         """The documents of these roots as core has them now, each with what is named of it.
@@ -240,7 +241,7 @@ class Notifier:
         last = held.last or 0
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
-        placing = Placing(self._outbox, self._channels, self._clock, changes.roots)
+        placing = await Placing.of(self._outbox, self._channels, self._clock, changes.roots)
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
@@ -252,7 +253,7 @@ class Notifier:
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         for bulk, as_of in held.bulks.values():
-            desired += self._bulks.of(bulk, as_of)
+            desired += await self._bulks.of(bulk, as_of)
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
@@ -284,7 +285,7 @@ class Notifier:
     ) -> list[DesiredMessage]:
         """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
         root_id, is_new = document.id, document.id in changes.created_alerts
-        timeline = self._renderer.timeline(document, unstored, is_new=is_new)
+        timeline = await self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
         # A bulk has a message of its own, and may run on all alerts of a group; approvals are asked for in each thread.
@@ -293,12 +294,12 @@ class Notifier:
             for one in action_ids
             if (action := timeline.action(one)) is None or not action.bulk or action.approval is not None
         ]
-        placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
+        await placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
-        desired = self._renderer.alert_cards(timeline, is_progress=is_progress)
+        desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         for log_id, case_id in changes.logs:
             if case_id == root_id:
-                desired += self._renderer.log_cards(log_id, timeline)
+                desired += await self._renderer.log_cards(log_id, timeline)
         for action_id in action_ids:
             action, has_ended = timeline.action(action_id), action_id in changes.ended
             if action is not None:
@@ -310,41 +311,44 @@ class Notifier:
         return desired
 
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
-        return self._renderer.alert_cards(self._renderer.timeline(document), is_progress=not changes.ended)
+        timeline = await self._renderer.timeline(document)
+        return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
 
     async def _pauses(self, pauses: Collection[str], unstored: Iterable[DesiredMessage]) -> list[DesiredMessage]:
         """What tells the threads of alerts whose runs were one failure too many. Nothing if it was resumed since."""
         found = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
         desired: list[DesiredMessage] = []
         for document in (await self._documents(dict.fromkeys(found, ()))).values():
-            timeline = self._renderer.timeline(document, unstored)
+            timeline = await self._renderer.timeline(document, unstored)
             named = [action for action in document.actions if action.id in found]
-            desired += [reply for action in named for reply in self._renderer.pause_replies(action, timeline)]
+            for action in named:
+                desired += await self._renderer.pause_replies(action, timeline)
         return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
         """The root changed itself: its other messages that show more or less than its levels allow now."""
-        others = [message for message in self._outbox.messages_of(timeline.root_id) if message.key not in rendered]
+        found = await self._outbox.messages_of(timeline.root_id)
+        others = [message for message in found if message.key not in rendered]
         if not others:
             return []
         named = {object_id for message in others for object_id in ids_in(message)}
         if not named <= timeline.ids:  # such as an old run, or an artifact whose own level counts
             documents = await self._documents({timeline.root_id: named})
-            timeline = self._renderer.timeline(documents.get(timeline.root_id, timeline.document))
+            timeline = await self._renderer.timeline(documents.get(timeline.root_id, timeline.document))
         return (await self._enforcer.refresh(others, timeline))[0]
 
     async def _catch_up(self) -> None:
         """Render recent cards again, then go on from now."""
         last = (await self._core.events(None, wait_s=0)).last
         await self._outbox.invalidate_clearances()
-        recent = list(self._outbox.recent_roots(self._clock() - REFRESH_MS))
+        recent = list(await self._outbox.recent_roots(self._clock() - REFRESH_MS))
         for start in range(0, len(recent), REQUESTS_AT_ONCE):
             documents = await self._documents(dict.fromkeys(recent[start : start + REQUESTS_AT_ONCE], ()))
             desired: list[DesiredMessage] = []
             for root_id, document in documents.items():
                 desired += await isolated(self._requested(document, "", None), root_id, otherwise=[])
             await self._outbox.upsert(*desired)
-        posted = [message.key for message in self._outbox.messages_named(f"{BULK}:")]
+        posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:")]
         await self._outbox.upsert(*await isolated(self._bulks.read(posted, by_person=False), "", otherwise=[]))
         await self._outbox.commit_page([], last)
         self._channels.changed.set()

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
-from bot.outbox.groups import DIGEST, GROUP, AlertGroup, PlacedAlerts, Placement, new_key
+from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING
 from bot.redaction import RedactedView, Subject, refanged
 from bot.settings import Grouping
@@ -54,19 +54,31 @@ class _Alike:
 class Placing:
     """Places the alerts of one page of the feed; `placed` is then written with it."""
 
-    def __init__(
-        self, outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int], root_ids: Iterable[str]
-    ) -> None:
-        self._groups = outbox.groups
+    def __init__(self, groups: Groups, access: ChannelAccess, now: int, known: Mapping[str, list[Placement]]) -> None:
+        self._groups = groups
         self._access = access
-        self._now = clock_ms()
-        self._known = self._groups.placements(root_ids)
+        self._now = now
+        self._known = known
         self._alike: dict[tuple[str, str], _Alike] = {}
         self._digests: dict[str, AlertGroup | None] = {}
         self._ahead: dict[tuple[str, int], int] = {}
         self.placed = PlacedAlerts()
 
-    def place(self, timeline: Timeline, *, is_new: bool = False, needs_card: bool = False, only_in: str = "") -> None:
+    @staticmethod
+    async def of(
+        outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int], root_ids: Iterable[str]
+    ) -> "Placing":
+        """With where these alerts stand already."""
+        return Placing(outbox.groups, access, clock_ms(), await outbox.groups.placements(root_ids))
+
+    async def place(
+        self,
+        timeline: Timeline,
+        *,
+        is_new: bool = False,
+        needs_card: bool = False,
+        only_in: str = "",
+    ) -> None:
         """Leave of the timeline's threads those of cards that the alert has or gets.
 
         With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it, there is
@@ -78,7 +90,7 @@ class Placing:
         known = {one.channel: one for one in self._known.get(alert.id, ())}
         threads: list[Thread] = []
         for thread in timeline.threads:
-            if thread.channel in known or not is_new or self._is_alone(alert, thread.channel, needs_card):
+            if thread.channel in known or not is_new or await self._is_alone(alert, thread.channel, needs_card):
                 threads.append(thread)
         for channel, before in known.items():
             is_lifted = needs_card and not before.has_card and only_in in ("", channel)
@@ -91,15 +103,15 @@ class Placing:
                 threads.append(Thread(channel, f"alert:{alert.id}:{channel}"))
         timeline.threads = list(dict.fromkeys(threads))
 
-    def _is_alone(self, alert: Alert, channel: str, needs_card: bool) -> bool:
+    async def _is_alone(self, alert: Alert, channel: str, needs_card: bool) -> bool:
         """Place a new alert; whether it gets a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
-        found = self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
+        found = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
         found.count += 1
         found.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
-        is_full = self._waiting(channel, rank) >= MOST_WAITING
+        is_full = await self._waiting(channel, rank) >= MOST_WAITING
         group = found.group if found.group and not found.group.is_ungrouped else None
         breaks_through = alert.severity == 4 and (
             found.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
@@ -107,33 +119,33 @@ class Placing:
         if grouping and not found.group and found.count > grouping.after and not breaks_through and not is_full:
             group = found.group = self._new_group(GROUP, channel, same)
             self.placed.adopted[group.key] = self._now - grouping.window_minutes * MINUTE_MS
-            if digest := self._open_digest(channel):
+            if digest := await self._open_digest(channel):
                 self.placed.needs_update(digest.key, OTHER)
         is_alone = needs_card or ((group is None or breaks_through) and not is_full)
         if not is_alone and (group is None or breaks_through):
-            group = self._digest(channel)
+            group = await self._digest(channel)
         self._put(self._placement(alert, channel, same, group.key if group else "", is_alone))
         if group:
             self.placed.needs_update(group.key, rank if not is_alone else OTHER)
         if is_alone:
             for urgency in range(rank, LAST_ALERT + 1):
-                self._ahead[channel, urgency] = self._waiting(channel, urgency) + 1
+                self._ahead[channel, urgency] = await self._waiting(channel, urgency) + 1
         return is_alone
 
-    def _find(self, channel: str, same: str, grouping: Grouping) -> _Alike:
+    async def _find(self, channel: str, same: str, grouping: Grouping) -> _Alike:
         if (channel, same) not in self._alike:
             since = self._now - grouping.window_minutes * MINUTE_MS
-            group = self._groups.open_group(channel, same, since, self._now)
-            self._alike[channel, same] = _Alike(group, *self._groups.alike(channel, same, since))
+            group = await self._groups.open_group(channel, same, since, self._now)
+            self._alike[channel, same] = _Alike(group, *await self._groups.alike(channel, same, since))
         return self._alike[channel, same]
 
-    def _open_digest(self, channel: str) -> AlertGroup | None:
+    async def _open_digest(self, channel: str) -> AlertGroup | None:
         if channel not in self._digests:
-            self._digests[channel] = self._groups.open_group(channel, "", self._now - DIGEST_MS, self._now)
+            self._digests[channel] = await self._groups.open_group(channel, "", self._now - DIGEST_MS, self._now)
         return self._digests[channel]
 
-    def _digest(self, channel: str) -> AlertGroup:
-        found = self._digests[channel] = self._open_digest(channel) or self._new_group(DIGEST, channel, "")
+    async def _digest(self, channel: str) -> AlertGroup:
+        found = self._digests[channel] = await self._open_digest(channel) or self._new_group(DIGEST, channel, "")
         return found
 
     def _new_group(self, kind: str, channel: str, same: str) -> AlertGroup:
@@ -141,10 +153,10 @@ class Placing:
         self.placed.groups[group.key] = group
         return group
 
-    def _waiting(self, channel: str, rank: int) -> int:
+    async def _waiting(self, channel: str, rank: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post."""
         if (channel, rank) not in self._ahead:
-            self._ahead[channel, rank] = self._groups.unsent_alerts(channel, rank, MOST_WAITING)
+            self._ahead[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
         return self._ahead[channel, rank]
 
     def _placement(self, alert: Alert, channel: str, same: str, group: str, has_card: bool) -> Placement:

@@ -43,7 +43,7 @@ class Renderer:
 
     # --- where to ---------------------------------------------------------------------------------------------------
 
-    def timeline(
+    async def timeline(
         self, document: Document, unstored: Iterable[DesiredMessage] = (), *, is_new: bool = False
     ) -> Timeline:
         """The root with the threads of its cards, and for a new alert also of those that the settings ask for.
@@ -52,13 +52,13 @@ class Renderer:
         """
         if document.alert is not None:
             routed = self._routed(document.alert) if is_new else []
-            return Timeline(document, list(dict.fromkeys([*self._threads(document.id), *routed])))
+            return Timeline(document, list(dict.fromkeys([*await self._threads(document.id), *routed])))
         new = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
-        of_alerts = [thread for alert_id in document.alert_ids for thread in self._threads(alert_id, new)]
-        return Timeline(document, of_alerts or self._threads(document.id, new))
+        of_alerts = [thread for alert_id in document.alert_ids for thread in await self._threads(alert_id, new)]
+        return Timeline(document, of_alerts or await self._threads(document.id, new))
 
-    def _threads(self, root_id: str, unstored: Iterable[DesiredMessage] = ()) -> list[Thread]:
-        stored = [Thread(card.channel, card.key) for card in self._outbox.cards(root_id)]
+    async def _threads(self, root_id: str, unstored: Iterable[DesiredMessage] = ()) -> list[Thread]:
+        stored = [Thread(card.channel, card.key) for card in await self._outbox.cards(root_id)]
         new = [Thread(card.channel, card.key) for card in unstored if card.root_id == root_id]
         return list(dict.fromkeys([*stored, *new]))
 
@@ -87,7 +87,7 @@ class Renderer:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def alert_cards(self, timeline: Timeline, *, is_progress: bool = False) -> list[DesiredMessage]:
+    async def alert_cards(self, timeline: Timeline, *, is_progress: bool = False) -> list[DesiredMessage]:
         """The card of an alert in each channel, with the runs on it and its artifacts; none for a case."""
         alert, now = timeline.alert, self._clock()
         if alert is None:
@@ -101,12 +101,12 @@ class Renderer:
             return alert_card(alert, actions, total=total, policies=policies, others=others, **seen)
 
         cards = [
-            self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
+            await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
         ]
         return [replace(card, root_id=alert.id, is_progress=is_progress) for card in cards]
 
-    def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
+    async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
         """The card of a task log in each thread; without any, in the channels of its case, whose threads they begin."""
         log = next((log for log in timeline.document.logs if log.id == log_id), None)
         case = timeline.case
@@ -121,7 +121,7 @@ class Renderer:
         desired = []
         for thread in timeline.threads or [Thread(channel, "") for channel in self._case_channels(case)]:
             key = f"log:{log.id}:{thread.channel}"
-            card = self.message(key, self._view(subject, thread.channel), thread.channel, render)
+            card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
             root = "" if thread.key == key else thread.key
             desired.append(replace(card, thread_of=root, root_id=case.id))
         if not timeline.threads:
@@ -133,17 +133,17 @@ class Renderer:
         subject = timeline.target(action)
         desired: list[DesiredMessage] = []
         if action.object_type == "Log":
-            on_log = self.log_cards(action.object_id, timeline)
+            on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         if action.approval is not None:
             whole = await self._whole(action, timeline)
-            requests = self._approval_requests(whole, subject, timeline)
+            requests = await self._approval_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
             desired += await self._direct_requests(whole, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             if not action.bulk:  # which has a message of its own
-                desired += self._end_replies(action, subject, timeline)
+                desired += await self._end_replies(action, subject, timeline)
             desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
@@ -151,28 +151,30 @@ class Renderer:
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: its reply, and one on what went wrong."""
-        posted = {message.key for message in self._outbox.messages_of(timeline.root_id)}
-        replies_ = self._end_replies(await self._whole(action, timeline), subject, timeline)
-        problems = self._undo_problems(action, subject, timeline)
+        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
+        replies_ = await self._end_replies(await self._whole(action, timeline), subject, timeline)
+        problems = await self._undo_problems(action, subject, timeline)
         is_told = undos.is_told(action)
         return [
             *(reply for reply in replies_ if reply.key in posted),
             *(reply for reply in problems if is_told or reply.key in posted),
         ]
 
-    def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+    async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         def render(clearance: int, button: ButtonIds) -> Message:
             return undos.problem_reply(action, subject, clearance=clearance, button=button)
 
-        return self._in_threads(f"undo:{action.id}", render, subject, timeline)
+        return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
-    def _in_threads(
+    async def _in_threads(
         self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
     ) -> list[DesiredMessage]:
         """One message in each thread of the timeline."""
         desired = []
         for thread in timeline.threads:
-            reply = self.message(f"{key}:{thread.channel}", self._view(subject, thread.channel), thread.channel, render)
+            reply = await self.message(
+                f"{key}:{thread.channel}", self._view(subject, thread.channel), thread.channel, render
+            )
             desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id))
         return desired
 
@@ -181,27 +183,27 @@ class Renderer:
         kind, object_id = message.key.split(":")[:2]
         here = timeline.in_thread_of(message)
         if kind == "alert":
-            return self.alert_cards(here)
+            return await self.alert_cards(here)
         if kind == "log":
-            return self.log_cards(object_id, here)
+            return await self.log_cards(object_id, here)
         action = here.action(object_id)
         if action is None:
             return []
         subject = here.target(action)
         action = await self._whole(action, here)
         if kind == "approval":
-            return self._approval_requests(action, subject, here)
+            return await self._approval_requests(action, subject, here)
         if kind == "undo":
-            return self._undo_problems(action, subject, here)
+            return await self._undo_problems(action, subject, here)
         if kind == "paused":
-            return self.pause_replies(action, here)
+            return await self.pause_replies(action, here)
         if kind == "ask":
             person = await self._access.person(*message.key.split(":")[2:])
-            return [self._direct_request(action, subject, timeline, message.key, person)]
+            return [await self._direct_request(action, subject, timeline, message.key, person)]
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
-        return self._end_replies(action, subject, here)
+        return await self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
         """The action with its whole report and parameters."""
@@ -209,7 +211,7 @@ class Renderer:
             return action
         return titled_as(await self._core.action(action.id), action)
 
-    def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+    async def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _policy_text(action, timeline), self._clock()
         approvers = approvals.mentions(self._access.approvers)
 
@@ -223,7 +225,7 @@ class Renderer:
         for thread in timeline.threads:
             key = f"approval:{action.id}:{thread.channel}"
             view = self._view(subject, thread.channel)
-            request = self.message(key, view, thread.channel, render)
+            request = await self.message(key, view, thread.channel, render)
             file = approvals.inputs_file(action, subject, clearance=view.clearance)
             desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
@@ -231,14 +233,14 @@ class Renderer:
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What people who asked to be told of approvals get, and what those who got it shall see now."""
         asked = f"ask:{action.id}:"
-        told = {m.key for m in self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
+        told = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
         if approvals.is_open(action, self._clock()):
-            for team, user in self._outbox.watches.watchers([APPROVALS]):
+            for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self._recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     told.add(f"{asked}{team}:{user}")
         people = {key: await self._recipient(*key.split(":")[2:]) for key in sorted(told)}
-        return [self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
+        return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
 
     async def _recipient(self, team: str, user: str) -> Person | None:
         """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
@@ -254,12 +256,12 @@ class Renderer:
             log.warning("recipient_unknown", user=user, code=failure.code)
             return None
 
-    def _direct_request(
+    async def _direct_request(
         self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
     ) -> DesiredMessage:
         user = key.rpartition(":")[2]
         view = RedactedView(subject, person.clearance if person else 0)
-        confirm, now, link = _policy_text(action, timeline), self._clock(), self._link(timeline.root_id)
+        confirm, now, link = _policy_text(action, timeline), self._clock(), await self._link(timeline.root_id)
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
@@ -273,13 +275,13 @@ class Renderer:
                 voter=person.login if person else "",
             )
 
-        return replace(self.message(key, view, user, render), root_id=timeline.root_id)
+        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
 
-    def _link(self, root_id: str) -> str:
+    async def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""
-        return card_link(self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url)
+        return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url)
 
-    def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+    async def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm = _confirm_text(action, timeline)
         undo_policy = timeline.document.policies.get(action.undo.responder) if action.undo is not None else None
 
@@ -291,24 +293,24 @@ class Renderer:
         desired = []
         for thread in timeline.threads:
             view = self._view(subject, thread.channel)
-            reply = self.message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
+            reply = await self.message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
             file = replies.report_file(action, subject, clearance=view.clearance)
             desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
 
-    def pause_replies(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
+    async def pause_replies(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
         """What tells a thread that this run was one failure too many."""
         subject, command = timeline.target(action), self._access.command
 
         def render(clearance: int, _: ButtonIds) -> Message:
             return paused.pause_reply(action, subject, clearance=clearance, command=command)
 
-        return self._in_threads(f"paused:{action.id}", render, subject, timeline)
+        return await self._in_threads(f"paused:{action.id}", render, subject, timeline)
 
     async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
         desired = []
-        for team, user in self._outbox.watches.watchers(list(dict.fromkeys(watched))):
+        for team, user in await self._outbox.watches.watchers(list(dict.fromkeys(watched))):
             person = await self._recipient(team, user)
             if person is not None:  # nothing goes to somebody who is no longer linked
                 view = RedactedView(subject, person.clearance)
@@ -318,7 +320,7 @@ class Renderer:
     def _view(self, subject: Subject, channel: str) -> RedactedView:
         return RedactedView(subject, self._access.clearance_of(channel))
 
-    def message(
+    async def message(
         self, key: str, view: RedactedView, channel: str, render: Callable[[int, ButtonIds], Message]
     ) -> DesiredMessage:
         """A message rendered for the clearance of its view, with its buttons."""
@@ -326,7 +328,7 @@ class Renderer:
         def with_buttons(button: ButtonIds) -> Message:
             return render(view.clearance, button)
 
-        ids, new = self._outbox.buttons.prepare(channel, key, intents_in(with_buttons))
+        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(with_buttons))
         return DesiredMessage(key, channel, with_buttons(ids), view=view, buttons=new)
 
 

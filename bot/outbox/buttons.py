@@ -7,7 +7,7 @@ from bot.cards.message import ButtonIds, Intent
 from bot.outbox import messages
 from bot.outbox.models import Button, MessageRecord, record_of
 from bot.outbox.state import refuse_mismatch
-from core.common.database import Database, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
 ID_BYTES = 16  # 128 random bits: nobody guesses one
@@ -24,30 +24,29 @@ class Buttons:
 
     async def issue(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
         """Store ids for these intents, bound to the channel ("" for views) and the message, and return them."""
-        ids, new = self.prepare(channel, message_key, intents)
+        ids, new = await self.prepare(channel, message_key, intents)
         if new:
             await self._store.transaction(lambda tx: insert(tx, channel, message_key, new))
         return ids
 
-    def prepare(
+    async def prepare(
         self, channel: str, message_key: str, intents: Sequence[Intent]
     ) -> tuple[ButtonIds, tuple[Button, ...]]:
         """Ids for these intents, and those of them that are new and must be stored with the message.
 
         An id with more than half of its life left is used again, so that an unchanged card stays unchanged.
         """
-        known = self._reusable(channel, message_key)
+        known = await self._reusable(channel, message_key)
         expires_at = self._clock() + LIFE_MS
         new = tuple(
             Button(secrets.token_urlsafe(ID_BYTES), intent, expires_at) for intent in intents if intent not in known
         )
         return {**known, **{button.intent: button.token for button in new}}.__getitem__, new
 
-    def _reusable(self, channel: str, message_key: str) -> dict[Intent, str]:
-        rows = self._store.rows(
-            "SELECT * FROM button WHERE channel = :channel AND message_key = :message_key AND expires_at > :after",
-            {"channel": channel, "message_key": message_key, "after": self._clock() + LIFE_MS // 2},
-        )
+    async def _reusable(self, channel: str, message_key: str) -> dict[Intent, str]:
+        sql = "SELECT * FROM button WHERE channel = :channel AND message_key = :message_key AND expires_at > :after"
+        values = {"channel": channel, "message_key": message_key, "after": self._clock() + LIFE_MS // 2}
+        rows = await self._store.read(lambda reads: reads.rows(sql, values))
         return {_intent(row): row["token"] for row in rows}
 
     async def rotate(self, token: str) -> None:
@@ -66,34 +65,21 @@ class Buttons:
         where it is ours and only expired, so that Refresh can be offered); "conflict" while core's database is not the
         one that the messages belong to.
         """
-        refuse_mismatch(self._store)
-        row = self._store.row("SELECT * FROM button WHERE token = :token", {"token": token})
-        if row is None or not self._belongs_here(row, channel, message_ts, user):
+
+        def work(reads: Reads) -> tuple[Row | None, MessageRecord | None]:
+            refuse_mismatch(reads)
+            row = reads.row("SELECT * FROM button WHERE token = :token", {"token": token})
+            found = messages.by_key(reads, row["message_key"]) if row else None
+            return row, record_of(found) if found else None
+
+        row, message = await self._store.read(work)
+        if row is None or not _belongs_here(row, message, channel, message_ts, user):
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
         if row["expires_at"] <= self._clock():
-            message = self._message(row)
             root_id = (message.root_id if message else "") or str(row["object_id"])
             sentence = "This button is too old; nothing was run. Refresh the card."
             raise ResponderBotError("gone", sentence, details={"root_id": root_id})
         return _intent(row)
-
-    def _belongs_here(self, row: Row, channel: str, message_ts: str, user: str) -> bool:
-        key = row["message_key"]
-        if key.startswith(EPHEMERAL) and key.split(":")[2] != user:
-            return False
-        if not row["channel"]:
-            return True  # in a view, which only its person has
-        message = self._message(row)
-        if message is None:
-            return bool(row["channel"] == channel)  # in an ephemeral message, whose ts Slack doesn't tell
-        if channel not in (message.channel, message.slack_channel):
-            return False
-        # A post whose answer is still out has no ts yet; the click itself shows that the message exists.
-        return message.ts == message_ts or not message.ts
-
-    def _message(self, row: Row) -> MessageRecord | None:
-        found = messages.by_key(self._store, row["message_key"])
-        return record_of(found) if found else None
 
 
 def insert(tx: Transaction, channel: str, message_key: str, buttons: Sequence[Button]) -> None:
@@ -112,6 +98,20 @@ def insert(tx: Transaction, channel: str, message_key: str, buttons: Sequence[Bu
             for button in buttons
         ],
     )
+
+
+def _belongs_here(row: Row, message: MessageRecord | None, channel: str, message_ts: str, user: str) -> bool:
+    key = row["message_key"]
+    if key.startswith(EPHEMERAL) and key.split(":")[2] != user:
+        return False
+    if not row["channel"]:
+        return True  # in a view, which only its person has
+    if message is None:
+        return bool(row["channel"] == channel)  # in an ephemeral message, whose ts Slack doesn't tell
+    if channel not in (message.channel, message.slack_channel):
+        return False
+    # A post whose answer is still out has no ts yet; the click itself shows that the message exists.
+    return message.ts == message_ts or not message.ts
 
 
 def _intent(row: Row) -> Intent:

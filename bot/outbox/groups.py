@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bot.cards.groups import BUCKETS, GroupContent
 from bot.cards.text import count, utc_time
 from bot.outbox.models import FOR_PERSON, LAST_ALERT
-from core.common.database import Row, Transaction
+from core.common.database import Params, Row, Transaction
 
 if TYPE_CHECKING:
     from core.common.database import Database
@@ -110,16 +110,22 @@ class Groups:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def group(self, key: str) -> AlertGroup | None:
-        row = self._store.row("SELECT * FROM alert_group WHERE key = :key", {"key": key})
+    async def _rows(self, sql: str, params: Params) -> list[Row]:
+        return await self._store.read(lambda reads: reads.rows(sql, params))
+
+    async def _row(self, sql: str, params: Params) -> Row | None:
+        return await self._store.read(lambda reads: reads.row(sql, params))
+
+    async def group(self, key: str) -> AlertGroup | None:
+        row = await self._row("SELECT * FROM alert_group WHERE key = :key", {"key": key})
         return _group(row) if row else None
 
-    def open_group(self, channel: str, alike: str, since: int, now: int) -> AlertGroup | None:
+    async def open_group(self, channel: str, alike: str, since: int, now: int) -> AlertGroup | None:
         """The newest group of such alerts ("": the digest) with one since then, or that is muted now.
 
         None if somebody has deleted its card.
         """
-        row = self._store.row(
+        row = await self._row(
             """SELECT g.*, m.status FROM alert_group g LEFT JOIN message m ON m.key = g.key
                WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now)
                ORDER BY g.last_at DESC LIMIT 1""",
@@ -127,18 +133,18 @@ class Groups:
         )
         return None if row is None or row["status"] == "deleted" else _group(row)
 
-    def alike(self, channel: str, alike: str, since: int) -> tuple[int, int]:
+    async def alike(self, channel: str, alike: str, since: int) -> tuple[int, int]:
         """How many alerts that say the same have come since then, and how many critical ones."""
-        row = self._store.row(
+        row = await self._row(
             """SELECT count(*) AS n, coalesce(sum(severity = 4), 0) AS critical FROM placement
                WHERE channel = :channel AND alike = :alike AND at > :since""",
             {"channel": channel, "alike": alike, "since": since},
         )
         return (row["n"], row["critical"]) if row else (0, 0)
 
-    def placements(self, root_ids: Iterable[str]) -> dict[str, list[Placement]]:
+    async def placements(self, root_ids: Iterable[str]) -> dict[str, list[Placement]]:
         """Where these alerts stand."""
-        rows = self._store.rows(
+        rows = await self._rows(
             "SELECT * FROM placement WHERE root_id IN (SELECT value FROM json_each(:ids))",
             {"ids": json.dumps(list(root_ids))},
         )
@@ -147,9 +153,9 @@ class Groups:
             found.setdefault(row["root_id"], []).append(_placement(row))
         return found
 
-    def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
+    async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
-        row = self._store.row(
+        row = await self._row(
             """SELECT count(*) AS n FROM (
                  SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
                    AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit)""",
@@ -157,28 +163,28 @@ class Groups:
         )
         return row["n"] if row else 0
 
-    def changed(self, rank: int = UNCHANGED - 1) -> list[AlertGroup]:
+    async def changed(self, rank: int = UNCHANGED - 1) -> list[AlertGroup]:
         """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first."""
-        rows = self._store.rows(
+        rows = await self._rows(
             f"""SELECT g.* FROM alert_group g LEFT JOIN message m ON m.key = g.key
                 WHERE g.rank < {UNCHANGED} AND (g.rank <= :rank OR m.key IS NULL) ORDER BY g.rank, g.last_at""",
             {"rank": rank},
         )
         return [_group(row) for row in rows]
 
-    def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
+    async def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
         """Groups whose cards were rendered for another clearance than this."""
-        rows = self._store.rows(
+        rows = await self._rows(
             """SELECT g.* FROM message m JOIN alert_group g ON g.key = m.key
                WHERE m.channel = :channel AND m.clearance <> :clearance AND m.status <> 'deleted'""",
             {"channel": channel, "clearance": clearance},
         )
         return [_group(row) for row in rows]
 
-    def content(self, group: AlertGroup, clearance: int) -> GroupContent:
+    async def content(self, group: AlertGroup, clearance: int) -> GroupContent:
         """What the group's card says, within this clearance."""
         values = {"key": group.key}
-        row = self._store.row(
+        row = await self._row(
             """SELECT count(*) AS n, coalesce(sum(has_card), 0) AS cards, coalesce(min(at), 0) AS first_at,
                  coalesce(sum(severity = 1), 0) AS s1, coalesce(sum(severity = 2), 0) AS s2,
                  coalesce(sum(severity = 3), 0) AS s3, coalesce(sum(severity = 4), 0) AS s4
@@ -186,7 +192,7 @@ class Groups:
             values,
         )
         since = group.last_at - BUCKETS * BUCKET_MS
-        counts = self._store.rows(
+        counts = await self._rows(
             f"""SELECT (at - :since - 1) / {BUCKET_MS} AS nth, count(*) AS n
                 FROM placement INDEXED BY placement_of_group
                 WHERE group_key = :key AND group_key <> '' AND at > :since GROUP BY nth""",
@@ -195,7 +201,7 @@ class Groups:
         buckets = [0] * BUCKETS
         for bucket in counts:
             buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
-        sample = self._store.rows(
+        sample = await self._rows(
             """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
@@ -218,34 +224,34 @@ class Groups:
             facts=_most_frequent(fact for one in shown for fact in one.facts),
         )
 
-    def members(self, key: str, offset: int, limit: int) -> list[Placement]:
+    async def members(self, key: str, offset: int, limit: int) -> list[Placement]:
         """The alerts of a group, newest first."""
-        rows = self._store.rows(
+        rows = await self._rows(
             """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit OFFSET :offset""",
             {"key": key, "offset": offset, "limit": limit},
         )
         return [_placement(row) for row in rows]
 
-    def to_follow(self, key: str, since: int, limit: int) -> list[str]:
+    async def to_follow(self, key: str, since: int, limit: int) -> list[str]:
         """The alerts of a digest that came since then and have no card of their own, the most severe first."""
-        rows = self._store.rows(
+        rows = await self._rows(
             """SELECT root_id FROM placement WHERE group_key = :key AND group_key <> '' AND has_card = 0 AND at > :since
                ORDER BY severity DESC, at DESC LIMIT :limit""",
             {"key": key, "since": since, "limit": limit},
         )
         return [row["root_id"] for row in rows]
 
-    def digests(self, since: int) -> list[AlertGroup]:
+    async def digests(self, since: int) -> list[AlertGroup]:
         """The digests with an alert since then."""
-        rows = self._store.rows(
+        rows = await self._rows(
             "SELECT * FROM alert_group WHERE last_at > :since AND alike = '' AND key LIKE 'digest:%'", {"since": since}
         )
         return [_group(row) for row in rows]
 
-    def storms(self, now: int) -> list[Storm]:
+    async def storms(self, now: int) -> list[Storm]:
         """The storms that go on, one for each channel."""
-        rows = self._store.rows(
+        rows = await self._rows(
             f"""SELECT channel, count(*) AS groups, min(began_at) AS since, sum(alerts) AS alerts
                 FROM (SELECT g.channel, g.key, g.began_at, (
                         SELECT count(*) FROM placement p INDEXED BY placement_of_group

@@ -49,9 +49,10 @@ class Inbox:
     async def take_over_abandoned(self) -> list[PendingInteraction]:
         """Lease the interactions whose process died or took too long, oldest first."""
         now = self._clock()
-        pending = self._store.rows("SELECT * FROM inbox WHERE done_at = 0 ORDER BY at")
+        sql = "SELECT * FROM inbox WHERE done_at = 0 ORDER BY at"
+        pending = await self._store.read(lambda reads: reads.rows(sql))
         abandoned = [row for row in pending if leases.is_over(row["holder"], row["leased_until"], now)]
-        sql = """UPDATE inbox SET holder = :holder, leased_until = :until
+        take = """UPDATE inbox SET holder = :holder, leased_until = :until
                  WHERE key = :key AND holder = :before AND done_at = 0"""
         lease = {"holder": self._holder, "until": now + LEASE_MS}
 
@@ -59,7 +60,7 @@ class Inbox:
             return [
                 PendingInteraction(row["key"], json.loads(row["payload"]), row["at"])
                 for row in abandoned
-                if tx.run(sql, {**lease, "key": row["key"], "before": row["holder"]})
+                if tx.run(take, {**lease, "key": row["key"], "before": row["holder"]})
             ]
 
         return await self._store.transaction(work) if abandoned else []

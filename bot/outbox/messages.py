@@ -348,19 +348,20 @@ def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -
     return [row["root_id"] for row in rows]
 
 
-def roots_in(reads: Reads, channel: str, limit: int) -> list[Row]:
+def roots_in(reads: Reads, channel: str, limit: int) -> list[str]:
     """Alerts and cases with a card in a channel, newest first."""
-    return reads.rows(
+    rows = reads.rows(
         """SELECT root_id FROM message
            WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
            GROUP BY root_id ORDER BY max(created_at) DESC, max(rowid) DESC LIMIT :limit""",
         {"channel": channel, "limit": limit},
     )
+    return [row["root_id"] for row in rows]
 
 
-def alerts_in(reads: Reads, channel: str, limit: int) -> list[Row]:
+def alerts_in(reads: Reads, channel: str, limit: int) -> list[str]:
     """Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first."""
-    return reads.rows(
+    rows = reads.rows(
         """SELECT root_id FROM (
              SELECT root_id FROM message
              WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
@@ -368,15 +369,17 @@ def alerts_in(reads: Reads, channel: str, limit: int) -> list[Row]:
            ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit""",
         {"channel": channel, "limit": limit},
     )
+    return [row["root_id"] for row in rows]
 
 
-def recent_roots(reads: Reads, since: int) -> list[Row]:
+def recent_roots(reads: Reads, since: int) -> list[str]:
     """Alerts and cases with a card that was posted or updated since then (ms)."""
-    return reads.rows(
+    rows = reads.rows(
         """SELECT DISTINCT root_id FROM message
            WHERE root_id <> '' AND thread_of = '' AND status <> 'deleted' AND max(created_at, changed_at) >= :since""",
         {"since": since},
     )
+    return [row["root_id"] for row in rows]
 
 
 def by_ts(reads: Reads, channel: str, ts: str) -> Row | None:

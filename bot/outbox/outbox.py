@@ -20,7 +20,7 @@ from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
 from core.common import leases
-from core.common.database import Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.database.probe import Probe
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
@@ -193,14 +193,16 @@ class MessageOutbox:
             self.sender.wake()
             self._refresh_requested.set()
 
-    def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
+    async def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
         """The oldest requests to render something again."""
-        return refreshes.pending(self._store, limit)
+        return await self._store.read(lambda reads: refreshes.pending(reads, limit))
 
     async def refresh_requested(self) -> None:
         """Return once there is such a request, of this replica or another."""
-        while not self.refresh_requests(1):
-            self._refresh_requested.clear()
+        while True:
+            self._refresh_requested.clear()  # before it is read, so that none is missed in between
+            if await self.refresh_requests(1):
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._refresh_requested.wait()
@@ -216,9 +218,9 @@ class MessageOutbox:
         await self._store.transaction(work)
         self.sender.wake()
 
-    def channels_changed_at(self) -> str:
+    async def channels_changed_at(self) -> str:
         """Another text than before once any replica has heard that a channel changed."""
-        return state.value(self._store, "channels_changed_at") or ""
+        return await self._store.read(lambda reads: state.value(reads, "channels_changed_at")) or ""
 
     async def prune(self) -> None:
         """Delete completed interactions and long expired buttons. Messages stay, as old cards live for ever."""
@@ -233,14 +235,15 @@ class MessageOutbox:
 
     # --- core's feed ------------------------------------------------------------------------------------------------
 
-    def cursor(self) -> int | None:
+    async def cursor(self) -> int | None:
         """The number of the last event that was followed; None before the first time."""
-        text = state.value(self._store, "cursor")
+        text = await self._store.read(lambda reads: state.value(reads, "cursor"))
         return int(text) if text else None
 
-    def checkpoint(self) -> FeedCheckpoint | None:
+    async def checkpoint(self) -> FeedCheckpoint | None:
         """The last event that was followed, and of which database; None before the first time."""
-        rows = self._store.rows("SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')")
+        sql = "SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')"
+        rows = await self._store.read(lambda reads: reads.rows(sql))
         found = {row["name"]: row["value"] for row in rows}
         if not found.get("cursor"):
             return None
@@ -248,81 +251,94 @@ class MessageOutbox:
 
     async def accept_database(self, database: str) -> None:
         """Note that this database of core is the one that the messages belong to."""
-        if (state.value(self._store, "core_database"), state.value(self._store, "mismatch")) == (database, None):
-            return
+
+        def is_accepted(reads: Reads) -> bool:
+            return (state.value(reads, "core_database"), state.value(reads, "mismatch")) == (database, None)
 
         def work(tx: Transaction) -> None:
             state.set_value(tx, "core_database", database)
             state.delete_value(tx, "mismatch")
 
-        await self._store.transaction(work)
+        if not await self._store.read(is_accepted):
+            await self._store.transaction(work)
 
     async def reject_database(self, sentence: str) -> None:
         """Note that core's database is another one, and what to do about it.
 
         Until it is accepted, or the messages are forgotten, every replica refuses writes and buttons with `sentence`.
         """
-        if state.value(self._store, "mismatch") != sentence:
+        if await self._store.read(lambda reads: state.value(reads, "mismatch")) != sentence:
             await self._store.transaction(lambda tx: state.set_value(tx, "mismatch", sentence))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def message(self, key: str) -> MessageRecord | None:
+    async def message(self, key: str) -> MessageRecord | None:
         """The message with this key."""
-        row = messages.by_key(self._store, key)
+        row = await self._store.read(lambda reads: messages.by_key(reads, key))
         return record_of(row) if row else None
 
-    def message_at(self, channel: str, ts: str) -> MessageRecord | None:
+    async def message_at(self, channel: str, ts: str) -> MessageRecord | None:
         """Our message with this `ts` in a channel."""
-        row = messages.by_ts(self._store, channel, ts)
+        row = await self._store.read(lambda reads: messages.by_ts(reads, channel, ts))
         return record_of(row) if row else None
 
-    def cards(self, root_id: str) -> list[MessageRecord]:
+    async def cards(self, root_id: str) -> list[MessageRecord]:
         """The top-level messages of an alert or a case."""
-        return [record_of(row) for row in messages.cards_of(self._store, root_id)]
+        return await self._records(lambda reads: messages.cards_of(reads, root_id))
 
-    def messages_of(self, root_id: str) -> list[MessageRecord]:
+    async def cards_of(self, root_ids: Sequence[str]) -> Mapping[str, Sequence[MessageRecord]]:
+        """The top-level messages of each of these alerts and cases."""
+
+        def work(reads: Reads) -> Mapping[str, Sequence[MessageRecord]]:
+            return {one: [record_of(row) for row in messages.cards_of(reads, one)] for one in root_ids}
+
+        return await self._store.read(work)
+
+    async def messages_of(self, root_id: str) -> list[MessageRecord]:
         """All messages of an alert or a case, its cards among them, oldest first."""
-        return [record_of(row) for row in messages.of_root(self._store, root_id)]
+        return await self._records(lambda reads: messages.of_root(reads, root_id))
 
-    def messages_named(self, prefix: str) -> list[MessageRecord]:
+    async def messages_named(self, prefix: str) -> list[MessageRecord]:
         """All messages whose key begins with this, which ends with a colon."""
-        return [record_of(row) for row in messages.named(self._store, prefix)]
+        return await self._records(lambda reads: messages.named(reads, prefix))
 
-    def channels(self) -> Mapping[str, str]:
+    async def _records(self, query: Callable[[Reads], list[Row]]) -> list[MessageRecord]:
+        return [record_of(row) for row in await self._store.read(query)]
+
+    async def channels(self) -> Mapping[str, str]:
         """Each channel (or user, for direct messages) that has messages, with the key of one of them."""
-        return {row["channel"]: row["key"] for row in messages.channels(self._store)}
+        return {row["channel"]: row["key"] for row in await self._store.read(messages.channels)}
 
-    def stale_roots(self, channel: str, clearance: int, *, unsent_only: bool = False) -> Sequence[str]:
+    async def stale_roots(self, channel: str, clearance: int, *, unsent_only: bool = False) -> Sequence[str]:
         """Alerts and cases with a message there that was rendered for another clearance than this, newest first."""
-        return messages.stale_roots(self._store, channel, clearance, unsent_only)
+        return await self._store.read(lambda reads: messages.stale_roots(reads, channel, clearance, unsent_only))
 
     async def roots_in(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card in this channel, newest first."""
-        return [row["root_id"] for row in messages.roots_in(self._store, channel, limit)]
+        return await self._store.read(lambda reads: messages.roots_in(reads, channel, limit))
 
     async def alerts_in(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts and cases that stand in this channel, on cards of their own or in groups; newest first."""
-        return [row["root_id"] for row in messages.alerts_in(self._store, channel, limit)]
+        return await self._store.read(lambda reads: messages.alerts_in(reads, channel, limit))
 
-    def recent_roots(self, since: int) -> Sequence[str]:
+    async def recent_roots(self, since: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card that was posted or updated since then (ms)."""
-        return [row["root_id"] for row in messages.recent_roots(self._store, since)]
+        return await self._store.read(lambda reads: messages.recent_roots(reads, since))
 
-    def waiting(self) -> int:
+    async def waiting(self) -> int:
         """How many messages Slack doesn't have as desired."""
-        return messages.waiting(self._store)
+        return await self._store.read(messages.waiting)
 
-    def storms(self) -> list[Storm]:
+    async def storms(self) -> list[Storm]:
         """The storms that go on, one for each channel."""
-        return self.groups.storms(self._clock())
+        return await self.groups.storms(self._clock())
 
-    def problems(self) -> list[DeliveryProblem]:
+    async def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""
-        rows = messages.problems(self._store)
+        rows = await self._store.read(messages.problems)
         found = [DeliveryProblem(row["channel"], row["problem"], row["n"], row["since"]) for row in rows]
         if self.sender.problem and not found:
-            found.append(DeliveryProblem("", self.sender.problem, self.waiting(), self._clock()))
+            found.append(DeliveryProblem("", self.sender.problem, await self.waiting(), self._clock()))
         return found
 
 

@@ -16,7 +16,7 @@ from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.redaction import RED
-from core.common.database import Database, Transaction
+from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 
 MAX_CALLS = 8  # under way at a time, each to another channel
@@ -138,12 +138,20 @@ class Sender:
 
     async def _start_due(self, group: asyncio.TaskGroup) -> int:
         """Start the calls that may be made now; returns when to check again, in ms of the clock."""
-        now = self._clock()
-        for message in map(record_of, messages.suspected_duplicates(self._store, now)):
+        now, busy, aged = self._clock(), frozenset(self._busy), frozenset(self._aged)
+
+        def work(reads: Reads) -> tuple[list[MessageRecord], list[order.Candidate], int]:
+            suspected = [record_of(row) for row in messages.suspected_duplicates(reads, now)]
+            found = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
+            until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
+            return suspected, order.due(reads, now, busy, aged), until
+
+        suspected, due, until = await self._store.read(work)
+        for message in suspected:
             if len(self._busy) < MAX_CALLS and message.channel not in self._busy:
                 self._busy.add(message.channel)
                 group.create_task(self._run(message.channel, self._delete_duplicates(message)))
-        calls, until = self._choose(now)
+        calls, until = self._choose(due, now, until)
 
         def start(call: _Call) -> None:
             channel = call.message.channel
@@ -169,16 +177,14 @@ class Sender:
                 start(call)
         return until
 
-    def _choose(self, now: int) -> tuple[Sequence[_Call], int]:
-        """The calls that may be made now, and when to choose again."""
-        found = (messages.next_due_at(self._store, now), messages.next_duplicate_check_at(self._store, now))
-        until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
+    def _choose(self, due: Sequence[order.Candidate], now: int, until: int) -> tuple[Sequence[_Call], int]:
+        """Of what is due the calls that may be made now, and when to choose again, at the latest at `until`."""
         chosen: dict[str, _Call] = {}
-        for one in self._in_turn(order.due(self._store, now, self._busy, self._aged)):
+        for one in self._in_turn(due):
             if len(self._busy) + len(chosen) >= MAX_CALLS:
                 break
             message = one.message
-            if message.channel in chosen:
+            if message.channel in chosen or message.channel in self._busy:
                 continue
             method = _method(one.call, message)
             if method != DELETE_FILE and not self._is_cleared(message):

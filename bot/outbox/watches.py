@@ -27,11 +27,13 @@ class Watches:
     async def of_user(self, team: str, user: str) -> Sequence[str]:
         """What this person watches, oldest first."""
         sql = "SELECT watched FROM watch WHERE team = :team AND user = :user ORDER BY at"
-        return [row["watched"] for row in self._store.rows(sql, {"team": team, "user": user})]
+        rows = await self._store.read(lambda reads: reads.rows(sql, {"team": team, "user": user}))
+        return [row["watched"] for row in rows]
 
-    def watchers(self, watched: Sequence[str]) -> list[tuple[str, str]]:
+    async def watchers(self, watched: Sequence[str]) -> list[tuple[str, str]]:
         """Team and user of those who watch any of these; each person once."""
         names = {f"w{n}": name for n, name in enumerate(watched)}
         placeholders = ",".join(f":{name}" for name in names)
         sql = f"SELECT DISTINCT team, user FROM watch WHERE watched IN ({placeholders})"  # noqa: S608  # values are bound
-        return [(row["team"], row["user"]) for row in self._store.rows(sql, names)]
+        rows = await self._store.read(lambda reads: reads.rows(sql, names))
+        return [(row["team"], row["user"]) for row in rows]

@@ -9,7 +9,7 @@ import pytest
 
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.outbox.harness import until
+from tests.bot.outbox.harness import all_sent, until
 from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"  # its report fits into a message: a file would take two commits more
@@ -39,19 +39,19 @@ async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str]
         alert_id = await env.post_alert()
         for channel in channels:
             await env.card(anna, alert_id, channel)
-        await until(lambda: env.bot.outbox.waiting() == 0)
+        await all_sent(env.bot)
         before = commits_of(env)
         await until(lambda: commits_of(env) > before)  # the lease was renewed, and won't be for some seconds
         proxy.hold("GET /api/event", response=True)
         await env.card(anna, await env.post_alert(sourceRef="another"))  # the answer to the next request is held
-        await until(lambda: env.bot.outbox.waiting() == 0)
+        await all_sent(env.bot)
         calls_before, before = await calls_to_core(env), commits_of(env)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await until(lambda: env.core.core.database.row("SELECT 1 FROM action WHERE status = 'Success'"))
         proxy.release()  # so that the run counts as a quick one on any machine
         for channel in channels:
             await anna.until(partial(shows_the_end, alert_id=alert_id, channel=channel))
-        await until(lambda: env.bot.outbox.waiting() == 0)
+        await all_sent(env.bot)
         commits = commits_of(env) - before
         return await calls_to_core(env) - calls_before, commits
 

@@ -25,7 +25,7 @@ from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
-from tests.bot.outbox.harness import ManualClock, until
+from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 
 TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
@@ -118,14 +118,13 @@ async def content(who: EmulatedUser, file_id: str) -> str:
 async def settled(scene: BotEnvironment, bot: Bot) -> None:
     """Wait until the bot has followed all events, and Slack has all messages as desired."""
     last = (await scene.core.core.feed.page(None, 0)).last
-    await until(lambda: bot.outbox.cursor() == last)
 
-    def is_at_rest() -> bool:
+    async def is_at_rest() -> bool:
         clearance = bot.channels.clearance
-        stale = [one for one in ROUTED if bot.outbox.stale_roots(one, clearance(one) or 0)]
-        return not stale and bot.outbox.waiting() == 0
+        stale = [one for one in ROUTED if await bot.outbox.stale_roots(one, clearance(one) or 0)]
+        return await bot.outbox.cursor() == last and not stale and await bot.outbox.waiting() == 0
 
-    await until(is_at_rest)
+    await until_read(is_at_rest, bool)
 
 
 async def shared(scene: BotEnvironment, is_shared: bool, channel: str = SOC) -> None:
@@ -206,8 +205,12 @@ async def test_a_message_that_cannot_be_rendered_is_withheld_until_it_can(tmp_pa
         proxy.fail("GET /api/document")
         await it.scene.bot.outbox.invalidate_clearances()
         await it.scene.bot.channels.refresh()
-        await until(lambda: "just now" in str([one.payload for one in it.scene.bot.outbox.messages_of(it.alert_id)]))
-        await until(lambda: it.scene.bot.outbox.waiting() == 0)
+
+        async def is_withheld() -> bool:
+            return "just now" in str([one.payload for one in await it.scene.bot.outbox.messages_of(it.alert_id)])
+
+        await until_read(is_withheld, bool)
+        await all_sent(it.scene.bot)
         assert not await it.seen(SOC) & set(REPORTED)
         proxy.release()
         await it.scene.bot.channels.refresh()

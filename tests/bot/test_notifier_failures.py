@@ -14,7 +14,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.outbox.harness import ManualClock, until
+from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.test_budget import calls_to_core
 
@@ -29,8 +29,9 @@ def ids_of(request: web.Request) -> list[str]:
 async def at_rest(env: BotEnvironment) -> None:
     """Wait until all events were followed, nobody waits to see anything, and all is sent."""
     last = (await env.core.core.feed.page(None, 0)).last
-    await until(lambda: (env.bot.outbox.cursor() or 0) >= last and not env.bot.outbox.refresh_requests(1))
-    await until(lambda: env.bot.outbox.waiting() == 0)
+    await until_read(env.bot.outbox.cursor, lambda cursor: (cursor or 0) >= last)
+    await until_read(lambda: env.bot.outbox.refresh_requests(1), lambda requests: not requests)
+    await all_sent(env.bot)
 
 
 def stored(env: BotEnvironment, sql: str) -> Any:
@@ -176,7 +177,8 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
             await second.leading.wait()
             proxy.release()
             last = (await env.core.core.feed.page(None, 0)).last
-            await until(lambda: second.outbox.cursor() == last and second.outbox.waiting() == 0)
+            await until_read(second.outbox.cursor, lambda cursor: cursor == last)
+            await all_sent(second)
             await until(lambda: not env.bot.leading.is_set())
             assert "Seen" not in str(await anna.messages(SOC))
 

@@ -14,7 +14,7 @@ from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
 from tests.bot.features.test_runs import choose, menu_block
-from tests.bot.outbox.harness import until
+from tests.bot.outbox.harness import until_read
 from tests.bot.running import SOC, running_bot
 
 
@@ -97,9 +97,9 @@ async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: 
         await proxy.request_held.wait()  # the page says that the alert is read
         await env.client.mark_alert_unread(alert_id)
         await env.bot.outbox.finish([RefreshRequest(alert_id)])
-        await until(lambda: not env.bot.outbox.refresh_requests(1))
-        cursor = env.bot.outbox.cursor()
+        await until_read(lambda: env.bot.outbox.refresh_requests(1), lambda requests: not requests)
+        cursor = await env.bot.outbox.cursor()
         proxy.release()
         proxy.hold("GET /api/event")  # the page that would mend it
-        await until(lambda: env.bot.outbox.cursor() != cursor)
-        assert "Marked as read" not in str(env.bot.outbox.cards(alert_id)[0].payload)
+        await until_read(env.bot.outbox.cursor, lambda found: found != cursor)
+        assert "Marked as read" not in str((await env.bot.outbox.cards(alert_id))[0].payload)

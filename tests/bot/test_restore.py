@@ -21,6 +21,7 @@ from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.backup import copy, restore_backup
 from tests.bot.features.test_runs import blocks
+from tests.bot.outbox.harness import until_read
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until
 
@@ -90,7 +91,7 @@ async def test_messages_of_another_database_are_left_alone_until_they_are_forgot
             await anna.until(lambda view: FORGET in str(view.modal))
             assert [m for m in await anna.messages(SOC) if not m.get("ephemeral")] == before
             assert await forget_messages(tmp_path / "slack.db") >= 2
-            await until(lambda: scene.bot.outbox.cursor(), "a first start")
+            await until_read(scene.bot.outbox.cursor, bool)  # a first start
             later = await scene.post_alert(sourceRef="later", title="And one more")
             await anna.until(lambda view: titled(view, "And one more"))
             await until(lambda: not scene.bot.notifier.problem, "no problem")
@@ -167,7 +168,7 @@ async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tm
         outbox = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
         assert await outbox.inbox.take_over_abandoned() == []
         assert not await outbox.inbox.accept("click", {"what": "run"})
-        assert (shown := outbox.message("alert:~1:C0SOC")) is not None
+        assert (shown := await outbox.message("alert:~1:C0SOC")) is not None
         assert shown.attempted_at  # it is looked for in Slack before it is posted
         await outbox.close()
     assert await forget_messages(tmp_path / "copy.db") == 1

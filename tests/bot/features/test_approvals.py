@@ -58,7 +58,7 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
     await env.card_of("ben", red)
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")
     await env.until("lea", told("asks to run"))
-    keys = {m.key.split(":")[3] for m in env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
+    keys = {m.key.split(":")[3] for m in await env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
     assert keys == {"U0LEA"}  # anna may see up to TLP:AMBER, ben asked for it
 
 

@@ -1,11 +1,11 @@
 """An outbox that sends to Slack's emulator, and a person who looks at the channel."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -15,6 +15,7 @@ from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from tests.bot.running import UNLIMITED
 
+T = TypeVar("T")
 SOC = "C0SOC"
 REPORT = ("report.txt", "a\nlong\nreport")
 
@@ -93,8 +94,18 @@ async def until(claim: Callable[[], object]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def all_sent(env: OutboxEnvironment) -> None:
-    await until(lambda: env.outbox.waiting() == 0)
+async def until_read(read: Callable[[], Awaitable[T]], claim: Callable[[T], object]) -> None:
+    """Wait until the claim holds of what is read from a database."""
+    while not claim(await read()):  # noqa: ASYNC110  # another task or process changes it
+        await asyncio.sleep(0.02)
+
+
+class HasOutbox(Protocol):
+    outbox: MessageOutbox
+
+
+async def all_sent(env: HasOutbox) -> None:
+    await until_read(env.outbox.waiting, lambda waiting: not waiting)
 
 
 async def files_in(anna: EmulatedUser) -> list[dict[str, Any]]:

@@ -77,12 +77,12 @@ async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tm
         ):
             with pytest.raises(ResponderBotError, match="Another replica"):
                 await write
-        assert env.outbox.cursor() == 10
+        assert await env.outbox.cursor() == 10
         await env.shows("withheld")
         await other.close()
 
 
-def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -> None:
+async def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -> None:
     path = tmp_path / "bot.db"
     before = sqlite_utils.Database(path)
     migrations.apply(before, stop_before="levels_and_doubts")
@@ -91,7 +91,7 @@ def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -
     before.table("message").insert({**row, "key": "alert:~1:C0SOC"})
     before.close()
     store = open_store(path)
-    found = store.row("SELECT * FROM message")
-    asyncio.run(store.close())
+    found = await store.read(lambda reads: reads.row("SELECT * FROM message"))
+    await store.close()
     assert found is not None
     assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", messages.UNKNOWN)

@@ -117,4 +117,4 @@ async def test_a_channel_that_refuses_holds_up_no_other(tmp_path: Path) -> None:
         await cancelled(sending)
         tried = [body["channel"] for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len(tried) - tried.count(OTHER) == 9
-        assert sum(problem.waiting for problem in env.outbox.problems()) == 180
+        assert sum(problem.waiting for problem in await env.outbox.problems()) == 180

@@ -9,13 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
-from tests.bot.outbox.harness import (
-    SOC,
-    all_sent,
-    desired,
-    outbox_environment,
-    until,
-)
+from tests.bot.outbox.harness import SOC, all_sent, desired, outbox_environment, until, until_read
 
 
 async def test_a_reply_waits_until_its_root_is_posted(tmp_path: Path) -> None:
@@ -39,7 +33,7 @@ async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.emulator.faults.ratelimit("chat.postMessage", retry_after_s=30)
         await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, Message("card", (block,)), root_id="~1"))
-        await until(env.outbox.problems)
+        await until_read(env.outbox.problems, bool)
         env.clock.ahead_ms = 31_000
         env.outbox.sender.wake()
         await env.shows("card")
@@ -125,8 +119,8 @@ async def test_a_channel_without_the_bot_is_a_problem_until_it_is_invited(tmp_pa
         await env.outbox.upsert(DesiredMessage("alert:~1:C0LATER", "C0LATER", Message("card"), root_id="~1"))
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
-        await until(env.outbox.problems)
-        (problem,) = env.outbox.problems()
+        await until_read(env.outbox.problems, bool)
+        (problem,) = await env.outbox.problems()
         assert (problem.channel, problem.waiting) == ("C0LATER", 1)
         assert "invite" in problem.message
         env.emulator.add_channel("C0LATER", name="later", is_private=True)
@@ -140,13 +134,13 @@ async def test_a_deleted_card_is_posted_again_only_for_a_person(tmp_path: Path) 
         await env.shows("card")
         env.emulator.faults.error("chat.update", "message_not_found")
         await env.outbox.upsert(desired("alert:~1:C0SOC", "news of a machine"))
-        await until(lambda: env.outbox.cards("~1") == [])
+        await until_read(lambda: env.outbox.cards("~1"), lambda cards: not cards)
         await env.outbox.upsert(desired("alert:~1:C0SOC", "more news"))
         await env.outbox.finish([RefreshRequest("~1")])
-        requests = env.outbox.refresh_requests(10)
+        requests = await env.outbox.refresh_requests(10)
         await env.outbox.commit_refresh([desired("alert:~1:C0SOC", "a person asked")], requests)
         await env.shows("card", "a person asked")
-        assert env.outbox.refresh_requests(10) == []
+        assert await env.outbox.refresh_requests(10) == []
 
 
 async def test_replies_follow_a_deleted_card_that_a_person_waits_for(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class Delivery(RuleBasedStateMachine):
     def events_change_messages(self, named: list[str], level: int, is_progress: bool) -> None:
         outbox = self.leader.outbox
         desired = self.rendered(named, level, is_progress=is_progress)
-        self.do(outbox.commit_page(desired, (outbox.cursor() or 0) + 1))
+        self.do(outbox.commit_page(desired, (self.do(outbox.cursor()) or 0) + 1))
 
     @rule(key=st.sampled_from([key for key in sorted(MESSAGES) if MESSAGES[key]]), level=levels, is_kept=st.booleans())
     def a_report_comes_as_a_file(self, key: str, level: int, is_kept: bool) -> None:
@@ -165,9 +165,9 @@ class Delivery(RuleBasedStateMachine):
     @rule(data=st.data())
     def nothing_changes(self, data: st.DataObject) -> None:
         desired = self.desired[data.draw(st.sampled_from(sorted(self.desired)))]
-        before = self.leader.outbox.message(desired.key)
+        before = self.do(self.leader.outbox.message(desired.key))
         self.do(self.leader.outbox.upsert(desired))
-        after = self.leader.outbox.message(desired.key)
+        after = self.do(self.leader.outbox.message(desired.key))
         assert before is not None
         assert after is not None
         assert before.version == after.version
@@ -187,17 +187,17 @@ class Delivery(RuleBasedStateMachine):
         for channel, ceiling in self.ceilings.items():
             found = [
                 message
-                for root_id in outbox.stale_roots(channel, ceiling)
-                for message in outbox.messages_of(root_id)
+                for root_id in await outbox.stale_roots(channel, ceiling)
+                for message in await outbox.messages_of(root_id)
                 if message.channel == channel and message.clearance != ceiling
             ]
             await outbox.enforce_clearance([self.render(message.key, 0) for message in found], {})
-            assert outbox.stale_roots(channel, ceiling) == []
+            assert await outbox.stale_roots(channel, ceiling) == []
 
     @rule(root_id=st.sampled_from(["~1", "~2"]), is_for_event=st.booleans())
     def a_person_asks(self, root_id: str, is_for_event: bool) -> None:
         outbox = self.leader.outbox
-        after = (outbox.cursor() or 0) + 1 if is_for_event else None
+        after = (self.do(outbox.cursor()) or 0) + 1 if is_for_event else None
         self.do(outbox.finish([RefreshRequest(root_id, after=after)]))
 
     @rule()
@@ -206,17 +206,17 @@ class Delivery(RuleBasedStateMachine):
 
     async def _serve(self) -> None:
         outbox = self.leader.outbox
-        requests = outbox.refresh_requests(10)
+        requests = await outbox.refresh_requests(10)
         roots = {request.root_id for request in requests}
         cards = [key for key in self.desired if not MESSAGES[key] and ROOTS[key.split(":")[1]] in roots]
         await outbox.commit_refresh(self.rendered([key for key in cards if key.startswith("alert")], 1), requests)
-        assert outbox.refresh_requests(10) == []
+        assert await outbox.refresh_requests(10) == []
 
     @precondition(lambda self: self.desired)
     @rule(data=st.data())
     def somebody_deletes_a_message(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.desired)))
-        message = self.leader.outbox.message(key)
+        message = self.do(self.leader.outbox.message(key))
         if message and message.ts and message.status in ("shown", "outdated"):
             self.do(self._delete(key, message.slack_channel, message.ts))
 
@@ -349,7 +349,7 @@ class Delivery(RuleBasedStateMachine):
         await self._enforce()
         await self._settle()
         outbox = self.leader.outbox
-        cursor = (outbox.cursor() or 0) + 1
+        cursor = (await outbox.cursor() or 0) + 1
         await outbox.commit_page(self.rendered(sorted(self.desired), 2), cursor)  # finds what was deleted
         await self._settle()
         await outbox.finish([RefreshRequest(root_id) for root_id in ("~1", "~2")])
@@ -359,7 +359,7 @@ class Delivery(RuleBasedStateMachine):
         shown, files = await self._in_slack()
         expected: Counter[str] = Counter()
         for key, desired in self.desired.items():
-            message = outbox.message(key)
+            message = await outbox.message(key)
             assert message is not None
             if message.status == "deleted":
                 assert key in self.deleted
@@ -385,7 +385,7 @@ class Delivery(RuleBasedStateMachine):
             await self._pass(2_100, 1)
             with closing(sqlite3.connect(self.path)) as database:
                 (suspected,) = database.execute("SELECT count(*) FROM message WHERE duplicate_check_at > 0").fetchone()
-            if outbox.waiting() == 0 and not suspected:
+            if await outbox.waiting() == 0 and not suspected:
                 return
         with closing(sqlite3.connect(self.path)) as database:
             left = database.execute(

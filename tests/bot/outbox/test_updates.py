@@ -6,15 +6,7 @@ from pathlib import Path
 
 from bot.cards.message import Message
 from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
-from tests.bot.outbox.harness import (
-    SOC,
-    all_sent,
-    cancelled,
-    desired,
-    outbox_environment,
-    texts_in,
-    until,
-)
+from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, texts_in, until_read
 
 
 async def test_ten_updates_that_pile_up_become_one_post(tmp_path: Path) -> None:
@@ -49,12 +41,12 @@ async def test_what_a_person_waits_for_is_due_at_once_when_its_event_comes(tmp_p
         env.clock.stop()
         await env.outbox.finish([RefreshRequest("~1", after=8)])
         await env.outbox.commit_page([desired("alert:~1:C0SOC", "still running")], 7)
-        message = env.outbox.message("alert:~1:C0SOC")
+        message = await env.outbox.message("alert:~1:C0SOC")
         assert message is not None
         assert message.status == "outdated"
         await env.outbox.commit_page([desired("alert:~1:C0SOC", "done")], 8)
         await env.shows("done")
-        assert env.outbox.refresh_requests(10) == []
+        assert await env.outbox.refresh_requests(10) == []
 
 
 async def test_a_card_is_updated_before_the_reply_that_came_with_its_change_is_posted(tmp_path: Path) -> None:
@@ -90,7 +82,7 @@ async def test_a_bulk_update_does_not_say_that_it_is_late(tmp_path: Path) -> Non
         env.emulator.faults.ratelimit("chat.update", retry_after_s=30)
         again = Message("withheld", (block,))
         await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, again, root_id="~1", in_bulk=True))
-        await until(env.outbox.problems)
+        await until_read(env.outbox.problems, bool)
         env.clock.ahead_ms = 31_000
         env.outbox.sender.wake()
         await env.shows("withheld")
@@ -106,7 +98,7 @@ async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Pat
         await env.shows("running")
         env.clock.stop()
         await env.outbox.upsert(desired("alert:~1:C0SOC", "still running"))
-        message = env.outbox.message("alert:~1:C0SOC")
+        message = await env.outbox.message("alert:~1:C0SOC")
         assert message is not None
         assert message.status == "outdated"
         await env.outbox.upsert(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
@@ -126,6 +118,6 @@ async def test_the_end_of_a_run_does_not_wait_because_progress_was_just_shown(tm
         await all_sent(env)
         for late in (desired("alert:~1:C0SOC", "the next ended"), desired("alert:~1:C0SOC", "the last ended")):
             await env.outbox.upsert(late)
-            message = env.outbox.message("alert:~1:C0SOC")
+            message = await env.outbox.message("alert:~1:C0SOC")
             assert message is not None
             assert message.status == "outdated"

@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.outbox.harness import (
-    REPORT,
-    SOC,
-    all_sent,
-    desired,
-    files_in,
-    outbox_environment,
-    until,
-)
+from tests.bot.outbox.harness import REPORT, SOC, all_sent, desired, files_in, outbox_environment, until, until_read
 
 
 async def test_a_file_is_uploaded_once_though_the_answer_was_lost(tmp_path: Path) -> None:
@@ -48,8 +40,8 @@ async def test_a_refused_file_is_a_problem_and_its_message_is_still_updated(
         env.emulator.faults.error(method, code, times=100)
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC", file=REPORT))
-        await until(env.outbox.problems)
-        (problem,) = env.outbox.problems()
+        await until_read(env.outbox.problems, bool)
+        (problem,) = await env.outbox.problems()
         assert problem.message.startswith(sentence)
         assert "files:write" in problem.message
         await env.outbox.upsert(desired("end:~2:C0SOC", "done now", thread_of="alert:~1:C0SOC", file=REPORT))

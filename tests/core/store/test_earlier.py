@@ -109,34 +109,34 @@ async def test_a_database_of_any_earlier_bot_gets_the_tables_of_today(tmp_path: 
     assert shape(path) == shape(tmp_path / "new.db")
     assert before
     delivery = MessageOutbox(path, AsyncWebClient(token="xoxb-none"), now_ms)
-    assert [(key, message.ts) for key, _ in before if (message := delivery.message(key))] == before
-    assert delivery.cursor()
+    assert [(key, message.ts) for key, _ in before if (message := await delivery.message(key))] == before
+    assert await delivery.cursor()
     await delivery.close()
 
 
 async def test_the_message_and_the_watch_of_the_first_bot_are_still_known(tmp_path: Path) -> None:
     unpacked("bot-8954479", tmp_path / "slack.db")
     delivery = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
-    assert (delivery.cursor(), delivery.waiting()) == (7, 1)
-    assert [shown.key for shown in delivery.cards("~1")] == ["alert:~1:C0SOC"]
-    assert delivery.watches.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
+    assert (await delivery.cursor(), await delivery.waiting()) == (7, 1)
+    assert [shown.key for shown in await delivery.cards("~1")] == ["alert:~1:C0SOC"]
+    assert await delivery.watches.watchers(["~1"]) == [("T0LOCAL", "U0ANNA")]
     await delivery.close()
 
 
 async def test_what_an_earlier_bot_left_pending_goes_on(tmp_path: Path) -> None:
     unpacked("bot-95a74fa", tmp_path / "slack.db")
     outbox = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="xoxb-none"), now_ms)
-    found = [outbox.message(f"alert:~{number}:C0SOC") for number in (99, 98, 97)]
+    found = [await outbox.message(f"alert:~{number}:C0SOC") for number in (99, 98, 97)]
     assert [(m.root_id, m.by_person, m.in_bulk, m.version, m.status) for m in found if m] == [
         ("~99", True, False, 1, "unsent"),
         ("~98", False, True, 1, "unsent"),
         ("~97", False, False, 2, "unsent"),
     ]
-    assert outbox.checkpoint() == FeedCheckpoint(
+    assert await outbox.checkpoint() == FeedCheckpoint(
         24, "b6bd298dfa22207361bd7e181587d299", "24 1795333492337 case_template.created ~24"
     )
-    assert outbox.channels_changed_at() == "1795333522002"
-    assert outbox.watches.watchers(["responder:Mailer_1_0"]) == [("T0LOCAL", "U0ANNA")]
+    assert await outbox.channels_changed_at() == "1795333522002"
+    assert await outbox.watches.watchers(["responder:Mailer_1_0"]) == [("T0LOCAL", "U0ANNA")]
     assert [pending.key for pending in await outbox.inbox.take_over_abandoned()] == ["click"]
     assert await outbox.leader.acquire()
     await outbox.close()
