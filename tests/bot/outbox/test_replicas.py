@@ -6,7 +6,7 @@ from pathlib import Path
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
-from tests.bot.outbox.harness import SOC, cancelled, desired, outbox_environment, until
+from tests.bot.outbox.harness import SOC, cancelled, desired, outbox_environment, until, until_read
 from tests.bot.running import UNLIMITED
 
 
@@ -69,7 +69,7 @@ async def test_a_card_keeps_its_thread_when_a_former_leader_gets_an_answer_late(
         faults.lose_answer("chat.postMessage")
         await env.outbox.upsert(desired("end:~2:C0SOC", "done", thread_of="alert:~1:C0SOC"))
         await env.shows("card", "done")
-        await until(env.outbox.problems)  # whether the reply arrived isn't known
+        await until_read(env.outbox.problems, bool)  # whether the reply arrived isn't known
         await cancelled(sending)
 
         arrive.set()
@@ -78,7 +78,7 @@ async def test_a_card_keeps_its_thread_when_a_former_leader_gets_an_answer_late(
         env.clock.ahead_ms += 61_000
         former.sender.wake()
         await env.shows("card", "done", "another")
-        await until(lambda: not former.waiting())
+        await until_read(former.waiting, lambda waiting: not waiting)
         assert [reply["text"] for reply in await env.anna.thread(SOC, card["ts"])] == ["card", "done"]
         await cancelled(former_sending)
         await former.close()
