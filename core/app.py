@@ -42,7 +42,7 @@ from core.api.endpoint import Endpoint
 from core.api.router import Router
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
-from core.common.database import Database
+from core.common.database import Database, Reads
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue
@@ -187,6 +187,15 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     for part in confinement_parts(settings):
         if not part.ok or section.confinement == "none":
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
+
+    async def health_parts() -> list[health.ComponentHealth]:
+        return [
+            *engine_parts(offers),
+            *await guard_parts(guards, database),
+            *confinement_parts(settings),
+            *await undo_parts(undos),
+        ]
+
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
         *bulks_api.endpoints(Bulks(actions.runs, offers, database, clock)),
@@ -199,17 +208,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
         *people_api.endpoints(people),
-        *health.endpoints(
-            probe,
-            metrics,
-            [
-                lambda: engine_parts(offers),
-                lambda: guard_parts(guards, database),
-                lambda: confinement_parts(settings),
-                lambda: undo_parts(undos),
-            ],
-            paths_of(settings),
-        ),
+        *health.endpoints(probe, metrics, health_parts, paths_of(settings)),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.endpoints(table, section.vendor_alias)
@@ -250,26 +249,30 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
     return parts
 
 
-def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
+async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     """What core should have undone and could not; nothing while there is none, or the store can't be read."""
     waiting = 0
     with suppress(ResponderBotError):  # the store is a part of its own
-        waiting = undos.waiting()
+        waiting = await undos.waiting()
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
 
 
-def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
+async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
     """Rules of responders that can't be followed, and responders that are paused; nothing if all is well."""
-    problems = [
-        *guards.problems(database),
-        *(
-            f"{paused.name} is paused after {paused.failures} failures; `responder-bot responders resume {paused.name}`"
-            " once they are understood."
-            for paused in guards.paused(database)
-        ),
-    ]
+
+    def read(reads: Reads) -> list[str]:
+        return [
+            *guards.problems(reads),
+            *(
+                f"{paused.name} is paused after {paused.failures} failures;"
+                f" `responder-bot responders resume {paused.name}` once they are understood."
+                for paused in guards.paused(reads)
+            ),
+        ]
+
+    problems = await database.read(read)
     return [health.ComponentHealth("rules of responders", False, "\n".join(problems))] if problems else []
 
 

@@ -251,7 +251,7 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
         return frozenset()
     database = open_database(settings.core.database)
     try:
-        rows = [row for row in users.list_all(database) if not row["disabled"]]
+        rows = [row for row in await database.read(users.list_all) if not row["disabled"]]
     finally:
         await database.close()
     links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]

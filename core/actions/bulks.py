@@ -89,9 +89,12 @@ class Bulks:
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (some are
         still open, nothing has failed, or it was retried already), key_reused.
         """
-        number, row = self._find(self._database, bulk_id)
-        body = f"retry ~{number}"
-        earlier = self._runs.remembered(self._database, caller, key, body)
+
+        def read(reads: Reads) -> tuple[int, Row, int | None]:
+            number, row = self._find(reads, bulk_id)
+            return number, row, self._runs.remembered(reads, caller, key, f"retry ~{number}")
+
+        number, row, earlier = await self._database.read(read)
         if earlier is not None:
             return await self._outcomes(earlier)
         # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
@@ -105,7 +108,7 @@ class Bulks:
         if not failed:
             raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
         request = BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
-        return await self._start(caller, request, key, body, retries=number)
+        return await self._start(caller, request, key, f"retry ~{number}", retries=number)
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
         """How far a bulk is, and each target. Raises ResponderBotError("not_found")."""
@@ -120,7 +123,7 @@ class Bulks:
     async def _start(
         self, caller: Caller, request: BulkInput, key: str, body: str, *, retries: int | None = None
     ) -> BulkOutcomes:
-        earlier = self._runs.remembered(self._database, caller, key, body)
+        earlier = await self._database.read(lambda reads: self._runs.remembered(reads, caller, key, body))
         if earlier is not None:
             return await self._outcomes(earlier)
         size = len(json.dumps(request.parameters, ensure_ascii=False).encode("utf-8", "replace"))

@@ -240,16 +240,20 @@ class Lifecycle:
         """Undo the mark of a cancel that the action's engine can't carry out."""
         await self._database.transaction(lambda tx: stored.set_cancelled_by(tx, number, None))
 
-    def is_cancelled(self, number: int) -> bool:
+    async def is_cancelled(self, number: int) -> bool:
         """Whether somebody has cancelled an action that is still open."""
-        row = stored.find(self._database, number)
+        row = await self._database.read(lambda reads: stored.find(reads, number))
         return row is not None and row["cancelled_by"] is not None and row["status"] in OPEN_STATUSES
 
-    def running_job(self, number: int) -> tuple[str, Job]:
+    async def running_job(self, number: int) -> tuple[str, Job]:
         """Engine name and job of a dispatched action. Raises ResponderBotError("not_found")."""
-        row = find(self._database, f"~{number}")
-        target, _ = targets.of_action(self._database, row)
-        return row["engine_name"], self._job(row, target, resumed=True)
+
+        def read(reads: Reads) -> tuple[str, Job]:
+            row = find(reads, f"~{number}")
+            target, _ = targets.of_action(reads, row)
+            return row["engine_name"], self._job(row, target, resumed=True)
+
+        return await self._database.read(read)
 
     # --- for the runner ---------------------------------------------------------------------------------------------
 
@@ -318,9 +322,9 @@ class Lifecycle:
 
         await self._database.transaction(work)
 
-    def has_stored_report(self, number: int) -> bool:
+    async def has_stored_report(self, number: int) -> bool:
         """Whether its report is stored already, and only some of its operations are still to be applied."""
-        return stored.outcomes(self._database, number) is not None
+        return await self._database.read(lambda reads: stored.outcomes(reads, number)) is not None
 
     async def apply_report(self, number: int, report: Report | None) -> bool:
         """Store the end of an action with the changes of its operations, each applied once, even across a crash.
@@ -329,17 +333,21 @@ class Lifecycle:
         slice, and the outcomes with each. `report` is None if a crash interrupted that; otherwise it is ignored then.
         Returns False if the action has ended, or if another core holds its lease by now.
         """
-        row = self._held(self._database, number)
-        if row is None:
+
+        def read(reads: Reads) -> tuple[Row, Row | None] | None:
+            row = self._held(reads, number)
+            return None if row is None else (row, stored.find_report(reads, number))
+
+        held = await self._database.read(read)
+        if held is None:
             return False
-        pending = await self._pending_report(row, report)
+        pending = await self._pending_report(*held, report)
         while True:
             applied = await self._database.transaction(lambda tx: self._apply_slice(tx, number, pending))
             if applied is not _Applied.IN_PART:
                 return applied is _Applied.WHOLLY
 
-    async def _pending_report(self, row: Row, report: Report | None) -> _PendingReport:
-        begun = stored.find_report(self._database, row["id"])
+    async def _pending_report(self, row: Row, begun: Row | None, report: Report | None) -> _PendingReport:
         if begun is not None:
             prepared = await asyncio.to_thread(reports.PreparedReport.from_text, begun["report"])
             return _PendingReport(begun["at"], prepared, begun["report"])
@@ -434,7 +442,7 @@ class Lifecycle:
             )
             return made_at, len(rows)
 
-        if backup.made_at(self._database) is not None:
+        if await self._database.read(backup.made_at) is not None:
             restored = await self._database.transaction(work)
             if restored:
                 made_at, ended = restored

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import structlog
@@ -104,7 +105,7 @@ class Offers:
         """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
         for name, state in self._states.items():
             try:
-                kept = catalogues.find(self._database, name)
+                kept = await self._database.read(partial(catalogues.find, engine=name))
                 if kept is not None:
                     state.catalogue = without_duplicates(_catalogue(kept))
             except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release

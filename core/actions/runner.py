@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -69,10 +70,13 @@ class Runner:
     async def open(self) -> None:
         """Clean up after an earlier core, take over its actions, then look for more at intervals."""
         for state in self._offers.states():
-            await state.engine.clean_up_ended(lambda: [f"~{number}" for number in stored.open_ids(self._database)])
+            await state.engine.clean_up_ended(self._open_action_ids)
         await self.tick()
         # Two tasks: looking for actions may have to wait for long searches, the lease may not.
         self._ticking = [asyncio.create_task(self._repeat(job)) for job in (self._renew, self._adopt_and_expire)]
+
+    async def _open_action_ids(self) -> list[str]:
+        return [f"~{number}" for number in await self._database.read(stored.open_ids)]
 
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""
@@ -116,7 +120,7 @@ class Runner:
 
         Raises ResponderBotError("conflict") if the engine can't stop it.
         """
-        engine_name, job = self._lifecycle.running_job(number)
+        engine_name, job = await self._lifecycle.running_job(number)
         await self._offers.engine(engine_name).cancel(job)
         task = self._following.get(number)
         if task is not None:
@@ -150,10 +154,10 @@ class Runner:
                 await self._take_over(row["id"])
         for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._holder}):
             if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
-                action = stored.find(self._database, row["id"])
+                action = await self._database.read(partial(stored.find, action_id=row["id"]))
                 if action is not None and action["owner"] == self._holder:
                     self._queue(row["id"], action["engine_name"], is_dispatched=action["dispatched_at"] is not None)
-        for number in stored.approvals_due(self._database, self._clock()):
+        for number in await self._database.read(lambda reads: stored.approvals_due(reads, self._clock())):
             await self._lifecycle.expire(number)
 
     def _is_followed(self, number: int) -> bool:
@@ -181,7 +185,8 @@ class Runner:
 
     async def _take_over(self, old_holder: str) -> None:
         is_dead, now = leases.is_dead(old_holder), self._clock()
-        if not leases.is_over(old_holder, stored.lease_until(self._database, old_holder), now):
+        until = await self._database.read(lambda reads: stored.lease_until(reads, old_holder))
+        if not leases.is_over(old_holder, until, now):
             return
 
         def work(tx: Transaction) -> list[Row]:
@@ -234,7 +239,8 @@ class Runner:
         if isinstance(job, Report):
             await self._apply_report(number, job)
             return
-        report = None if self._lifecycle.has_stored_report(number) else await self._run_job(engine, number, job)
+        is_reported = job.resumed and await self._lifecycle.has_stored_report(number)
+        report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report):
             await self._clean_up(engine, number, job)  # otherwise another core follows it and needs the job's files
 
@@ -245,7 +251,7 @@ class Runner:
             if known is not None and progress.engine_job_id:
                 known.set()
 
-        if job.resumed and self._lifecycle.is_cancelled(number):
+        if job.resumed and await self._lifecycle.is_cancelled(number):
             try:  # an earlier core didn't finish that
                 await engine.cancel(job)
             except ResponderBotError:

@@ -93,10 +93,11 @@ class Runs:
         `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
         not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused, rate_limited.
         """
-        earlier = self._earlier(self._database, caller, key, body)
-        if earlier is not None:
-            return StartedRun(earlier, False)
-        checked = self.check(self._database, caller, request, undoing)
+        checked = await self._database.read(
+            lambda reads: self._earlier(reads, caller, key, body) or self.check(reads, caller, request, undoing)
+        )
+        if isinstance(checked, Action):
+            return StartedRun(checked, False)
         parameters = await _serialized(checked.request.parameters)
         guards, name = self._offers.guards, checked.choice.offer.name
         if guards.compares(name):

@@ -12,7 +12,7 @@ from core.actions.lifecycle import find
 from core.actions.offers import Offers
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.common.clock import Clock
-from core.common.database import Database, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, RunInput, UndoInput
 from core.store import actions as stored
@@ -52,7 +52,7 @@ class Undos:
         Raises ResponderBotError as `Runs.start` does; "conflict" for what can't be undone, with the `action` that
         undoes it or has undone it, if that is why.
         """
-        row = find(self._database, action_id)
+        row = await self._database.read(lambda reads: find(reads, action_id))
         run = self._request(row, request)
         return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=Undoing(row["id"]))
 
@@ -76,7 +76,7 @@ class Undos:
 
     async def run_due(self) -> int:
         """Undo what is due; returns how many actions were due."""
-        due = stored.undos_due(self._database, self._clock(), BATCH)
+        due = await self._database.read(lambda reads: stored.undos_due(reads, self._clock(), BATCH))
         for row in due:
             number, due_at = row["id"], row["undo_at"]
             try:
@@ -88,15 +88,20 @@ class Undos:
                 await self._change_if_due(number, due_at, self._look_again)
         return len(due)
 
-    def waiting(self) -> int:
+    async def waiting(self) -> int:
         """How many actions core should have undone, and could not."""
-        return stored.count_undo_waiting(self._database)
+        return await self._database.read(stored.count_undo_waiting)
 
     async def _undo_due(self, number: int, due_at: int) -> None:
         """Undo an action in the name of whoever asked for it, with the rights that they have now."""
-        row = find(self._database, f"~{number}")
+
+        def read(reads: Reads) -> tuple[Row, Row | None, Caller | None]:
+            row = find(reads, f"~{number}")
+            caller = current_caller(reads, row["created_by"], row["acted_through"] or row["created_by"])
+            return row, stored.later_in_force(reads, number), caller
+
+        row, later, caller = await self._database.read(read)
         action = Action.model_validate_json(row["doc"])
-        later = stored.later_in_force(self._database, number)
         is_settled = later is None or (later["status"] == "Success" and later["undo_status"] != "running")
         if action.undo is None or action.undo.status == "running" or not is_settled:
             await self._change_if_due(number, due_at, self._look_again)
@@ -106,7 +111,6 @@ class Undos:
             await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
             return
         try:
-            caller = current_caller(self._database, row["created_by"], row["acted_through"] or row["created_by"])
             if caller is None or not caller.may("manageAction"):
                 sentence = f"{row['created_by']} asked for this and may no longer run responders; undo it yourself."
                 raise ResponderBotError("forbidden", sentence)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -145,8 +145,8 @@ class Metrics:
             self._store_up.set(int(store.ok))
             with suppress(ResponderBotError):  # keep the last values if the store can't be read; store_up says so
                 await self._count()
-                self._queue.set(measures.queued(self._database))
-                self._size.set(measures.size_bytes(self._database))
+                self._queue.set(await self._database.read(measures.queued))
+                self._size.set(await self._database.size_bytes())
             self._write.set(self._probe.write_s)
             commits = self._database.commits
             self._commits.inc(commits - self._commits_counted)
@@ -187,7 +187,7 @@ def strip_paths(text: str, folders: Iterable[Path] = ()) -> str:
 def endpoints(
     probe: StoreProbe,
     metrics: Metrics,
-    parts: Sequence[Callable[[], Sequence[ComponentHealth]]],
+    parts: Callable[[], Awaitable[Sequence[ComponentHealth]]],
     folders: Iterable[Path] = (),
 ) -> Sequence[Endpoint]:
     """`parts` give the health of components other than the store; `folders` are those that messages may name.
@@ -196,7 +196,7 @@ def endpoints(
     """
 
     async def get_health(request: Request) -> Response:
-        components = [await probe.check(), *(component for check in parts for component in check())]
+        components = [await probe.check(), *await parts()]
         if problem := logs.problem():
             components.append(ComponentHealth("log", False, problem))
         if not request.caller.may("manageUser"):

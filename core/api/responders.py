@@ -9,26 +9,30 @@ from core.actions.guards import RulesFor
 from core.actions.offers import Offers
 from core.actions.service import Actions
 from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
-from core.common.database import Reads
+from core.common.database import Database, Reads
 from core.models import ObjectInContext, OfferedResponder, PausedResponder
 from core.store.objects import parse_id
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
 
-def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
+def endpoints(offers: Offers, actions: Actions, database: Database) -> list[Endpoint]:
     """Routes of responders and of objects as responders get them."""
 
     async def list_responders(request: Request) -> Response:
-        kind = targets.parse_kind(request.path["kind"])
-        target = targets.load(reads, kind, parse_id(request.path["id"]))
-        rules = RulesFor(offers.guards, reads, request.caller.login)
-        if not bool_param(request, "explain"):
-            return json_response(_json(offers.offered(target, rules)))
-        may_run, open_runs = request.caller.may("manageAction"), rights.open_runs(reads, target.id)
-        why_not = request.caller.why_not_cleared(target.tlp)
-        explained = offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
-        return json_response(_json(explained))
+        kind, number = targets.parse_kind(request.path["kind"]), parse_id(request.path["id"])
+        caller, is_explained = request.caller, bool_param(request, "explain")
+
+        def read(reads: Reads) -> list[OfferedResponder]:
+            target = targets.load(reads, kind, number)
+            rules = RulesFor(offers.guards, reads, caller.login)
+            if not is_explained:
+                return offers.offered(target, rules)
+            may_run, open_runs = caller.may("manageAction"), rights.open_runs(reads, target.id)
+            why_not = caller.why_not_cleared(target.tlp)
+            return offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
+
+        return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
 
     async def list_paused(_: Request) -> Response:
         return json_list_response(await actions.paused())
@@ -37,7 +41,8 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
         return json_response(await actions.resume(request.caller, request.path["name"]))
 
     async def get_in_context(request: Request) -> Response:
-        target = targets.load(reads, targets.parse_kind(request.path["kind"]), parse_id(request.path["id"]))
+        kind, number = targets.parse_kind(request.path["kind"]), parse_id(request.path["id"])
+        target = await database.read(lambda reads: targets.load(reads, kind, number))
         return json_response(
             ObjectInContext(
                 object_type=target.object_type,
@@ -83,7 +88,3 @@ def endpoints(offers: Offers, actions: Actions, reads: Reads) -> list[Endpoint]:
             query={"explain": "`true`: also those that can't run on it, each with a verdict, reasons and its policy"},
         ),
     ]
-
-
-def _json(offered: list[OfferedResponder]) -> str:
-    return _LIST.dump_json(offered, by_alias=True, exclude_none=True).decode()

@@ -143,6 +143,9 @@ def title_of(name: str, vendor: str = "") -> str:
 OnProgress = Callable[[Progress], Awaitable[None]]
 """Called by an engine whenever it learns more of a job."""
 
+OpenActionIds = Callable[[], Awaitable[Collection[str]]]
+"""Called by an engine to learn which actions have not ended."""
+
 
 class Engine(Protocol):
     """Runs responders. Every method may be called at any time and from several tasks of one event loop."""
@@ -175,7 +178,7 @@ class Engine(Protocol):
     async def clean_up(self, action_id: str) -> None:
         """Remove what is kept of a job whose report is stored. May be called twice."""
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
         """At start, remove what is left of actions that have ended.
 
         `open_action_ids` must be called after the leftovers are listed: then an action that another core accepts

@@ -1,4 +1,4 @@
-"""SQL for health and metrics: a write probe, the size of the file, and counts of actions."""
+"""SQL for health and metrics: a write probe, and counts of actions."""
 
 from core.common.database import Database, Reads, Row, Transaction
 
@@ -9,12 +9,6 @@ def touch(tx: Transaction) -> None:
     Counts up in a row of its own, since SQLite writes nothing when a value stays the same.
     """
     tx.run("INSERT INTO sequence (id, last) VALUES (2, 1) ON CONFLICT (id) DO UPDATE SET last = last + 1")
-
-
-def size_bytes(reads: Reads) -> int:
-    """Size of the database file, without its write-ahead log."""
-    row = reads.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
-    return int(row["size"]) if row else 0
 
 
 def queued(reads: Reads) -> int:

@@ -1,11 +1,11 @@
 """An engine for tests that does what it is told, when it is told, over the real contract."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report, Responder, Skipped
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenActionIds, Progress, Report, Responder, Skipped
 
 BLOCK_HOST = Responder(
     id="r-block",
@@ -38,6 +38,15 @@ class Run:
 
     def finish(self, report: Report) -> None:
         self.outcome.set_result(report)
+
+
+def open_actions(*ids: str) -> OpenActionIds:
+    """What an engine is given to learn that these actions are open."""
+
+    async def open_ids() -> Sequence[str]:
+        return ids
+
+    return open_ids
 
 
 @dataclass
@@ -88,8 +97,8 @@ class ScriptedEngine(Engine):
     async def clean_up(self, action_id: str) -> None:
         self.forgotten.append(action_id)
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
-        self.swept.append(set(open_action_ids()))
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
+        self.swept.append(set(await open_action_ids()))
 
     async def close(self) -> None:
         return

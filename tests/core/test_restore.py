@@ -112,7 +112,7 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         ending, run = await started_run(harness)
         running, _ = await started_run(harness)
         run.finish(Report(True, operations=tuple(many)))
-        while not harness.lifecycle.has_stored_report(int(ending.id[1:])):
+        while not await harness.lifecycle.has_stored_report(int(ending.id[1:])):
             await harness.database.transaction(lambda tx: None)
         copy(tmp_path / "core.db", tmp_path / "copy.db", harness.clock())
     engine = ScriptedEngine()

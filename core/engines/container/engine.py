@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
-from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
 from core.engines.container.catalogue_loader import CatalogueLoader, RunnableImage, not_installed
 from core.engines.container.images import Images, PullStatus
 from core.engines.container.runtime import ContainerState, Limits, Runtime, Sandbox, UnavailableError, without
@@ -205,7 +205,7 @@ class ContainerEngine:
         """Remove the container, and its job folder unless `keep_jobs` is set."""
         await self._remove(self._container(action_id), self._folder(action_id))
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
         """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
         try:
             listed = await self._runtime.find(self._labels(), ACTION_LABEL)
@@ -213,7 +213,7 @@ class ContainerEngine:
             log.warning("containers_not_swept", engine=self._name, reason=str(error))
             listed = {}
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
-        open_ids = set(open_action_ids())
+        open_ids = set(await open_action_ids())
         found = {name: self._folder(action_id) for name, action_id in listed.items() if action_id not in open_ids}
         for folder in job_folder.of_ended_actions(folders, self._name, open_ids):
             found.setdefault(f"{self._prefix()}{folder.path.name}", folder)

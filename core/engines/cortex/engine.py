@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
@@ -105,7 +105,7 @@ class CortexEngine:
     async def clean_up(self, action_id: str) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
     async def close(self) -> None:

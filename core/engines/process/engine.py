@@ -15,7 +15,7 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
-from core.engines.base import Catalogue, Job, OnProgress, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
 from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
@@ -155,10 +155,11 @@ class ProcessEngine:
         """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
         await asyncio.to_thread(self._kill_and_remove, self._folder(action_id))
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
         """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
-        await asyncio.to_thread(self._clean_up_all, job_folder.of_ended_actions(folders, self._name, open_action_ids()))
+        ended = job_folder.of_ended_actions(folders, self._name, await open_action_ids())
+        await asyncio.to_thread(self._clean_up_all, ended)
 
     async def close(self) -> None:
         """End the launch server, and commands that print secrets.

@@ -1,10 +1,9 @@
 """An engine that does nothing, so that only core is measured."""
 
 import asyncio
-from collections.abc import Callable, Collection
 from typing import Literal
 
-from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report, Responder
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenActionIds, Progress, Report, Responder
 
 IDLE = Responder(
     id="r-idle",
@@ -50,7 +49,7 @@ class IdleEngine(Engine):
     async def clean_up(self, action_id: str) -> None:
         return
 
-    async def clean_up_ended(self, open_action_ids: Callable[[], Collection[str]]) -> None:
+    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
         return
 
     async def close(self) -> None:

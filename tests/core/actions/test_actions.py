@@ -373,7 +373,7 @@ async def test_the_next_core_continues_after_the_last_stored_slice_without_the_e
         run = await harness.engine.taken.get()
         number = int(started.action.id[1:])
         run.finish(Report(True, full={"message": "of the first"}, operations=tuple(many)))
-        while not harness.lifecycle.has_stored_report(number):
+        while not await harness.lifecycle.has_stored_report(number):
             await harness.database.transaction(lambda tx: None)
         await harness.runner.close()  # between two slices
         half = json.loads(await harness.alert_json())["tags"]

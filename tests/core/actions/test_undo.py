@@ -345,14 +345,14 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         assert (undo.status, undo.at, undo.action_id) == ("waiting", due, None)
         assert undo.message == f"{ANNA.login} asked for this and may no longer run responders; undo it yourself."
         assert [event.type for event in (await harness.feed.page(before, wait_s=0)).events] == ["action.updated"]
-        (part,) = undo_parts(harness.undos)
+        (part,) = await undo_parts(harness.undos)
         sentence = "1 run was to be undone by now and could not be; its `undo` says why. Core tries again."
         assert (part.name, part.ok, part.message) == ("timed undo", False, sentence)
         harness.clock.now_ms += 100 * LAST_RETRY_MS  # at the latest every hour
         await harness.access.enable("anna")
         await harness.undos.run_due()
         await released(harness)
-        assert ((await undo_of(harness, action)).status, undo_parts(harness.undos)) == ("undone", [])
+        assert ((await undo_of(harness, action)).status, await undo_parts(harness.undos)) == ("undone", [])
 
 
 async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp_path: Path) -> None:

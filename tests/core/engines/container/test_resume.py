@@ -14,6 +14,7 @@ from core.settings import ResponderSection
 from tests.core.engines.container.conftest import MakeEngine, Offer
 from tests.core.engines.container.engines import REPORT, Podman, job_for
 from tests.core.engines.process.conftest import NamedPipe, ProgressLog
+from tests.core.scripted_engine import open_actions
 
 pytestmark = pytest.mark.container
 
@@ -204,6 +205,6 @@ async def test_only_leftovers_of_the_same_database_are_removed(
            *("--ulimit", "nofile=512:512", "--ulimit", "nproc=1024:1024", "--entrypoint", "/bin/sh"),
            *("localhost/slow:1", "-c", "sleep 600"))  # fmt: skip
     assert len(podman.containers()) == 4
-    await make_engine(sections=sections).clean_up_ended(lambda: ["~2"])
+    await make_engine(sections=sections).clean_up_ended(open_actions("~2"))
     assert sorted(podman.containers()) == sorted(["foreign", others._container("~1"), mine._container("~2")])
     podman("rm", "--force", "--time", "0", *podman.containers())

@@ -12,6 +12,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
 from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog
+from tests.core.scripted_engine import open_actions
 from tests.fake_cortex import BLOCKER, CutConnection, DelayedAnswer, FakeCortex, Reply, at_once
 
 ASK_TIMEOUT = Reply(500, {"type": "akka.pattern.AskTimeoutException", "message": "Ask timed out"})
@@ -385,7 +386,7 @@ async def test_the_engine_has_no_job_id_in_advance_and_no_capacity(make_engine: 
     engine: Engine = make_engine()
     assert (engine.name, engine.job_id("~12"), engine.capacity) == ("soar", "", None)
     await engine.clean_up("~12")
-    await engine.clean_up_ended(lambda: ["~12"])
+    await engine.clean_up_ended(open_actions("~12"))
 
 
 def test_polls_are_long_by_default() -> None:

@@ -28,6 +28,7 @@ from tests.core.engines.process.conftest import (
     responder,
 )
 from tests.core.engines.process.test_resume import slow_job, start_crashing_core
+from tests.core.scripted_engine import open_actions
 
 DAEMON = f"""{PREAMBLE}
     import os, signal
@@ -272,7 +273,7 @@ async def test_a_clean_up_at_start_kills_what_runs_in_a_folder_that_it_cannot_re
     pid = int(await ready.received())
     dead.kill()
     await dead.wait()
-    await engine.clean_up_ended(lambda: [])
+    await engine.clean_up_ended(open_actions())
     await wait_gone(pid)
     assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
 
@@ -295,7 +296,7 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     await engine.run(job, ProgressLog())
     folder = tmp_path / "jobs" / engine.job_id(job.action_id)
     assert folder.is_symlink()
-    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.clean_up_ended(lambda: []))
+    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.clean_up_ended(open_actions()))
     assert not folder.is_symlink()
 
 
@@ -357,7 +358,7 @@ async def test_the_folder_of_an_earlier_release_becomes_private_at_start(
     make_engine: MakeEngine, tmp_path: Path
 ) -> None:
     (tmp_path / "jobs").mkdir(mode=0o755)
-    await make_engine().clean_up_ended(lambda: [])
+    await make_engine().clean_up_ended(open_actions())
     assert oct((tmp_path / "jobs").stat().st_mode & 0o777) == "0o700"
 
 
@@ -398,9 +399,9 @@ async def test_a_clean_up_at_start_kills_even_if_job_folders_are_kept(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine, pid = await run_without_core(make_engine, tmp_path, ready, go, keep_jobs=True)
-    await engine.clean_up_ended(lambda: ["~8257"])
+    await engine.clean_up_ended(open_actions("~8257"))
     assert is_alive(pid)
-    await engine.clean_up_ended(lambda: [])
+    await engine.clean_up_ended(open_actions())
     await wait_gone(pid)
     assert (tmp_path / "jobs" / engine.job_id("~8257")).exists()
 

@@ -23,6 +23,7 @@ from tests.core.engines.process.conftest import (
     job_for,
     program_pid,
 )
+from tests.core.scripted_engine import open_actions
 
 ROOT = Path(__file__).parents[4]
 
@@ -234,9 +235,9 @@ async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
     (tmp_path / "jobs" / "other-1").mkdir()
-    await engine.clean_up_ended(lambda: [job.action_id])
+    await engine.clean_up_ended(open_actions(job.action_id))
     assert folder.exists()
-    await engine.clean_up_ended(lambda: ["~1"])
+    await engine.clean_up_ended(open_actions("~1"))
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["other-1"]
     assert not is_alive(started.pid)
 
@@ -248,6 +249,6 @@ async def test_a_clean_up_at_start_keeps_folders_that_another_core_follows(
     job = await slow_job(make_engine, tmp_path, ready, go)
     running = asyncio.create_task(engine.run(job, ProgressLog()))
     await ready.received()
-    await make_engine().clean_up_ended(lambda: [])
+    await make_engine().clean_up_ended(open_actions())
     go.send()
     assert (await running).message == "Slow"
