@@ -198,7 +198,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
-        *bulks_api.endpoints(Bulks(actions.runs, offers, database, clock)),
+        *bulks_api.endpoints(Bulks(actions.runs, lifecycle, offers, database, clock)),
         *responders_api.endpoints(offers, actions, database),
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),

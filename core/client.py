@@ -241,6 +241,14 @@ class CoreClient:
         path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
         return self._parse(await self._request("POST", path, headers=headers), BulkAnswer.model_validate_json)
 
+    async def approve_bulk(self, bulk_id: str) -> BulkAnswer:
+        """Approve all its runs that wait for approval; the answer says of each what became of it."""
+        return await self._post(BulkAnswer, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/approve", _decision(""))
+
+    async def deny_bulk(self, bulk_id: str) -> BulkAnswer:
+        """Deny all its runs that wait for approval."""
+        return await self._post(BulkAnswer, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/deny", _decision(""))
+
     async def undo(self, action_id: str, parameters: Json | None = None, *, idempotency_key: str = "") -> Action:
         """Undo an action now; returns the run that does so.
 

@@ -3,19 +3,20 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 
 from core.access import Caller
 from core.actions import report as reports
+from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runs import CheckedRun, Runs
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, RunTarget
+from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget
 from core.store import actions as stored_actions
 from core.store import bulks as stored
 from core.store import objects
@@ -33,6 +34,14 @@ class Refusal(NamedTuple):
     message: str
     is_repeated: bool = False
     """Whether another target of the request is the same object."""
+    until: int | None = None
+    """When a rate is free again (ms)."""
+
+    @staticmethod
+    def of(error: ResponderBotError) -> "Refusal":
+        """What an error says of a target."""
+        until = error.details.get("until")
+        return Refusal(error.code, error.message, until=until if isinstance(until, int) else None)
 
 
 class BulkOutcomes(NamedTuple):
@@ -67,10 +76,11 @@ _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
 
 
 class Bulks:
-    """Starts, reads and repeats bulks."""
+    """Starts, decides on, reads and repeats bulks."""
 
-    def __init__(self, runs: Runs, offers: Offers, database: Database, clock: Clock) -> None:
+    def __init__(self, runs: Runs, lifecycle: Lifecycle, offers: Offers, database: Database, clock: Clock) -> None:
         self._runs = runs
+        self._lifecycle = lifecycle
         self._offers = offers
         self._database = database
         self._clock = clock
@@ -87,7 +97,8 @@ class Bulks:
         """Run again, as a new bulk, on the targets that failed or were refused.
 
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (some are
-        still open, nothing has failed, or it was retried already), key_reused.
+        still open, nothing has failed, it was retried already, or all would be refused again), rate_limited (likewise,
+        with `until`), key_reused.
         """
 
         def read(reads: Reads) -> tuple[int, Row, int | None]:
@@ -109,6 +120,65 @@ class Bulks:
             raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
         request = BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
         return await self._start(caller, request, key, f"retry ~{number}", retries=number)
+
+    async def approve(self, caller: Caller, bulk_id: str) -> BulkOutcomes:
+        """Vote for each run that waits for approval, as for it alone, all in one commit; tells of these runs.
+
+        Raises ResponderBotError: not_found; conflict if none waits, or with the first reason if each is refused.
+        """
+        ready: list[Action] = []
+
+        def vote(tx: Transaction, action_id: str) -> None:
+            action, is_approved, _ = self._lifecycle.approve_in(tx, caller, action_id)
+            if is_approved:
+                ready.append(action)
+
+        def begin() -> None:
+            ready.clear()
+
+        found = await self._decide(bulk_id, vote, begin)
+        for action in ready:
+            self._runs.follow(action)
+        return found
+
+    async def deny(self, caller: Caller, bulk_id: str, message: str = "") -> BulkOutcomes:
+        """End each run that waits for approval. Raises as `approve` does."""
+
+        def vote(tx: Transaction, action_id: str) -> None:
+            self._lifecycle.deny_in(tx, caller, action_id, message)
+
+        return await self._decide(bulk_id, vote, lambda: None)
+
+    async def _decide(
+        self, bulk_id: str, vote: Callable[[Transaction, str], None], begin: Callable[[], None]
+    ) -> BulkOutcomes:
+        """Vote on what waits; `begin` comes before the first vote, also when the transaction is tried again."""
+
+        def work(tx: Transaction) -> list[tuple[str, str | Refusal]]:
+            begin()
+            number, row = self._find(tx, bulk_id)
+            waiting = set(stored.awaiting(tx, number))
+            if not waiting:
+                raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
+            outcomes: list[tuple[str, str | Refusal]] = []
+            for target in json.loads(row["targets"]):
+                if target.get("action") in waiting:
+                    outcomes.append((target["objectId"], self._voted(tx, target["action"], vote)))
+            _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
+            return outcomes
+
+        return BulkOutcomes(bulk_id, await self._database.transaction(work))
+
+    def _voted(self, tx: Transaction, number: int, vote: Callable[[Transaction, str], None]) -> str | Refusal:
+        try:
+            with tx.savepoint():
+                vote(tx, f"~{number}")
+        except ResponderBotError as error:
+            if error.code == "unavailable":
+                raise
+            return Refusal.of(error)
+        row = stored_actions.find(tx, number)
+        return Refusal("not_found", "Action not found") if row is None else str(row["doc"])
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
         """How far a bulk is, and each target. Raises ResponderBotError("not_found")."""
@@ -145,6 +215,8 @@ class Bulks:
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
             outcomes = [self._record(tx, one, number) for one in checked]
+            if retries is not None:
+                _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
             if key:
                 stored_actions.remember(tx, caller.login, key, body, number, now)
@@ -167,7 +239,7 @@ class Bulks:
             try:
                 run = self._runs.check(reads, caller, request.on(target))
             except ResponderBotError as error:
-                found.append(Refusal(error.code, error.message))
+                found.append(Refusal.of(error))
             except ValueError:  # of what is stored; one damaged record must not spoil the others
                 log.exception("record_unreadable", object_id=target.object_id)
                 found.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
@@ -189,7 +261,7 @@ class Bulks:
         except ResponderBotError as error:
             if error.code == "unavailable":
                 raise
-            return Refusal(error.code, error.message)
+            return Refusal.of(error)
 
     def _row(
         self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
@@ -239,9 +311,9 @@ class Bulks:
 def read_counts(reads: Reads, offers: Offers, bulk_ids: Iterable[int]) -> list[BulkCounts]:
     """How far several bulks are; ids of none are left out."""
     ids = list(bulk_ids)
-    counted: dict[int, dict[ActionStatus, int]] = {}
+    counted: dict[int, _Counted] = {}
     for row in stored.counts(reads, ids):
-        counted.setdefault(row["bulk_id"], {})[row["status"]] = row["count"]
+        counted.setdefault(row["bulk_id"], _Counted()).add(row)
     return [
         BulkCounts(
             id=f"~{row['id']}",
@@ -251,11 +323,46 @@ def read_counts(reads: Reads, offers: Offers, bulk_ids: Iterable[int]) -> list[B
             title=offers.title(row["responder_name"]),
             total=row["total"],
             refused=row["refused"],
-            counts=counted.get(row["id"], {}),
+            free_at=_free_at(row["targets"]) if row["refused"] else None,
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
+            **vars(counted.get(row["id"], _Counted())),
         )
         for row in stored.find_all(reads, ids)
     ]
+
+
+@dataclass
+class _Counted:
+    """The part of BulkCounts that is counted in its actions."""
+
+    counts: dict[ActionStatus, int] = field(default_factory=dict)
+    outcomes: dict[Outcome, int] = field(default_factory=dict)
+    awaiting: int = 0
+    expires_at: int | None = None
+    timed: int = 0
+    release_at: int | None = None
+    not_released: int = 0
+
+    def add(self, row: Row) -> None:
+        """Add a row of `stored.counts`."""
+        number = row["count"]
+        self.counts[row["status"]] = self.counts.get(row["status"], 0) + number
+        if row["status"] in ("Failure", "Deleted"):
+            outcome: Outcome = row["outcome"] or ("failed" if row["status"] == "Failure" else "cancelled")
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + number
+        if row["awaits"]:
+            self.awaiting += number
+            self.expires_at = row["expires_at"]
+        if row["undo_status"] in ("waiting", "failed"):
+            self.not_released += number
+        elif row["release_at"] is not None:
+            self.timed += number
+            self.release_at = max(self.release_at or 0, row["release_at"])
+
+
+def _free_at(targets: str) -> int | None:
+    """When the first rate that refused one of these targets is free again (ms)."""
+    return min((target["until"] for target in json.loads(targets) if target.get("until")), default=None)
 
 
 def _states(reads: Reads, row: Row) -> list[TargetState]:
@@ -273,9 +380,28 @@ def _states(reads: Reads, row: Row) -> list[TargetState]:
 
 def _refusal(target: Mapping[str, Any]) -> Refusal | None:
     """Why a stored target has no action; None if it has one."""
-    return Refusal(target["code"], target["message"], target["is_repeated"]) if "code" in target else None
+    return (
+        Refusal(target["code"], target["message"], target["is_repeated"], target.get("until"))
+        if "code" in target
+        else None
+    )
 
 
 def _require_not_retried(row: Row) -> None:
     if row["retried_by"] is not None:
         raise ResponderBotError("conflict", f"This was run again already, as ~{row['retried_by']}.")
+
+
+def _require_any(outcomes: Sequence[object], words: str, now: int) -> None:
+    """Raise the first reason, as rate_limited, forbidden or a conflict, if all are refused: nothing is changed then."""
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+    if len(refused) < len(outcomes) or not refused:
+        return
+    limited = [refusal for refusal in refused if refusal.until is not None]
+    if not limited:
+        code: Code = "forbidden" if all(refusal.code == "forbidden" for refusal in refused) else "conflict"
+        raise ResponderBotError(code, f"{words}: {refused[0].message}")
+    first = min(limited, key=lambda refusal: refusal.until or 0)
+    until = first.until or now
+    details = {"rule": "rate", "until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
+    raise ResponderBotError("rate_limited", f"{words}: {first.message}", details=details)

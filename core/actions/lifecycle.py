@@ -171,7 +171,29 @@ class Lifecycle:
         self._record_event(tx, row, "action.created", caller.login)
         return action
 
-    def vote(
+    def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
+        """Vote for an action that waits for approval; returns it, and whether it may be dispatched now.
+
+        If its requester may no longer run responders, it ends, and the third is the sentence on that. Raises
+        ResponderBotError: not_found, forbidden, conflict, rate_limited.
+        """
+        row = find(tx, action_id)
+        action, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        rights.require_clearance(tx, caller, row, "approve an action")
+        if reason := rights.why_requester_may_not(tx, row["created_by"]):
+            return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
+        return *self._vote(tx, caller, row, action, approval), ""
+
+    def deny_in(self, tx: Transaction, caller: Caller, action_id: str, message: str) -> Action:
+        """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
+        row = find(tx, action_id)
+        _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        rights.require_clearance(tx, caller, row, "deny an action")
+        sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
+        voted = self._with_vote(approval, caller.login, "deny", approval.approved_by)
+        return self.end_without_report(tx, row, "denied", sentence, caller.login, approval=voted)
+
+    def _vote(
         self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval
     ) -> tuple[Action, bool]:
         """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it.
@@ -194,11 +216,6 @@ class Lifecycle:
         stored.set_approved(tx, row["id"], action.to_json(), self.holder if is_approved else None)
         self._record_event(tx, row, "action.updated", caller.login)
         return action, is_approved
-
-    def deny(self, tx: Transaction, caller: Caller, row: Row, approval: Approval, message: str) -> Action:
-        """End an action that the caller denies; `message` is the sentence for people."""
-        voted = self._with_vote(approval, caller.login, "deny", approval.approved_by)
-        return self.end_without_report(tx, row, "denied", message, caller.login, approval=voted)
 
     def end_without_report(
         self, tx: Transaction, row: Row, outcome: Outcome, message: str, user: str, *, approval: Approval | None = None

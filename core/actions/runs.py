@@ -186,7 +186,11 @@ class Runs:
     def queue(self, action: Action) -> None:
         """Queue a recorded action for its engine, unless it waits for approval."""
         if action.approval is None:
-            self._runner.accept(_number(action), action.engine_id)
+            self.follow(action)
+
+    def follow(self, action: Action) -> None:
+        """Queue an action for its engine, since it waits for nothing any more."""
+        self._runner.accept(_number(action), action.engine_id)
 
     async def _record_and_follow(
         self,

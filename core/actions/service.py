@@ -6,14 +6,13 @@ from contextlib import suppress
 
 from core.access import Caller
 from core.actions import report as reports
-from core.actions import rights
 from core.actions import target as targets
-from core.actions.lifecycle import Lifecycle, find
+from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
 from core.common.clock import Clock
-from core.common.database import Database, Reads, Search, Transaction
+from core.common.database import Database, Reads, Search
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput
 from core.records.events import Feed
@@ -86,17 +85,9 @@ class Actions:
         rule of its responder would not let it start.
         """
 
-        guards = self._offers.guards
-
-        def work(tx: Transaction) -> tuple[Action, bool, str]:
-            row = find(tx, action_id)
-            action, approval = rights.require_vote(tx, guards, caller, row, self._clock())
-            rights.require_clearance(tx, caller, row, "approve an action")
-            if reason := rights.why_requester_may_not(tx, row["created_by"]):
-                return self._lifecycle.end_without_report(tx, row, "failed", reason, caller.login), False, reason
-            return *self._lifecycle.vote(tx, caller, row, action, approval), ""
-
-        action, is_approved, reason = await self._database.transaction(work)
+        action, is_approved, reason = await self._database.transaction(
+            lambda tx: self._lifecycle.approve_in(tx, caller, action_id)
+        )
         if reason:
             raise ResponderBotError("conflict", reason)
         if is_approved:
@@ -106,14 +97,7 @@ class Actions:
     async def deny(self, caller: Caller, action_id: str, message: str = "") -> Action:
         """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
 
-        def work(tx: Transaction) -> Action:
-            row = find(tx, action_id)
-            _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
-            rights.require_clearance(tx, caller, row, "deny an action")
-            sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-            return self._lifecycle.deny(tx, caller, row, approval, sentence)
-
-        return await self._database.transaction(work)
+        return await self._database.transaction(lambda tx: self._lifecycle.deny_in(tx, caller, action_id, message))
 
     async def get_json(self, action_id: str) -> str:
         """An action's JSON with its whole report and parameters. Raises ResponderBotError("not_found")."""

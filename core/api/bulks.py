@@ -9,7 +9,7 @@ from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
 from core.api.actions import BASE, idempotency_key
 from core.api.endpoint import Endpoint, Request, json_response
 from core.api.errors import ERRORS
-from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget
+from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget, Decision
 
 KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same and starts nothing"}
 
@@ -28,6 +28,26 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
     async def retry(request: Request) -> Response:
         key, _ = idempotency_key(request)
         return json_response(_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
+
+    async def approve(request: Request) -> Response:
+        return json_response(_answer(await bulks.approve(request.caller, request.path["id"])))
+
+    async def deny(request: Request) -> Response:
+        decision: Decision = request.body
+        return json_response(_answer(await bulks.deny(request.caller, request.path["id"], decision.message)))
+
+    def decision_endpoint(handler: Any, path: str, summary: str) -> Endpoint:
+        return Endpoint(
+            "POST",
+            f"{BASE}/_bulk/{{id}}/{path}",
+            handler,
+            summary,
+            body=Decision,
+            response=BulkAnswer,
+            permission="manageAction",
+            purpose=f"{path} an action",
+            errors=(404, 409, 429),
+        )
 
     return [
         Endpoint(
@@ -60,9 +80,11 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
             permission="manageAction",
             purpose="create action",
             permission_label="manageAction (manageTask)",
-            errors=(404, 409, 422),
+            errors=(404, 409, 422, 429),
             request_headers=KEY_HEADER,
         ),
+        decision_endpoint(approve, "approve", "Approve all runs of a bulk that wait for approval"),
+        decision_endpoint(deny, "deny", "Deny all runs of a bulk that wait for approval"),
     ]
 
 

@@ -334,6 +334,20 @@ class BulkCounts(ApiModel):
     """Targets without an action."""
     counts: dict[ActionStatus, int]
     """The number of actions by status; the refused ones are not among them."""
+    outcomes: dict[Outcome, int] = Field(default_factory=dict)
+    """How those have ended that did not succeed."""
+    awaiting: int = 0
+    """Actions that wait for approval."""
+    expires_at: Millis | None = None
+    """When the first of them expires."""
+    timed: int = 0
+    """Actions that core is to undo by itself."""
+    release_at: Millis | None = None
+    """When it undoes the last of them."""
+    not_released: int = 0
+    """Actions that core should have undone, and could not; it tries again."""
+    free_at: Millis | None = None
+    """When the first rate is free again that refused a target."""
     retried_by: ObjectId | None = None
     """The bulk that ran again what had failed."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from core.common.database import Reads, Row, Transaction
 
+_AWAITS = "status = 'Waiting' AND approval_expires_at IS NOT NULL AND owner IS NULL"
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
@@ -38,19 +39,32 @@ def docs_of(reads: Reads, bulk_id: int) -> dict[int, str]:
     return {row["id"]: row["doc"] for row in rows}
 
 
+def awaiting(reads: Reads, bulk_id: int) -> list[int]:
+    """The actions of a bulk that wait for approval."""
+    rows = reads.rows(f"SELECT id FROM action WHERE bulk_id = :id AND {_AWAITS}", {"id": bulk_id})
+    return [row["id"] for row in rows]
+
+
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
-    """Several bulks, without their requests and targets."""
+    """Several bulks, without their requests."""
     return reads.rows(
-        "SELECT id, created_by, created_at, responder_name, total, refused, retried_by FROM bulk"
+        "SELECT id, created_by, created_at, responder_name, targets, total, refused, retried_by FROM bulk"
         " WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id",
         {"ids": json.dumps(list(bulk_ids))},
     )
 
 
 def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
-    """How many actions of each bulk have each status: `bulk_id, status, count`; read from an index alone."""
+    """How many actions of each bulk are in which state.
+
+    `bulk_id, status, outcome` (of failures), `awaits` (1: for approval), `undo_status` (of those that core is to
+    undo), `count`, `expires_at` (the first, ms), `release_at` (the last, ms).
+    """
     return reads.rows(
-        "SELECT bulk_id, status, count(*) AS count FROM action"
-        " WHERE bulk_id IN (SELECT value FROM json_each(:ids)) AND bulk_id IS NOT NULL GROUP BY bulk_id, status",
+        "SELECT bulk_id, status, CASE WHEN status = 'Failure' AND json_valid(doc) THEN json_extract(doc, '$.outcome')"
+        f" END AS outcome, CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
+        " CASE WHEN undo_at IS NOT NULL AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
+        " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
+        " WHERE bulk_id IN (SELECT value FROM json_each(:ids)) GROUP BY bulk_id, status, outcome, awaits, undo_status",
         {"ids": json.dumps(list(bulk_ids))},
     )

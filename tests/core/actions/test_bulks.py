@@ -117,19 +117,26 @@ async def test_a_hundred_runs_are_one_commit_and_their_events_one_document_and_o
 
 
 async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: RunningCore) -> None:
-    ids = await new_alerts(core, 4)
-    _, answer = await bulk(core, on_alerts([*ids, ids[0], "~999"]))
+    *ids, busy = await new_alerts(core, 5)
+    alone = {"responderId": CLOSE, "objectType": "alert", "objectId": busy}
+    other = (await core.send("POST", ACTION, alone, profile="analyst")).json()["id"]
+    _, answer = await bulk(core, on_alerts([*ids, ids[0], busy], onlyIfIdle=True))
     path = f"{BULK}/{answer['id']}"
     started = [entry["action"]["id"] for entry in answer["actions"] if entry["status"] == 201]
     assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409  # all are open
     await core.send("POST", f"{ACTION}/{started[0]}/deny", {"message": "no"})
     await core.send("DELETE", f"{ACTION}/{started[1]}", profile="analyst")
     shown = (await core.send("GET", path)).json()
-    assert {name: shown[name] for name in ("id", "total", "refused", "counts", "title", "responderName")} == {
+    assert {
+        name: shown[name]
+        for name in ("id", "total", "refused", "counts", "outcomes", "awaiting", "title", "responderName")
+    } == {
         "id": answer["id"],
         "total": 6,
         "refused": 2,
         "counts": {"Waiting": 2, "Failure": 1, "Deleted": 1},
+        "outcomes": {"denied": 1, "cancelled": 1},
+        "awaiting": 2,
         "title": "Close As False Positive",
         "responderName": CLOSE,
     }
@@ -142,7 +149,7 @@ async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: R
         (ids[2], 201, "Waiting", None),
         (ids[3], 201, "Waiting", None),
         (ids[0], 400, None, None),
-        ("~999", 404, None, None),
+        (busy, 409, None, None),
     ]
     listed = (await core.send("GET", f"/api/document?ids={answer['id']},~998")).json()
     assert listed["documents"] == []
@@ -152,18 +159,69 @@ async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: R
         await core.send("POST", f"{ACTION}/{action}/deny", {"message": "no"})
     ben = {"Authorization": f"Bearer {await core.key('analyst', 'ben')}"}
     assert (await core.send("POST", f"{path}/retry", profile=None, headers=ben)).status_code == 403
+    nothing = await core.send("POST", f"{path}/retry", profile="analyst")
+    assert nothing.status_code == 409
+    assert nothing.json()["message"].startswith(f"Nothing can run again now: {CLOSE} is already waiting for approval")
+    assert "retriedBy" not in (await core.send("GET", path)).json()  # so that it can be tried later
+    await core.send("POST", f"{ACTION}/{other}/deny", {"message": "no"})
     headers = {"Idempotency-Key": "again"}
     retries = [await core.send("POST", f"{path}/retry", profile="analyst", headers=headers) for _ in range(2)]
     assert [answer.status_code for answer in retries] == [200, 200]
     assert retries[0].json() == retries[1].json()
-    assert [(entry["objectId"], entry["status"]) for entry in retries[0].json()["actions"]] == [("~999", 404)]
+    assert [(entry["objectId"], entry["status"]) for entry in retries[0].json()["actions"]] == [(busy, 201)]
     assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409
     assert (await core.send("GET", path)).json()["retriedBy"] == retries[0].json()["id"]
     assert (await core.send("GET", f"{BULK}/~998")).status_code == 404
 
 
+async def test_one_decision_is_a_vote_for_each_run_that_waits(core: RunningCore) -> None:
+    ids = await new_alerts(core, 4)
+    after = (await core.send("GET", "/api/event")).json()["last"]
+    _, answer = await bulk(core, on_alerts(ids))
+    path = f"{BULK}/{answer['id']}"
+    first = answer["actions"][0]["action"]["id"]
+    own = await core.send("POST", f"{path}/approve", profile="analyst")
+    assert own.status_code == 403
+    assert own.json()["message"].startswith("Nothing was changed: ")
+    assert (await core.send("POST", f"{path}/approve", profile="read-only")).status_code == 403
+    assert (await core.send("GET", path)).json()["awaiting"] == 4
+    await core.send("POST", f"{ACTION}/{first}/deny", {"message": "not this one"})
+    before = core.core.database.commits
+    approved = await core.send("POST", f"{path}/approve")
+    assert core.core.database.commits >= before + 1
+    assert [(one["objectId"], one["status"]) for one in approved.json()["actions"]] == [(id_, 201) for id_ in ids[1:]]
+    for entry in approved.json()["actions"]:
+        assert entry["action"]["approval"]["approvedBy"] == ["org-admin@responder-bot.local"]
+        ended = await core.send("GET", f"{ACTION}/{entry['action']['id']}?wait=20")
+        while "endDate" not in ended.json():
+            ended = await core.send("GET", f"{ACTION}/{entry['action']['id']}?wait=20")
+        assert ended.json()["status"] == "Success"
+    shown = (await core.send("GET", path)).json()
+    assert (shown["counts"], shown["outcomes"], shown["awaiting"]) == ({"Failure": 1, "Success": 3}, {"denied": 1}, 0)
+    assert (await core.send("POST", f"{path}/deny")).status_code == 409
+    assert (await core.send("POST", f"{BULK}/~998/approve")).status_code == 404
+    page = (await core.send("GET", f"/api/event?after={after}&include=documents")).json()
+    assert [found["outcomes"] for found in page["bulks"]] == [{"denied": 1}]
+
+
+async def test_what_is_above_an_approver_is_not_decided_with_the_rest(core: RunningCore) -> None:
+    """Only for who decides in Slack, where a clearance counts."""
+    (seen,) = await new_alerts(core, 1)
+    (red,) = await new_alerts(core, 1, tlp=3, source="red")
+    _, answer = await bulk(core, on_alerts([seen, red]))
+    await core.core.access.add("ben", "analyst", clearance=2)
+    headers = {"X-On-Behalf-Of": "ben@responder-bot.local"}
+    denied = await core.send("POST", f"{BULK}/{answer['id']}/deny", {}, profile="service", headers=headers)
+    assert [(one["objectId"], one["status"]) for one in denied.json()["actions"]] == [(seen, 201), (red, 403)]
+    shown = (await core.send("GET", f"{BULK}/{answer['id']}")).json()
+    assert (shown["outcomes"], shown["awaiting"]) == ({"denied": 1}, 1)
+
+
 async def test_of_several_retries_at_once_one_counts(core: RunningCore) -> None:
-    _, answer = await bulk(core, on_alerts(["~999"]))
+    (busy,) = await new_alerts(core, 1)
+    _, first = await bulk(core, on_alerts([busy]))
+    _, answer = await bulk(core, on_alerts([busy], onlyIfIdle=True))
+    await core.send("POST", f"{BULK}/{first['id']}/deny")
     path = f"{BULK}/{answer['id']}/retry"
     answers = await asyncio.gather(*(core.send("POST", path, profile="analyst") for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 7]
@@ -189,6 +247,23 @@ async def test_rates_count_each_target(tmp_path: Path) -> None:
         await core.key("analyst")
         body = on_alerts(await new_alerts(core, 8))
         answers = await asyncio.gather(bulk(core, body), bulk(core, body), bulk(core, body))
+        refused = max((answer for _, answer in answers), key=lambda answer: str(answer["actions"]).count("429"))
+        shown = (await core.send("GET", f"{BULK}/{refused['id']}")).json()
+        assert shown["freeAt"] > shown["createdAt"]
+        for _, answer in answers:
+            await core.send("POST", f"{BULK}/{answer['id']}/deny")
+        again = await core.send("POST", f"{BULK}/{refused['id']}/retry", profile="analyst")
+        assert [entry["status"] for entry in again.json()["actions"]].count(201) == 5
+        third = await core.send("POST", f"{BULK}/{again.json()['id']}/retry", profile="analyst")
+        assert third.status_code == 409  # some have not ended
+        for entry in again.json()["actions"]:
+            if "action" in entry:
+                await core.send("DELETE", f"{ACTION}/{entry['action']['id']}")
+        await bulk(core, on_alerts(await new_alerts(core, 5, source="other")))
+        full = await core.send("POST", f"{BULK}/{again.json()['id']}/retry", profile="analyst")
+        assert (full.status_code, full.json()["type"]) == (429, "RateLimitError")
+        assert int(full.headers["retry-after"]) > 0
+        assert full.json()["until"] >= shown["freeAt"]
     entries = [entry for _, answer in answers for entry in answer["actions"]]
     found = [(entry["status"], entry.get("type")) for entry in entries]
     assert (found.count((201, None)), found.count((429, "RateLimitError"))) == (5, 19)
