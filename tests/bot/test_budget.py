@@ -9,7 +9,7 @@ import pytest
 
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.outbox.harness import all_sent, until
+from tests.bot.outbox.harness import all_sent, until, until_read
 from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"  # its report fits into a message: a file would take two commits more
@@ -47,7 +47,8 @@ async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str]
         await all_sent(env.bot)
         calls_before, before = await calls_to_core(env), commits_of(env)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        await until(lambda: env.core.core.database.row("SELECT 1 FROM action WHERE status = 'Success'"))
+        ended = "SELECT 1 FROM action WHERE status = 'Success'"
+        await until_read(lambda: env.core.core.database.fetch_in_background(ended), lambda rows: rows)
         proxy.release()  # so that the run counts as a quick one on any machine
         for channel in channels:
             await anna.until(partial(shows_the_end, alert_id=alert_id, channel=channel))

@@ -10,7 +10,7 @@ from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.test_decisions import button
-from tests.bot.outbox.harness import until
+from tests.bot.outbox.harness import until, until_read
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -101,7 +101,7 @@ async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_
             await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
             wanted.append((alert_id, log.id, task.id))
         open_ones = "SELECT 1 FROM action WHERE status <> 'Failure'"
-        await until(lambda: scene.core.core.database.row(open_ones) is None)
+        await until_read(lambda: scene.core.core.database.fetch_in_background(open_ones), lambda rows: not rows)
         proxy.release()
         await anna.until(
             lambda view: all(

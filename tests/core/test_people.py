@@ -104,8 +104,7 @@ async def test_the_feed_tells_of_requests_and_their_ends(core: RunningCore) -> N
         ("access_request.ended", one["id"], one["id"]),
         ("access_request.ended", other["id"], other["id"]),
     ]
-    row = core.core.database.row("SELECT status FROM access_request WHERE id = :id", over)
-    assert row is not None
+    (row,) = await core.core.database.fetch_in_background("SELECT status FROM access_request WHERE id = :id", over)
     assert row["status"] == "expired"
 
 
@@ -124,7 +123,7 @@ async def test_who_was_disabled_cannot_ask_and_nobody_decides_on_their_own_slack
 async def test_a_policy_names_people_and_groups(core: RunningCore) -> None:
     await bot(core, "PUT", "/api/group/oncall", {"members": ["analyst", "org-admin"]})
     names = ["@oncall", "Zoe", "max@example.org", "@nobody"]
-    found = expand(core.core.database, names, "responder-bot.local")
+    found = await core.core.database.read(lambda reads: expand(reads, names, "responder-bot.local"))
     own = {f"{name}@responder-bot.local" for name in ("analyst", "org-admin", "zoe")}
     assert found == {*own, "max@example.org"}
     await bot(core, "PUT", "/api/group/oncall", {"members": []})

@@ -63,12 +63,6 @@ class Database(Protocol):
     async def close(self) -> None:
         """Commit pending work, then close; later work raises ResponderBotError("unavailable")."""
 
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Being replaced by `read`."""
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None:
-        """Being replaced by `read`."""
-
     async def read(self, work: Callable[[Reads], T]) -> T:
         """Run short queries on committed data. Another commit may come between two of them: see `snapshot`.
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,19 @@ class _Work:
             self.done.set_exception(self.error)
 
 
+class _Reads:
+    """Queries on one connection."""
+
+    def __init__(self, fetch: Callable[[str, Params | None], list[Row]]) -> None:
+        self._fetch = fetch
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        return self._fetch(sql, params)
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        return next(iter(self._fetch(sql, params)), None)
+
+
 class SqliteDatabase:
     """A `Database` in a SQLite file; `migrate` brings its schema up to date.
 
@@ -87,6 +101,7 @@ class SqliteDatabase:
         with ExitStack() as opened:
             self._writer_connection = opened.enter_context(closing(open_writer(path, migrate)))
             self._reader = opened.enter_context(closing(connect(path, read_only=True)))
+            self._reads = _Reads(partial(self._fetch, self._reader))
             self._background_reader = opened.enter_context(closing(connect(path, read_only=True)))
             self._files = OpenFiles(path, int(self._reader.execute("PRAGMA page_size").fetchone()[0]))
             self._background = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
@@ -112,15 +127,9 @@ class SqliteDatabase:
             connection.close()
         self._files.close()
 
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        return self._fetch(self._reader, sql, params)
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None:
-        return next(iter(self._fetch(self._reader, sql, params)), None)
-
     async def read(self, work: Callable[[Reads], T]) -> T:
         """Runs at once, on the calling thread: it takes less time than to hand it over."""
-        return work(self)
+        return work(self._reads)
 
     async def search(self, work: Callable[[Search], T]) -> T:
         """Runs in a thread, at most MAX_SEARCHES at once."""
@@ -219,7 +228,7 @@ class SqliteDatabase:
 
     async def size_bytes(self) -> int:
         """The size of the file, without its write-ahead log."""
-        row = self.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
+        row = self._reads.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
         return int(row["size"]) if row else 0
 
     async def out_of_space(self) -> str:

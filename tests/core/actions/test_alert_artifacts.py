@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from core.actions import target as targets
+from core.actions.target import Target
 from core.engines.base import Report
 from core.models import OBJECT_TYPES, AlertUpdate, ArtifactUpdate, Kind
 from core.records.alerts import Alerts
@@ -290,7 +291,7 @@ async def test_simultaneous_runs_and_a_case_leave_one_history(core: RunningCore)
     assert sorted(await history(core, ip)) == sorted(action["id"] for action in actions)
     assert {action["status"] for action in actions} == {"Success"}
     roots = "SELECT DISTINCT root_id FROM action WHERE kind = 'case_artifact' AND object_id = :id"
-    rows = core.core.database.rows(roots, {"id": int(ip[1:])})
+    rows = await core.core.database.fetch_in_background(roots, {"id": int(ip[1:])})
     assert [f"~{row['root_id']}" for row in rows] == [made["id"]]
 
 
@@ -364,15 +365,19 @@ async def test_artifacts_of_databases_from_before_become_targets(tmp_path: Path)
     )
     database = await asyncio.to_thread(open_database, tmp_path / "core.db")
     try:
-        found = {number: targets.load(database, "case_artifact", number) for number in (101, 106, 107, 111)}
+
+        async def load(kind: Kind, number: int) -> Target:
+            return await database.read(lambda reads: targets.load(reads, kind, number))
+
+        found = {number: await load("case_artifact", number) for number in (101, 106, 107, 111)}
         shown = {number: (target.id, target.root_id, target.tlp) for number, target in found.items()}
         assert shown == {101: (101, 100, 1), 106: (111, 110, 3), 107: (107, 105, 1), 111: (111, 110, 3)}
         assert found[101].object_type == OBJECT_TYPES["case_artifact"]
         await Cases(database, SetClock()).update_artifact(LEAD, "~106", ArtifactUpdate(message="seen"))
-        artifacts = targets.load(database, "alert", 105).json["artifacts"]
+        artifacts = (await load("alert", 105)).json["artifacts"]
         assert [(item["id"], item["message"]) for item in artifacts] == [("~111", "seen"), ("~107", None)]
         with pytest.raises(Exception, match="can't be read"):
-            targets.load(database, "alert", 120)
+            await load("alert", 120)
     finally:
         await database.close()
 

@@ -12,7 +12,7 @@ import pytest
 from core.access import Caller
 from core.actions.guards import RulesFor
 from core.actions.target import load
-from core.common.database import Transaction
+from core.common.database import Reads, Transaction
 from core.common.database.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -85,7 +85,8 @@ async def ran(harness: Harness, *, success: bool = True, **more: Any) -> Action:
 
 async def alert_with(harness: Harness, *artifacts: dict[str, str], **fields: Any) -> tuple[str, list[str]]:
     """Ids of a new alert and of its artifacts."""
-    ref = str(harness.database.rows("SELECT last FROM sequence")[0]["last"])
+    (newest,) = await harness.database.fetch_in_background("SELECT last FROM sequence WHERE id = 1")
+    ref = str(newest["last"])
     body = {"type": "t", "source": "s", "sourceRef": ref, "title": "t", "description": "d", "artifacts": [*artifacts]}
     alert = await Alerts(harness.database, harness.clock, "soc").create(LEAD, AlertInput.model_validate(body | fields))
     return alert.id, [artifact.id for artifact in alert.artifacts]
@@ -434,15 +435,15 @@ async def test_only_failures_of_the_responder_count(tmp_path: Path) -> None:
 async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_path: Path) -> None:
     policies = rules(run_by=["@containment"], rate=["2/1h"], only_on=OnlyOnSection(severity_at_least=4))
     async with open_harness(tmp_path, policies=policies) as harness:
-        target = load(harness.database, "alert", int(harness.alert_id[1:]))
 
-        def explained() -> Any:
-            own = RulesFor(harness.offers.guards, harness.database, ANNA.login)
+        def explained(reads: Reads) -> Any:
+            target = load(reads, "alert", int(harness.alert_id[1:]))
+            own = RulesFor(harness.offers.guards, reads, ANNA.login)
             offered = harness.offers.offered(target, own)
             found = harness.offers.explained(target, may_run=True, open_runs={}, rules=own)
             return NAME in [item.name for item in offered], next(item for item in found if item.name == NAME)
 
-        is_offered, responder = explained()
+        is_offered, responder = await harness.database.read(explained)
         assert (is_offered, responder.verdict) == (False, "cannot_run")
         assert responder.reasons == [
             "only @containment may run it; ask one of them",
@@ -454,21 +455,20 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
         alerts = Alerts(harness.database, harness.clock, "soc")
         await alerts.update(LEAD, harness.alert_id, AlertUpdate(severity=4))
         await ran(harness)
-        target = load(harness.database, "alert", int(harness.alert_id[1:]))
-        assert explained()[1].reasons == ["1 of 2 runs in 1 hour are used"]
-        assert explained()[0]
+        is_offered, responder = await harness.database.read(explained)
+        assert (is_offered, responder.reasons) == (True, ["1 of 2 runs in 1 hour are used"])
         await ran(harness)
-        _, responder = explained()
+        _, responder = await harness.database.read(explained)
         assert responder.refusals[0].until == harness.clock.now_ms + HOUR_MS
         assert f"2 of 2 runs in 1 hour are used; free again at {at(1)}" in responder.reasons[0]
 
 
 async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=1, approve_by=["@leads"])) as harness:
-        (problem,) = harness.offers.guards.problems(harness.database)
+        (problem,) = await harness.database.read(harness.offers.guards.problems)
         assert problem.startswith(f"approve_by of {NAME} names the group leads, which has no members;")
         await member(harness, "leads", "lead")
-        assert harness.offers.guards.problems(harness.database) == []
+        assert await harness.database.read(harness.offers.guards.problems) == []
 
 
 # --- cost --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
 from core.models import RunInput
 from core.settings import ResponderSection
+from core.store import actions as stored
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
 from tests.core.core_process import POLL_TIMEOUT_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
@@ -166,9 +167,8 @@ class Cluster:
         if running:
             self.dice.choice(running).set_result(Report(self.dice.random() < 0.7, message="told"))
 
-    def open_ids(self) -> list[int]:
-        rows = self.cores[0].database.rows("SELECT id FROM action WHERE status IN ('Waiting', 'InProgress')")
-        return [row["id"] for row in rows]
+    async def open_ids(self) -> list[int]:
+        return await self.cores[0].database.read(stored.open_ids)
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -184,7 +184,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         for core in cluster.cores:
             core.engine.awake.set()
         async with asyncio.timeout(POLL_TIMEOUT_S):
-            while cluster.open_ids():
+            while await cluster.open_ids():
                 harness.clock.now_ms += 600_000
                 for core in cluster.cores:
                     await core.runner.tick()
@@ -194,10 +194,9 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         await until(lambda: not any(core.runner.followed() for core in cluster.cores), "the end of all follows")
         await asyncio.gather(*cluster.cancels, return_exceptions=True)
         database = cluster.cores[0].database
-        ended = database.rows("SELECT id, status FROM action")
-        end_events = Counter(
-            row["object_id"] for row in database.rows("SELECT * FROM event WHERE type = 'action.ended'")
-        )
+        ended = await database.fetch_in_background("SELECT id, status FROM action")
+        events = await database.fetch_in_background("SELECT object_id FROM event WHERE type = 'action.ended'")
+        end_events = Counter(row["object_id"] for row in events)
         assert end_events == {row["id"]: 1 for row in ended}
         assert set(cluster.shared_jobs.starts.values()) == {1}
         for row in ended:
@@ -206,7 +205,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             await cluster.go(core)
         await all_slots_are_free(cluster.cores[0], harness)
     async with opened(path) as database:
-        assert database.rows("SELECT id FROM owner") == []
+        assert await database.fetch_in_background("SELECT id FROM owner") == []
 
 
 async def hung_up(request: Coroutine[Any, Any, Any]) -> None:

@@ -77,9 +77,8 @@ async def test_operations_change_what_they_say(tmp_path: Path) -> None:
         await objects.run("case_artifact", TAG_ARTIFACT)
         artifact = Artifact.model_validate_json(await objects.cases.get_artifact_json(objects.ids["case_artifact"]))
         database = objects.harness.database
-        made = [
-            json.loads(row["doc"]) for row in database.rows("SELECT doc FROM object WHERE kind != 'alert' ORDER BY id")
-        ]
+        rows = await database.fetch_in_background("SELECT doc FROM object WHERE kind <> 'alert' ORDER BY id")
+        made = [json.loads(row["doc"]) for row in rows]
     assert (case.tags, case.owner, case.custom_fields["score"]["integer"]) == (["x"], "ben@example.org", 5)
     assert (task.status, artifact.tags) == ("Completed", ["x"])
     kinds = {word["_type"]: word for word in made}

@@ -10,6 +10,7 @@ import pytest
 from core.access import Caller
 from core.actions.guards import RulesFor
 from core.actions.target import load
+from core.common.database import Reads
 from core.common.errors import ResponderBotError
 from core.models import Action, AlertUpdate, ArtifactsInput, RunInput, TaskInput, UndoInput
 from core.records.alerts import Alerts
@@ -136,19 +137,23 @@ async def test_an_unreadable_list_stops_all_runs_but_those_that_only_tell(tmp_pa
             "bad_request",
             f"{NAME} can't run: {sentence}; an administrator has to mend it.",
         )
-        assert harness.offers.guards.problems(harness.database) == [f"{sentence}."]
+        assert await harness.database.read(harness.offers.guards.problems) == [f"{sentence}."]
         await started(harness, responderId="BlockHost_1_0")
         file.write_text("dc01\n")
         await started(harness)
-        assert harness.offers.guards.problems(harness.database) == []
+        assert await harness.database.read(harness.offers.guards.problems) == []
 
 
 async def test_lists_leave_out_what_cannot_run_on_a_protected_target(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         _, ids = await alert_with(harness, DC, OTHER)
-        own = RulesFor(harness.offers.guards, harness.database, ANNA.login)
-        targets = [load(harness.database, "case_artifact", int(item[1:])) for item in ids]
-        assert [[item.name for item in harness.offers.offered(target, own)] for target in targets] == [[], [NAME]]
+
+        def offered(reads: Reads) -> list[list[str]]:
+            own = RulesFor(harness.offers.guards, reads, ANNA.login)
+            targets = [load(reads, "case_artifact", int(item[1:])) for item in ids]
+            return [[item.name for item in harness.offers.offered(target, own)] for target in targets]
+
+        assert await harness.database.read(offered) == [[], [NAME]]
 
 
 # --- break glass ------------------------------------------------------------------------------------------------------

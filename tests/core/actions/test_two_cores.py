@@ -112,16 +112,18 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
         action_parts(database, harness.clock, other, tick_s=POLL_INTERVAL_S) as core,
     ):
 
-        def is_renewed() -> bool:
-            lease = {"until": harness.clock.now_ms + LEASE_MS}
-            return database.row("SELECT 1 FROM owner WHERE lease_until = :until", lease) is not None
+        async def is_renewed() -> bool:
+            sql, lease = "SELECT 1 FROM owner WHERE lease_until = :until", {"until": harness.clock.now_ms + LEASE_MS}
+            return await database.read(lambda reads: reads.row(sql, lease)) is not None
 
         await core.actions.start(ANNA, run_input(harness))
         await next_run(other)
         search = asyncio.create_task(database.fetch_in_background(long))
         for _ in range(3):
             harness.clock.now_ms += LEASE_MS
-            await until(is_renewed, "a renewed lease")
+            async with asyncio.timeout(POLL_TIMEOUT_S):
+                while not await is_renewed():  # noqa: ASYNC110 - another core writes it
+                    await asyncio.sleep(POLL_INTERVAL_S)
         assert not search.done()
         await search
 
@@ -137,7 +139,8 @@ async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts
         async with second(tmp_path, harness, other) as core, opened(tmp_path / "core.db") as database:
             await database.transaction(moved)
             await core.runner.tick()
-            assert [row["owner"] for row in database.rows("SELECT owner FROM action")] == ["1-1-elsewhere-1"]
+            (row,) = await database.fetch_in_background("SELECT owner FROM action")
+            assert row["owner"] == "1-1-elsewhere-1"
             harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
             assert (await next_run(other)).job.action_id == action.id
@@ -345,8 +348,7 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
         await one.kill()
         os.close(writer)
     async with opened(setup.database) as database:
-        row = database.row("SELECT status, dispatched_at FROM action")
-        assert row is not None
+        (row,) = await database.fetch_in_background("SELECT status, dispatched_at FROM action")
         assert (row["status"], row["dispatched_at"] is None) == ("Waiting", False)
         if how == "disabled":
             await Access(database, "example.org", now_ms).disable("anna")

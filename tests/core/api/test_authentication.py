@@ -124,11 +124,10 @@ async def test_the_log_and_the_action_keep_the_user_and_whose_key_it_was(core: R
     with capture_logs() as logs:
         for_her = {"X-On-Behalf-Of": "analyst"}
         started = await core.send("POST", f"{ENGINE}/action", body, profile="service", headers=for_her)
-    row = core.core.database.row(
+    (row,) = await core.core.database.fetch_in_background(
         "SELECT created_by, acted_through FROM action WHERE id = :id", {"id": int(started.json()["id"][1:])}
     )
     both = ("analyst@responder-bot.local", "service@responder-bot.local")
-    assert row is not None
     assert (row["created_by"], row["acted_through"]) == both
     assert [(line["login"], line["acted_through"]) for line in logs if line["event"] == "request_answered"] == [both]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.common.database import Transaction
-from core.models import TaskInput
+from core.models import Kind, TaskInput
 from core.records import cases
 from tests.core.object_api import ALERT, ObjectApi, object_api
 
@@ -228,11 +228,10 @@ async def test_the_case_of_each_object_is_found(api: ObjectApi) -> None:
     await api.post("/api/case/~1/task", {"title": "t"})
     await api.post("/api/case/task/~2/log", {"message": "m"})
     await api.post("/api/case/~1/artifact", {"dataType": "ip", "data": "::1"})
-    assert cases.case_of(api.database, "case", 1).id == "~1"
-    assert cases.case_of(api.database, "case_task", 2).id == "~1"
-    assert cases.task_of_log(api.database, 3).id == "~2"
-    assert cases.case_of(api.database, "case_task_log", 3).id == "~1"
-    assert cases.case_of(api.database, "case_artifact", 4).id == "~1"
+    objects: list[tuple[Kind, int]] = [("case", 1), ("case_task", 2), ("case_task_log", 3), ("case_artifact", 4)]
+    found = await api.database.read(lambda reads: [cases.case_of(reads, *item).id for item in objects])
+    assert found == ["~1"] * 4
+    assert (await api.database.read(lambda reads: cases.task_of_log(reads, 3))).id == "~2"
 
 
 async def test_a_new_custom_field_gets_an_id_and_the_others_keep_theirs(api: ObjectApi) -> None:

@@ -94,6 +94,6 @@ async def test_the_first_event_never_looks_like_a_gap(tmp_path: Path) -> None:
             seen = (0, 0)
             while seen == (0, 0):
                 await asyncio.sleep(0)  # lets the writer go on; not a wait
-                seen = bounds(here)
+                seen = await here.read(bounds)
             await writing
         assert seen == (1, 1)

@@ -64,7 +64,7 @@ async def test_work_that_raises_is_undone_alone(tmp_path: Path) -> None:
         )
         assert [results[0], results[2]] == [1, 2]
         assert isinstance(results[1], ResponderBotError)
-        assert objects.find(database, "alert", 900) is None
+        assert await database.read(lambda reads: objects.find(reads, "alert", 900)) is None
 
 
 async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path)
     async with opened(tmp_path / "a.db") as database:
         works = [refuse if number % 5 == 0 else insert(number) for number in range(1, 31)]
         results = await asyncio.gather(*(database.transaction(work) for work in works), return_exceptions=True)
-        kept = [row["id"] for row in database.rows("SELECT id FROM object ORDER BY id")]
+        kept = [row["id"] for row in await database.fetch_in_background("SELECT id FROM object ORDER BY id")]
     expected = [number for number in range(1, 31) if number % 3 and number % 5]
     assert kept == [result for result in results if isinstance(result, int)] == expected
     for number, result in enumerate(results, 1):
@@ -104,13 +104,14 @@ async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: P
 
     async with opened(tmp_path / "a.db") as database:
         await database.transaction(work)
-        assert [objects.find(database, "case", number) is not None for number in (1, 2)] == [True, False]
+        kept = await database.read(lambda reads: [objects.exists(reads, "case", number) for number in (1, 2)])
+    assert kept == [True, False]
 
 
 async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         await database.transaction(lambda tx: objects.insert(tx, 7, "alert", '{"a":1}'))
-        row = objects.find(database, "alert", 7)
+        row = await database.read(lambda reads: objects.find(reads, "alert", 7))
         assert row is not None
         assert row["doc"] == '{"a":1}'
         assert [r["doc"] for r in await database.fetch_in_background("SELECT doc FROM object")] == ['{"a":1}']
@@ -151,7 +152,7 @@ async def test_a_caller_that_gives_up_does_not_disturb_its_batch(tmp_path: Path)
 async def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as database:
-        database.rows("SELECT 1")
+        await database.read(lambda reads: reads.rows("SELECT 1"))
         blocker = sqlite3.connect(path, isolation_level=None)
         blocker.execute("CREATE TABLE spoiler (x)")
         blocker.execute("DROP TABLE sequence")
@@ -231,7 +232,7 @@ async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Pat
             file.seek(4096)
             file.write(b"\xff" * (path.stat().st_size - 4096))
         with pytest.raises(ResponderBotError, match="restore a backup") as caught:
-            objects.find(database, "alert", 1)
+            await database.read(lambda reads: objects.find(reads, "alert", 1))
     assert caught.value.code == "unavailable"
 
 
