@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from core.actions import report as reports
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.guards import Guards
+from core.actions.hosts import Host, Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runner import Runner
@@ -45,7 +47,7 @@ from core.common.clock import Clock, now_ms
 from core.common.database import Database, Reads
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
-from core.engines.base import Catalogue
+from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.people import People
@@ -148,13 +150,16 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     guards = Guards(settings.responder, clock, protected=protected, user_domain=section.user_domain)
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
-    offers = Offers(made, settings.responder, database, clock, guards)
+    host = host_of(settings, made)
+    hosts = Hosts(database, host, clock, version=version("responder-bot"))
+    offers = Offers(made, settings.responder, database, clock, guards, host)
     stack.push_async_callback(offers.close)
     await offers.open()
     lifecycle = Lifecycle(
         database,
         offers,
         clock,
+        hosts,
         organisation=section.organisation,
         product=section.product,
         limits=reports.ReportLimits(
@@ -164,7 +169,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     )
     await lifecycle.end_restored()
     await lifecycle.show_parameters()
-    runner = Runner(lifecycle, offers, database, clock)
+    runner = Runner(lifecycle, offers, hosts, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
     actions = Actions(lifecycle, runner, offers, database, feed, clock, spread_load=section.spread_load)
@@ -225,6 +230,16 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         last_event=feed.last,
     )
     return Core(settings, database, access, feed, offers, router, table, stack)
+
+
+def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
+    """The host that this process runs on. Raises ResponderBotError("unavailable")."""
+    jobs = settings.core.jobs if any(engine.runs_here for engine in made) else None
+    try:
+        return Host.of(settings.core.host_name or socket.gethostname(), jobs)
+    except OSError as error:
+        sentence = f"{settings.core.jobs} can't be used ({error.strerror}); correct that, or set [core] jobs."
+        raise ResponderBotError("unavailable", sentence) from error
 
 
 def paths_of(settings: CoreSettings) -> list[Path]:

@@ -44,6 +44,8 @@ class CoreSection(SettingsSection):
 
     database: DatabaseFile = Path("responder-bot.db")
     host: str = "127.0.0.1"
+    host_name: str = Field("", pattern=r"^[!-~]{0,253}$", description="a name without blanks, such as web-1")
+    """What people know this host by; "" for the machine's own name."""
     port: int = Field(9000, ge=0, le=65535)
     organisation: str = "default"
     user_domain: str = Field(

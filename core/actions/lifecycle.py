@@ -19,10 +19,10 @@ from core.access import Caller
 from core.actions import operations, rights, undo_state
 from core.actions import report as reports
 from core.actions import target as targets
+from core.actions.hosts import Hosts
 from core.actions.offers import Choice, Offers
 from core.actions.target import Target
 from core.actions.unit_of_work import OperationContext
-from core.common import leases
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -43,9 +43,8 @@ from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import backup, objects
+from core.store import hosts as stored_hosts
 
-LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions to another core
-LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
 MINUTE_MS = 60_000
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
@@ -82,13 +81,13 @@ class Lifecycle:
         database: Database,
         offers: Offers,
         clock: Clock,
+        hosts: Hosts,
         *,
         organisation: str,
         product: str,
         limits: reports.ReportLimits,
     ) -> None:
-        self.holder = leases.new_holder()
-        """The lease holder: this process, as the owner of the actions that it accepts."""
+        self._hosts = hosts
         self._database = database
         self._offers = offers
         self._clock = clock
@@ -108,14 +107,16 @@ class Lifecycle:
         section: ResponderSection,
         parameters: reports.SerializedParameters,
         *,
+        has_slot: bool = False,
         bulk_id: int | None = None,
         break_glass: BreakGlass | None = None,
         undo: Undo | None = None,
         undoes: int | None = None,
     ) -> Action:
-        """Record an accepted run as `Waiting`; without approvals to wait for, this process holds its lease.
+        """Record an accepted run as `Waiting`: for approvals, for this core, or for any core that claims it.
 
-        `parameters` are those of the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be
+        This core has it if it `has_slot`, a free slot for it, or if the engine needs none. `parameters` are those of
+        the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be
         undone, `undoes` the number of the action that it undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
@@ -128,8 +129,8 @@ class Lifecycle:
             responder_id=choice.offer.first.id,
             responder_name=choice.offer.name,
             responder_definition=choice.responder.definition or choice.offer.name,
-            engine_id=choice.engine.name,
-            engine_job_id=choice.engine.job_id(f"~{number}"),
+            engine_id=choice.engine_name,
+            engine_job_id=choice.engine.job_id(f"~{number}") if choice.engine else "",
             object_type=target.object_type,
             object_id=f"~{target.id}",
             status="Waiting",
@@ -151,13 +152,13 @@ class Lifecycle:
             "object_id": target.id,
             "root_id": target.root_id,
             "responder_name": choice.offer.name,
-            "engine_name": choice.engine.name,
+            "engine_name": choice.engine_name,
             "engine_responder_id": choice.responder.id,
             "status": action.status,
             "created_by": caller.login,
             "acted_through": caller.acted_through,
             "created_at": now,
-            "owner": self.holder if expires_at is None else None,
+            "owner": None if needed else self._owner(tx, choice.engine_name, choice.offer.name, has_slot=has_slot),
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
@@ -170,6 +171,11 @@ class Lifecycle:
         stored.insert(tx, row)
         self._record_event(tx, row, "action.created", caller.login)
         return action
+
+    def _owner(self, tx: Transaction, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
+        """Who is to run an action: this core, or whoever claims it."""
+        takes = has_slot or (not self._hosts.draining and self._offers.is_unlimited_here(engine_name, responder_name))
+        return self._hosts.holder if takes and self._hosts.holds_lease(tx) else None
 
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
         """Vote for an action that waits for approval; returns it, and whether it may be dispatched now.
@@ -196,7 +202,7 @@ class Lifecycle:
     def _vote(
         self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval
     ) -> tuple[Action, bool]:
-        """Keep the caller's vote; with the last one needed, this process holds the lease and may dispatch it.
+        """Keep the caller's vote; with the last one needed, the action is no longer held back.
 
         Returns the action, and whether that is so. Raises ResponderBotError: conflict or rate_limited, if it could not
         start at this moment.
@@ -213,7 +219,11 @@ class Lifecycle:
         if action.break_glass is not None and caller.profile == "org-admin":
             glass = action.break_glass.model_copy(update={"approved_by": caller.login})
             action = action.model_copy(update={"break_glass": glass})
-        stored.set_approved(tx, row["id"], action.to_json(), self.holder if is_approved else None)
+        if is_approved:
+            owner = self._owner(tx, row["engine_name"], row["responder_name"], has_slot=False)
+            stored.set_approved(tx, row["id"], action.to_json(), owner)
+        else:
+            stored.set_vote(tx, row["id"], action.to_json())
         self._record_event(tx, row, "action.updated", caller.login)
         return action, is_approved
 
@@ -298,11 +308,81 @@ class Lifecycle:
         if reason:
             return Report(False, message=reason)
         now = self._clock()
-        if not stored.dispatch(tx, number, self.holder, now):
+        host_id = self._hosts.host.id if self._offers.runs_here(row["engine_name"]) else None
+        if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
-        if stored.lease_until(tx, self.holder) < now + LEASE_LEFT_MS:
-            stored.renew_lease(tx, self.holder, now + LEASE_MS)
         return self._job(row, target, resumed=False)
+
+    def claim(
+        self, tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int
+    ) -> list[tuple[int, Job | Report | None]]:
+        """Take the oldest actions of an engine that wait for a core, of the responders with these names (None: all).
+
+        Those that can be are dispatched, as `dispatch_in` does; with None for the others.
+        """
+        if self._hosts.draining or not self._hosts.keep_lease(tx):
+            return []
+        engine = self._offers.engine(engine_name)
+        found: list[tuple[int, Job | Report | None]] = []
+        for row in stored.claim(tx, engine_name, names, limit, self._hosts.holder):
+            job = None
+            # As in Runs.start: not for an engine that names its jobs itself.
+            if row["dispatched_at"] is None and engine.job_id(f"~{row['id']}"):
+                job = self._dispatch_claimed(tx, row["id"])
+            found.append((row["id"], job))
+        return found
+
+    def _dispatch_claimed(self, tx: Transaction, number: int) -> Job | Report | None:
+        """As `dispatch_in`; None for a record that is damaged, which must not hold up the others."""
+        try:
+            with tx.savepoint():
+                return self.dispatch_in(tx, number)
+        except ValueError:
+            log.exception("record_unreadable", action_id=f"~{number}")
+            return None
+
+    def take_over(self, tx: Transaction, holder: str) -> list[Row]:
+        """Take over what a core held whose lease is over, in the transaction that ends the lease.
+
+        What it had not dispatched, and what a remote engine runs, any core may claim. What runs on this host is this
+        core's now, as are ends that are being stored. What ran on a host without any core ends. Returns the actions
+        that are this core's now.
+        """
+        is_over, core = self._hosts.find_over(tx, holder)
+        if not is_over or not self._hosts.holds_lease(tx):
+            return []
+        stored.release_waiting(tx, holder)
+        live, taken, ended = self._hosts.live_hosts(), list[Row](), 0
+        is_earlier_release = core is None or core["host_id"] is None
+        for row in stored.dispatched_by(tx, holder):
+            is_here = row["host_id"] == self._hosts.host.id or (
+                is_earlier_release and row["host_id"] is None and self._offers.runs_here(row["engine_name"])
+            )
+            if is_here or stored.outcomes(tx, row["id"]) is not None:
+                stored.set_owner(tx, row["id"], self._hosts.holder)
+                taken.append(row)
+            elif row["host_id"] is None:
+                stored.set_owner(tx, row["id"], None)
+            elif row["host_id"] not in live:
+                ended += self._end_lost(tx, row, core["host"] if core else "")
+        if core is not None:
+            stored_hosts.remove(tx, holder)
+            if not self._hosts.is_here(core["host_id"]):
+                stored_hosts.add_lost(tx, core["host_id"], core["host"], self._clock(), ended)
+        return taken
+
+    def _end_lost(self, tx: Transaction, row: Row, host: str) -> bool:
+        """End an action whose program ran on a host that was lost. Nobody knows its effect, so it is not run again."""
+        which = f"Host {host}" if host else "Its host"
+        message = f"{which} was lost while it ran. Look at the target before you run it again."
+        try:
+            with tx.savepoint():
+                self._offers.guards.count_failure(tx, row, self._clock())
+                self.end_without_report(tx, row, "failed", message, row["created_by"])
+        except ValueError:  # one record that is damaged must not hold up the others
+            log.exception("record_unreadable", action_id=f"~{row['id']}")
+            return False
+        return True
 
     def _dispatched_before(self, tx: Transaction, row: Row, target: Target, not_allowed: str) -> Job:
         """The job of an action that an earlier core dispatched.
@@ -315,6 +395,42 @@ class Lifecycle:
             stored.set_cancelled_by(tx, row["id"], f"{_BY_CORE}{not_allowed}")
             is_cancelled = True
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
+
+    async def claim_one(self, number: int) -> bool:
+        """Take one action that waits for a core; False if it does so no more."""
+
+        def work(tx: Transaction) -> bool:
+            return self._hosts.keep_lease(tx) and stored.claim_one(tx, number, self._hosts.holder) > 0
+
+        return await self._database.transaction(work)
+
+    async def give_back(self, number: int) -> None:
+        """Let any core claim an action that this process holds and has not dispatched."""
+
+        def work(tx: Transaction) -> None:
+            row = self._held(tx, number)
+            if row is not None and row["dispatched_at"] is None:
+                stored.set_owner(tx, number, None)
+
+        await self._database.transaction(work)
+
+    async def still_holds(self, number: int) -> bool:
+        """Whether this process holds an open action, after it has made sure of its lease."""
+
+        def work(tx: Transaction) -> bool:
+            return self._hosts.keep_lease(tx) and self._held(tx, number) is not None
+
+        return await self._database.transaction(work)
+
+    async def is_open(self, number: int) -> bool:
+        """Whether an action has not ended."""
+        row = await self._database.read(partial(stored.find, action_id=number))
+        return row is not None and row["status"] in OPEN_STATUSES
+
+    async def is_elsewhere(self, number: int) -> bool:
+        """Whether the program of an action runs on another host."""
+        row = await self._database.read(partial(stored.find, action_id=number))
+        return row is not None and not self._hosts.is_here(row["host_id"])
 
     async def progress(self, number: int, progress: Progress) -> None:
         """Store an engine's progress on a job; nothing if another core holds the lease by now."""
@@ -537,7 +653,7 @@ class Lifecycle:
     def _held(self, reads: Reads, number: int) -> Row | None:
         """The row of an open action whose lease this process holds."""
         row = stored.find(reads, number)
-        if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self.holder:
+        if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self._hosts.holder:
             return None
         return row
 

@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 
 from core.actions.guards import Guards, RulesFor
+from core.actions.hosts import Host
 from core.actions.target import Target, applies
 from core.common.clock import Clock
-from core.common.database import Database
+from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.common.words import spaced
@@ -31,7 +32,7 @@ from core.models import (
     parse_parameters,
 )
 from core.settings import ResponderSection
-from core.store import catalogues
+from core.store import catalogues, hosts
 
 log = structlog.get_logger()
 
@@ -60,7 +61,9 @@ class Choice:
     """The engine of a run, with its own entry of the responder; the action keeps the offer's id."""
 
     offer: Offer
-    engine: Engine
+    engine_name: str
+    engine: Engine | None
+    """None if only other hosts can run it."""
     responder: Responder
 
 
@@ -78,8 +81,27 @@ class EngineState:
     """Whether the catalogue is its answer to this process, rather than a stored one."""
 
 
+@dataclass(frozen=True)
+class EngineElsewhere:
+    """What is known of an engine of another host."""
+
+    host: str
+    name: str
+    catalogue: Catalogue
+    up: bool
+    capacity: int | None
+    why_not: str
+    """Why it takes no runs, such as "it is draining"; "" if it does."""
+
+    def has(self, responder_name: str) -> bool:
+        return any(responder.name == responder_name for responder in self.catalogue.responders)
+
+
 class Offers:
-    """The responders on offer, merged over engines and refreshed in the background, so that no request waits."""
+    """The responders on offer, merged over engines and hosts; refreshed in the background, so that no request waits.
+
+    Engines with the same name on several hosts are one engine, with the slots of all.
+    """
 
     def __init__(
         self,
@@ -88,7 +110,12 @@ class Offers:
         database: Database,
         clock: Clock,
         guards: Guards | None = None,
+        host: Host = Host("", ""),  # noqa: B008 - frozen
     ) -> None:
+        self._host = host
+        self._elsewhere: Sequence[EngineElsewhere] = ()
+        self._docs: dict[tuple[str, str], tuple[int, Catalogue]] = {}
+        """Catalogues of other hosts, by host and engine, with the time at which each was stored."""
         self.guards = guards or Guards(sections, clock)
         self._states = {engine.name: EngineState(engine) for engine in engines}
         self._sections = sections
@@ -105,12 +132,14 @@ class Offers:
         """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
         for name, state in self._states.items():
             try:
-                kept = await self._database.read(partial(catalogues.find, engine=name))
+                kept = await self._database.read(partial(self._kept, engine_name=name))
                 if kept is not None:
                     state.catalogue = without_duplicates(_catalogue(kept))
             except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
                 log.warning("stored_catalogue_unusable", engine=name, reason=str(error))
         self._merge()
+        names = json.dumps(list(self._states))
+        await self._database.transaction(lambda tx: hosts.keep_catalogues(tx, self._host.id, names))
         first = [asyncio.create_task(self._refresh(state)) for state in self._states.values()]
         if first:
             await asyncio.wait(first, timeout=OPEN_TIMEOUT_S)
@@ -118,6 +147,10 @@ class Offers:
             asyncio.create_task(self._refresh_repeatedly(state, task))
             for state, task in zip(self._states.values(), first, strict=True)
         ]
+
+    def _kept(self, reads: Reads, engine_name: str) -> str | None:
+        """The JSON of an engine's last catalogue on this host or, at its first start, on any."""
+        return hosts.catalogue_of(reads, self._host.id, engine_name) or catalogues.find(reads, engine_name)
 
     async def close(self) -> None:
         """Stop asking for catalogues; the engines stay open."""
@@ -130,7 +163,94 @@ class Offers:
         await asyncio.gather(*(self._refresh(state) for state in self._states.values()))
 
     def states(self) -> Sequence[EngineState]:
+        """The engines of this host."""
         return list(self._states.values())
+
+    async def look_elsewhere(self, why_not: Mapping[str, str]) -> None:
+        """Read what other hosts offer. `why_not` is by host id: why one takes no runs, or "" if it does.
+
+        One that it doesn't name is stopped.
+        """
+        rows = await self._database.snapshot(lambda reads: hosts.catalogues_elsewhere(reads, self._host.id))
+        for row in rows:
+            key = row["host_id"], row["engine"]
+            if self._docs.get(key, (None,))[0] != row["at"]:
+                self._docs[key] = row["at"], await self._stored_elsewhere(*key)
+        found = [
+            EngineElsewhere(
+                row["host"],
+                row["engine"],
+                self._docs[row["host_id"], row["engine"]][1],
+                bool(row["up"]),
+                row["capacity"],
+                why_not.get(row["host_id"], "it is stopped"),
+            )
+            for row in rows
+        ]
+        if found != self._elsewhere:
+            self._elsewhere = found
+            self._merge()
+
+    async def _stored_elsewhere(self, host_id: str, engine_name: str) -> Catalogue:
+        doc = await self._database.snapshot(lambda reads: hosts.catalogue_of(reads, host_id, engine_name))
+        try:
+            return without_duplicates(_catalogue(doc)) if doc else Catalogue()
+        except (ValueError, KeyError, TypeError) as error:  # of another release
+            log.warning("stored_catalogue_unusable", engine=engine_name, reason=str(error))
+            return Catalogue()
+
+    def names_here(self, engine_name: str) -> Sequence[str] | None:
+        """The responders whose runs on an engine this host may claim; None for all, if there is no other host."""
+        if not self._elsewhere:
+            return None
+        state = self._states[engine_name]
+        return [
+            responder.name
+            for responder in state.catalogue.responders
+            if state.up or not self._is_up_elsewhere(engine_name, responder.name)
+        ]
+
+    def may_be_run(self, engine_name: str, responder_name: str) -> bool:
+        """Whether a host that takes runs has that responder on that engine."""
+        state = self._states.get(engine_name)
+        is_here = state is not None and any(one.name == responder_name for one in state.catalogue.responders)
+        return is_here or any(
+            one.name == engine_name and not one.why_not and one.has(responder_name) for one in self._elsewhere
+        )
+
+    def may_come_back(self, engine_name: str, responder_name: str) -> bool:
+        """Whether a host that takes no runs now has that responder on that engine."""
+        return any(one.name == engine_name and one.has(responder_name) for one in self._elsewhere)
+
+    def runs_here(self, engine_name: str) -> bool:
+        """Whether programs of an engine run on this host."""
+        state = self._states.get(engine_name)
+        return state is not None and state.engine.runs_here
+
+    def is_unlimited_here(self, engine_name: str, responder_name: str) -> bool:
+        """Whether this host runs a responder on that engine at once, however many run."""
+        return self._here(engine_name, responder_name) is not None and self._states[engine_name].engine.capacity is None
+
+    def _here(self, engine_name: str, responder_name: str) -> Engine | None:
+        """This host's engine, if it is to run the responder: not while it is down and another host's is up."""
+        state = self._states.get(engine_name)
+        if state is None or not any(one.name == responder_name for one in state.catalogue.responders):
+            return None
+        return state.engine if state.up or not self._is_up_elsewhere(engine_name, responder_name) else None
+
+    def _is_up_elsewhere(self, engine_name: str, responder_name: str) -> bool:
+        return any(
+            one.name == engine_name and one.up and not one.why_not and one.has(responder_name)
+            for one in self._elsewhere
+        )
+
+    def _is_up(self, engine_name: str, responder_name: str) -> bool:
+        state = self._states.get(engine_name)
+        return (state is not None and state.up) or self._is_up_elsewhere(engine_name, responder_name)
+
+    def _engine_names(self) -> Sequence[str]:
+        """The engines of all hosts, this host's first."""
+        return list(dict.fromkeys([*self._states, *(one.name for one in self._elsewhere if not one.why_not)]))
 
     def all(self) -> Sequence[Offer]:
         """All offers, sorted by name."""
@@ -151,7 +271,9 @@ class Offers:
     def settings_problems(self) -> list[str]:
         """As the function `settings_problems`, for the engines that have answered."""
         answers = [state.catalogue for state in self._states.values() if state.has_answered]
-        return settings_problems(self._sections, answers, is_complete=len(answers) == len(self._states))
+        is_complete = len(answers) == len(self._states)
+        elsewhere = [one.catalogue for one in self._elsewhere]
+        return settings_problems(self._sections, answers, is_complete=is_complete, elsewhere=elsewhere)
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -179,7 +301,7 @@ class Offers:
             offer.name
             for offer in self._by_name.values()
             if any(not _reasons_not(entry, target) for _, entry in offer.entries)
-            and any(self._states[name].up for name, _ in offer.entries)
+            and any(self._is_up(name, offer.name) for name, _ in offer.entries)
         ]
 
     def explained(
@@ -216,7 +338,7 @@ class Offers:
         not_found for an unknown engine or responder, bad_request with the reason if it can't be used or can't run on
         this object.
         """
-        if engine_name is not None:
+        if engine_name is not None and engine_name not in self._engine_names():
             self.engine(engine_name)
         offer = self._by_name.get(self.name(responder_id))
         entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []
@@ -225,16 +347,20 @@ class Offers:
         allowed = [entry for entry in entries if not _reasons_not(entry[1], target)]
         if not allowed:
             raise ResponderBotError("bad_request", _cannot_run(offer.name, _reasons_not(entries[0][1], target)))
-        up = [entry for entry in allowed if self._states[entry[0]].up] or allowed[:1]
+        up = [entry for entry in allowed if self._is_up(entry[0], offer.name)] or allowed[:1]
         name, entry = next((entry for entry in up if entry[0] not in full), up[0])
-        return Choice(offer, self._states[name].engine, entry)
+        return Choice(offer, name, self._here(name, offer.name), entry)
 
     def full(self, slots_taken: Mapping[str, int]) -> Collection[str]:
-        """The engines without a free slot, by how many are taken on each."""
+        """The engines without a free slot on any host, by how many are taken on each."""
+        slots: dict[str, list[int | None]] = {name: [state.engine.capacity] for name, state in self._states.items()}
+        for one in self._elsewhere:
+            if not one.why_not:
+                slots.setdefault(one.name, []).append(one.capacity)
         return [
             name
-            for name, state in self._states.items()
-            if state.engine.capacity is not None and slots_taken.get(name, 0) >= state.engine.capacity
+            for name, capacities in slots.items()
+            if None not in capacities and slots_taken.get(name, 0) >= sum(filter(None, capacities))
         ]
 
     def why_not(self, target: Target, responder_name: str, engine_name: str) -> str:
@@ -253,6 +379,11 @@ class Offers:
             if engine_name in (None, engine) and (name in known or responder_id in known):
                 reason = skipped.public_reason or "it can't be used; `responder-bot responders list` says why"
                 return ResponderBotError("bad_request", f"{skipped.name} can't run on the engine {engine}: {reason}.")
+        for one in self._elsewhere:
+            for responder in one.catalogue.responders:
+                if one.why_not and engine_name in (None, one.name) and responder_id in (responder.id, responder.name):
+                    sentence = f"{responder.name} can't run now: only host {one.host} has it, and {one.why_not}."
+                    return ResponderBotError("bad_request", sentence)
         return ResponderBotError("not_found", f"Responder {responder_id} not found")
 
     def _explain(
@@ -267,7 +398,7 @@ class Offers:
         # What a responder isn't for needs no further reason.
         refusals = rules.refusals(offer.name, target) if rules and _fits(offer.first, target) else []
         reasons += [f"{refusal.message}; {refusal.lift}" for refusal in refusals]
-        if not any(self._states[name].up for name, _ in offer.entries):
+        if not any(self._is_up(name, offer.name) for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]
         notes = [open_run] if open_run else []
@@ -285,16 +416,22 @@ class Offers:
 
     def _unusable(self, target: Target) -> list[OfferedResponder]:
         found: dict[str, OfferedResponder] = {}
-        for engine_name, skipped in self.skipped():
-            responder = skipped.responder
-            if responder is None or responder.name in self._by_name or not _fits(responder, target):
+        away = [
+            (one.name, responder, f"only host {one.host} has it, and {one.why_not}")
+            for one in self._elsewhere
+            if one.why_not
+            for responder in one.catalogue.responders
+        ]
+        skipped = [(engine, item.responder, item.public_reason) for engine, item in self.skipped() if item.responder]
+        for engine_name, responder, reason in [*away, *skipped]:
+            if responder.name in self._by_name or not _fits(responder, target):
                 continue
             offered = _offered(Offer(responder.name, ((engine_name, responder),)))
             verdict = {
                 "title": self.title(responder.name),
                 "parameters": [],
                 "verdict": "cannot_run",
-                "reasons": [skipped.public_reason],
+                "reasons": [reason],
                 "policy": self.policy(responder.name),
             }
             found.setdefault(responder.name, offered.model_copy(update=verdict))
@@ -343,22 +480,41 @@ class Offers:
         try:
             catalogue = without_duplicates(await state.engine.catalogue())
         except ResponderBotError as error:
-            state.up, state.message = False, error.message
+            await self._set_down(state, error.message)
             return
         except Exception:  # it is asked again: what failed once may work the next time
             log.exception("engine_failed", engine=state.engine.name)
-            state.up = False
-            state.message = "Listing its responders failed with an internal error; core's log has the details."
+            message = "Listing its responders failed with an internal error; core's log has the details."
+            await self._set_down(state, message)
             return
-        changed = not state.has_answered or catalogue != state.catalogue
+        changed = not state.has_answered or not state.up or catalogue != state.catalogue
         state.catalogue, state.up, state.message, state.has_answered = catalogue, True, "", True
         if changed:
             self._merge()
             self._log_settings_problems()
-            doc, now = json.dumps(asdict(catalogue)), self._clock()
-            # A store that can't be written shows in health; the catalogue in memory is right all the same.
-            with suppress(ResponderBotError):
-                await self._database.transaction(lambda tx: catalogues.save(tx, state.engine.name, doc, now))
+            await self._save(state)
+
+    async def _set_down(self, state: EngineState, message: str) -> None:
+        was_up = state.up
+        state.up, state.message = False, message
+        if was_up:
+            await self._save(state)
+
+    async def _save(self, state: EngineState) -> None:
+        """Store what an engine of this host offers, for other hosts and the next start."""
+        doc, now = json.dumps(asdict(state.catalogue)), self._clock()
+        values = {
+            **{"host_id": self._host.id, "host": self._host.name, "engine": state.engine.name, "up": int(state.up)},
+            **{"capacity": state.engine.capacity, "doc": doc, "at": now},
+        }
+
+        def work(tx: Transaction) -> None:
+            catalogues.save(tx, state.engine.name, doc, now)  # a host of another name may start with it
+            hosts.save_catalogue(tx, values)
+
+        # A store that can't be written shows in health; the catalogue in memory is right all the same.
+        with suppress(ResponderBotError):
+            await self._database.transaction(work)
 
     def _log_settings_problems(self) -> None:
         problems = self.settings_problems()
@@ -368,13 +524,17 @@ class Offers:
         self._logged_problems = problems
 
     def _merge(self) -> None:
-        self._by_name = merge((name, state.catalogue) for name, state in self._states.items())
+        live = [(one.name, one.catalogue) for one in self._elsewhere if not one.why_not]
+        self._by_name = merge([*((name, state.catalogue) for name, state in self._states.items()), *live])
         skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
+        skipped += [responder for one in self._elsewhere if one.why_not for responder in one.catalogue.responders]
+        skipped = [responder for responder in skipped if responder.name not in self._by_name]
         self._titles = distinct_titles([*(offer.first for offer in self._by_name.values()), *skipped])
         self._parameters = {name: parse_parameters(offer.first.parameters) for name, offer in self._by_name.items()}
         self._names_by_id = {}
-        for state in self._states.values():
-            for entry in state.catalogue.responders:
+        elsewhere = [one.catalogue for one in self._elsewhere]
+        for catalogue in [*(state.catalogue for state in self._states.values()), *elsewhere]:
+            for entry in catalogue.responders:
                 self._names_by_id.setdefault(entry.id, entry.name)
 
 
@@ -398,11 +558,13 @@ def without_duplicates(catalogue: Catalogue) -> Catalogue:
 
 
 def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
-    """Offers by responder name, sorted by it; engines in the order given."""
+    """Offers by responder name, sorted by it; engines in the order given, the first of those with one name."""
     entries: dict[str, list[tuple[str, Responder]]] = {}
     for engine_name, catalogue in found:
         for responder in catalogue.responders:
-            entries.setdefault(responder.name, []).append((engine_name, responder))
+            of_name = entries.setdefault(responder.name, [])
+            if not any(name == engine_name for name, _ in of_name):
+                of_name.append((engine_name, responder))
     return {name: Offer(name, tuple(entries[name])) for name in sorted(entries)}
 
 
@@ -421,9 +583,13 @@ def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
 
 
 def settings_problems(
-    sections: Mapping[str, ResponderSection], catalogues: Iterable[Catalogue], *, is_complete: bool = True
+    sections: Mapping[str, ResponderSection],
+    catalogues: Iterable[Catalogue],
+    *,
+    is_complete: bool = True,
+    elsewhere: Iterable[Catalogue] = (),
 ) -> list[str]:
-    """A sentence for each setting that no engine can follow.
+    """A sentence for each setting that no engine can follow, on this host or `elsewhere`.
 
     These are folders that can't be read and, once all engines have answered (`is_complete`), unknown responders and
     unknown items in `[responder."..."]`: a confirmation or an approval under a misspelt name would be missing.
@@ -432,6 +598,7 @@ def settings_problems(
     problems = [sentence for catalogue in found for sentence in catalogue.unreadable]
     if not is_complete:
         return problems
+    found += elsewhere
     known: dict[str, list[Responder]] = {}
     usable = {responder.name for catalogue in found for responder in catalogue.responders}
     for catalogue in found:

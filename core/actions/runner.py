@@ -1,21 +1,22 @@
 """Dispatches accepted actions to their engines and follows each to its end, also those of a core that died."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from core.actions.lifecycle import LEASE_MS, Lifecycle
+from core.actions.hosts import LEASE_MS, Hosts
+from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.common import leases
 from core.common.clock import Clock
-from core.common.database import Database, Row, Transaction
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Job, Progress, Report
+from core.models import OPEN_STATUSES
 from core.store import actions as stored
 
 T = TypeVar("T")
@@ -24,27 +25,39 @@ log = structlog.get_logger()
 TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
 STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be written
+LOOK_S = 0.25  # between looks for what other cores have recorded or cancelled, while there are any
+END_LOOK_S = 0.1  # between looks for the end of an action that another host runs
+CLAIM_AT_ONCE = 100
+HOMELESS_AT_ONCE = 1_000
+HOMELESS_MS = 300_000  # how long an action waits for a host that has its responder, but takes no runs now
 
 _INTERNAL_ERROR = Report(
     False, message="Core had an internal error; its log has the details. Look at the target before you run it again."
 )
 
 
-class EngineQueue:
-    """The free slots of one engine, and the actions that wait for one, oldest first."""
+class EngineSlots:
+    """The free slots of one engine of this host."""
 
-    def __init__(self, slots: int) -> None:
-        self.free = slots
-        self.waiting: OrderedDict[int, None] = OrderedDict()
+    def __init__(self, capacity: int | None) -> None:
+        self.is_limited = capacity is not None
+        self.free = CLAIM_AT_ONCE if capacity is None else capacity
+        """Of an engine without limit, how many actions are claimed at once."""
+        self.has_waiting = True
+        """Whether actions may wait for a slot, so that none is given to a later one."""
 
 
 class Runner:
-    """Runs the actions whose lease this process holds, one task for each that has a slot on its engine."""
+    """Runs the actions that this process holds, one task for each that has a slot on its engine.
+
+    All others wait in the database, where any core that has the responder and a free slot claims the oldest.
+    """
 
     def __init__(
         self,
         lifecycle: Lifecycle,
         offers: Offers,
+        hosts: Hosts,
         database: Database,
         clock: Clock,
         *,
@@ -52,28 +65,31 @@ class Runner:
     ) -> None:
         self._lifecycle = lifecycle
         self._offers = offers
+        self._hosts = hosts
         self._database = database
         self._clock = clock
         self._tick_s = tick_s
-        self._holder = lifecycle.holder
         self._following: dict[int, asyncio.Task[None]] = {}
         self._job_id_known: dict[int, asyncio.Event] = {}
         self._keep_job_files: set[int] = set()
-        self._queues = {
-            state.engine.name: EngineQueue(state.engine.capacity)
-            for state in offers.states()
-            if state.engine.capacity is not None
-        }
+        self._stopping: dict[int, asyncio.Task[None]] = {}
+        """Actions that are stopped on behalf of a core of another host."""
+        self._homeless: dict[int, int] = {}
+        """Actions that no host can run now, with the time (of leases) at which this was noticed."""
+        self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in offers.states()}
+        self._wake = asyncio.Event()
         self._is_closed = False
         self._ticking: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Clean up after an earlier core, take over its actions, then look for more at intervals."""
+        """Take a lease, clean up after an earlier core, take over its actions, then look for more at intervals."""
+        await self._hosts.open()
         for state in self._offers.states():
             await state.engine.clean_up_ended(self._open_action_ids)
         await self.tick()
-        # Two tasks: looking for actions may have to wait for long searches, the lease may not.
-        self._ticking = [asyncio.create_task(self._repeat(job)) for job in (self._renew, self._adopt_and_expire)]
+        # Apart from each other: looking for actions may have to wait for long searches, the lease may not.
+        ticking = [self._repeat(job) for job in (self._renew, self._adopt_and_expire)]
+        self._ticking = [asyncio.create_task(job) for job in (*ticking, self._claim_repeatedly())]
 
     async def _open_action_ids(self) -> list[str]:
         return [f"~{number}" for number in await self._database.read(stored.open_ids)]
@@ -81,39 +97,49 @@ class Runner:
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""
         self._is_closed = True
-        tasks = [*self._following.values(), *self._ticking]
+        tasks = [*self._following.values(), *self._ticking, *self._stopping.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(ResponderBotError):
-            await self._database.transaction(lambda tx: stored.release_lease(tx, self._holder))
+            await self._hosts.close()
 
     def accept(self, number: int, engine_name: str) -> None:
-        """Queue a recorded action, whose lease this process holds, for a slot on its engine."""
-        self._queue(number, engine_name, is_dispatched=False)
+        """Have a recorded action run: here, if this process holds it without a slot, or by whoever claims it."""
+        slots = self._slots.get(engine_name)
+        if slots is None:
+            return
+        if not slots.is_limited:
+            self._queue(number, engine_name)  # ends at once, if this process doesn't hold it
+        slots.has_waiting = True
+        self._wake.set()
 
-    def take_slot(self, engine_name: str) -> EngineQueue | None:
+    def take_slot(self, engine_name: str) -> EngineSlots | None:
         """A free slot of an engine, for an action that is dispatched as it is recorded; None if it has none to give.
 
         Pass it to `follow` or `return_slot`.
         """
-        queue = self._queues.get(engine_name)
-        if queue is None or not queue.free or queue.waiting or self._is_closed:
+        slots = self._slots.get(engine_name)
+        if slots is None or not slots.is_limited or not slots.free or slots.has_waiting:
             return None
-        queue.free -= 1
-        return queue
+        if self._is_closed or self._hosts.draining:
+            return None
+        slots.free -= 1
+        return slots
 
-    def return_slot(self, engine_name: str, slot: EngineQueue) -> None:
-        """Give a slot that was not needed to the next that waits."""
-        slot.free += 1
-        self._start_waiting(slot, engine_name)
+    def return_slot(self, slots: EngineSlots) -> None:
+        """Give back a slot that is not needed any more."""
+        slots.free += 1
+        if slots.has_waiting:
+            self._wake.set()
 
-    def follow(self, number: int, engine_name: str, slot: EngineQueue, job: Job | Report) -> None:
-        """Follow an action that was dispatched as it was recorded."""
-        if self._is_closed or self._is_followed(number):  # a tick may have found it first
-            self.return_slot(engine_name, slot)
+    def follow(self, number: int, engine_name: str, slots: EngineSlots | None, job: Job | Report | None) -> None:
+        """Follow an action that this process holds; `job` is None if it is still to be dispatched."""
+        if self._is_closed or number in self._following:  # a tick may have found it first
+            if slots is not None:
+                self.return_slot(slots)
         else:
-            self._following[number] = asyncio.create_task(self._follow(number, engine_name, slot, job))
+            self._following[number] = asyncio.create_task(self._follow(number, engine_name, slots, job))
 
     async def stop(self, number: int) -> None:
         """Have the engine stop a dispatched action, and wait a moment for its end.
@@ -121,93 +147,192 @@ class Runner:
         Raises ResponderBotError("conflict") if the engine can't stop it.
         """
         engine_name, job = await self._lifecycle.running_job(number)
+        if await self._lifecycle.is_elsewhere(number):
+            await self._wait_for_end(number)  # the core there finds that it is cancelled
+            return
         await self._offers.engine(engine_name).cancel(job)
         task = self._following.get(number)
         if task is not None:
             await asyncio.wait([task], timeout=STOP_WAIT_S)
 
+    async def _wait_for_end(self, number: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_WAIT_S):
+                while await self._lifecycle.is_open(number):  # noqa: ASYNC110 - another host ends it
+                    await asyncio.sleep(END_LOOK_S)
+
     async def wait_for_job_id(self, number: int, timeout_s: float) -> None:
         """Return once the engine has given its job id, at the action's end, or after the timeout."""
-        if self._is_followed(number):
+        if number in self._following:
             known = self._job_id_known.setdefault(number, asyncio.Event())
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await known.wait()
 
     def followed(self) -> int:
-        """The number of actions that this process follows, with those that wait for a slot."""
-        return len(self._following) + sum(len(queue.waiting) for queue in self._queues.values())
+        """The number of actions that this process follows."""
+        return len(self._following)
 
     async def tick(self) -> None:
-        """Renew the lease, take over the actions of dead cores, end actions whose approval expired."""
+        """Renew the lease, take over the actions of dead cores, end actions whose approval expired, claim others."""
         await self._renew()
         await self._adopt_and_expire()
+        await self._claim()
 
     async def _renew(self) -> None:
-        if self.followed():
-            until = self._clock() + LEASE_MS
-            await self._database.transaction(lambda tx: stored.renew_lease(tx, self._holder, until))
+        if not await self._hosts.renew():
+            await self._drop_all()
+
+    async def _drop_all(self) -> None:
+        """Stop following what this process held under a lease that it has lost.
+
+        Programs of actions that were ended meanwhile are killed; what another core of this host follows goes on.
+        """
+        dropped = dict(self._following)
+        for task in dropped.values():
+            task.cancel()
+        await asyncio.gather(*dropped.values(), return_exceptions=True)
+        for number in dropped:
+            row = await self._database.read(partial(stored.find, action_id=number))
+            if row is not None and row["status"] not in OPEN_STATUSES:
+                with suppress(ResponderBotError):  # the engine is gone
+                    await self._offers.engine(row["engine_name"]).clean_up(f"~{number}")
 
     async def _adopt_and_expire(self) -> None:
-        for row in await self._database.fetch_in_background(stored.LEASE_HOLDERS):
-            if row["id"] != self._holder:
-                await self._take_over(row["id"])
-        for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._holder}):
-            if not self._is_followed(row["id"]):  # its task failed, or its client hung up while it was committed
-                action = await self._database.read(partial(stored.find, action_id=row["id"]))
-                if action is not None and action["owner"] == self._holder:
-                    self._queue(row["id"], action["engine_name"], is_dispatched=action["dispatched_at"] is not None)
+        for holder in await self._hosts.look():
+            await self._take_over(holder)
+        await self._offers.look_elsewhere(self._hosts.why_no_runs())
+        for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._hosts.holder}):
+            if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
+                await self._follow_again(row["id"])
+        await self._end_homeless()
         for number in await self._database.read(lambda reads: stored.approvals_due(reads, self._clock())):
             await self._lifecycle.expire(number)
-
-    def _is_followed(self, number: int) -> bool:
-        return number in self._following or any(number in queue.waiting for queue in self._queues.values())
-
-    def _queue(self, number: int, engine_name: str, *, is_dispatched: bool) -> None:
-        """Follow an action once its engine has a slot; at once if an earlier core dispatched it, as it may run already.
-
-        Thousands may wait, so a queued action is a number and not a task.
-        """
-        if self._is_closed or self._is_followed(number):
-            return
-        queue = self._queues.get(engine_name)
-        if queue is None or (is_dispatched and not queue.free):
-            self._following[number] = asyncio.create_task(self._follow(number, engine_name, None))
-        else:
-            queue.waiting[number] = None
-            self._start_waiting(queue, engine_name)
-
-    def _start_waiting(self, queue: EngineQueue, engine_name: str) -> None:
-        while queue.free and queue.waiting and not self._is_closed:
-            queue.free -= 1
-            number, _ = queue.waiting.popitem(last=False)
-            self._following[number] = asyncio.create_task(self._follow(number, engine_name, queue))
+        self._wake.set()
 
     async def _take_over(self, old_holder: str) -> None:
-        is_dead, now = leases.is_dead(old_holder), self._clock()
-        until = await self._database.read(lambda reads: stored.lease_until(reads, old_holder))
-        if not leases.is_over(old_holder, until, now):
-            return
-
-        def work(tx: Transaction) -> list[Row]:
-            if not leases.is_over(old_holder, stored.lease_until(tx, old_holder), now):
-                return []  # it has renewed its lease
-            stored.release_lease(tx, old_holder)
-            taken = stored.take_over(tx, old_holder, self._holder)
-            if taken:  # or a third core would take them in turn, before our next tick
-                stored.renew_lease(tx, self._holder, now + LEASE_MS)
-            return taken
-
-        for row in await self._database.transaction(work):
+        is_dead = leases.is_dead(old_holder)
+        for row in await self._database.transaction(lambda tx: self._lifecycle.take_over(tx, old_holder)):
             log.info("action_taken_over", action_id=f"~{row['id']}", from_holder=old_holder)
             if not is_dead:
                 self._keep_job_files.add(row["id"])
-            self._queue(row["id"], row["engine_name"], is_dispatched=row["dispatched_at"] is not None)
+            self._queue(row["id"], row["engine_name"])
 
-    async def _follow(
-        self, number: int, engine_name: str, queue: EngineQueue | None, job: Job | Report | None = None
-    ) -> None:
-        """Follow an action to its end; `queue` is the one whose slot it has taken, if it needed one.
+    async def _follow_again(self, number: int) -> None:
+        """Follow an action that this process holds; one that needs a slot goes to whoever has one."""
+        action = await self._database.read(partial(stored.find, action_id=number))
+        if action is None or action["owner"] != self._hosts.holder:
+            return
+        slots = self._slots.get(action["engine_name"])
+        if action["dispatched_at"] is not None or slots is None or not slots.is_limited:
+            self._queue(number, action["engine_name"])
+        else:
+            await self._lifecycle.give_back(number)
+
+    def _queue(self, number: int, engine_name: str) -> None:
+        """Follow an action that may run already, or that needs no slot; it takes one if there is one."""
+        if self._is_closed or number in self._following:
+            return
+        slots = self._slots.get(engine_name)
+        if slots is None or not slots.is_limited or not slots.free:
+            self.follow(number, engine_name, None, None)
+        else:
+            slots.free -= 1
+            self.follow(number, engine_name, slots, None)
+
+    async def _end_homeless(self) -> None:
+        """End actions that no host can run any more; if one that can may come back, after HOMELESS_MS."""
+        if self._hosts.draining:
+            return
+        waiting = await self._database.read(lambda reads: stored.unclaimed(reads, HOMELESS_AT_ONCE))
+        homeless = {
+            row["id"]: row for row in waiting if not self._offers.may_be_run(row["engine_name"], row["responder_name"])
+        }
+        now = self._hosts.elapsed_ms()
+        self._homeless = {number: self._homeless.get(number, now) for number in homeless}
+        for number, row in homeless.items():
+            name, engine_name = row["responder_name"], row["engine_name"]
+            report = None
+            if self._offers.may_come_back(engine_name, name):
+                if now - self._homeless[number] < HOMELESS_MS:
+                    continue
+                what = f"No host that has {name} on the engine {engine_name} takes runs, so it did not run."
+                report = Report(False, message=f"{what} Start such a host, and run it again.")
+            if await self._lifecycle.claim_one(number):
+                self.follow(number, engine_name, None, report)
+
+    async def _claim_repeatedly(self) -> None:
+        """Claim what waits: at once when this process knows of it, and at intervals if others may have recorded it."""
+        while True:
+            if self._hosts.others():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._wake.wait()
+            else:
+                await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._claim()
+                await self._stop_cancelled()
+            except ResponderBotError as error:
+                log.warning("claim_failed", reason=error.message)
+                await asyncio.sleep(STORE_RETRY_S)
+                self._wake.set()
+            except Exception:
+                log.exception("claim_failed")
+                await asyncio.sleep(STORE_RETRY_S)
+                self._wake.set()
+
+    async def _claim(self) -> None:
+        """Claim the oldest actions that wait for this host's engines, as many as have a free slot."""
+        if self._is_closed or self._hosts.draining:
+            return
+        for name, slots in self._slots.items():
+            if slots.free:
+                slots.has_waiting = False
+                names, most = self._offers.names_here(name), slots.free + 1
+                count = partial(stored.unclaimed_of, engine_name=name, names=names, limit=most)
+                waiting = await self._database.read(count)
+                if waiting > slots.free or not slots.is_limited:
+                    slots.has_waiting = True
+                if wanted := min(waiting, slots.free):
+                    await self._claim_on(name, names, slots, wanted)
+
+    async def _claim_on(self, name: str, names: Sequence[str] | None, slots: EngineSlots, count: int) -> None:
+        taken = count if slots.is_limited else 0
+        slots.free -= taken
+        used = 0
+        try:
+            claimed = await self._database.transaction(lambda tx: self._lifecycle.claim(tx, name, names, count))
+            for number, job in claimed:
+                self.follow(number, name, slots if slots.is_limited else None, job)
+                used += 1
+            if not slots.is_limited and len(claimed) == count:
+                self._wake.set()  # there may be more
+        finally:
+            slots.free += max(0, taken - used)
+
+    async def _stop_cancelled(self) -> None:
+        """Stop the programs of actions that were cancelled through a core of another host."""
+        if not self._hosts.others():
+            return
+        for number in await self._database.read(partial(stored.cancelled_of, holder=self._hosts.holder)):
+            if number in self._following and number not in self._stopping:
+                self._stopping[number] = asyncio.create_task(self._stop_one(number))
+
+    async def _stop_one(self, number: int) -> None:
+        try:
+            engine_name, job = await self._lifecycle.running_job(number)
+            await self._offers.engine(engine_name).cancel(job)
+        except ResponderBotError as error:  # it has ended, or can't be stopped now
+            log.info("stop_refused", action_id=f"~{number}", reason=error.message)
+            await asyncio.sleep(STOP_WAIT_S)
+            self._stopping.pop(number, None)
+        except Exception:
+            log.exception("stop_failed", action_id=f"~{number}")
+
+    async def _follow(self, number: int, engine_name: str, slots: EngineSlots | None, job: Job | Report | None) -> None:
+        """Follow an action to its end; `slots` are those of which it has taken one, if it needed one.
 
         `job` is what its dispatch gave, if it was dispatched already.
         """
@@ -221,10 +346,14 @@ class Runner:
             known = self._job_id_known.pop(number, None)
             if known is not None:
                 known.set()  # there will be no job id any more: nobody should wait for it
-            if queue is not None:
-                self.return_slot(engine_name, queue)
+            self._stopping.pop(number, None)
+            if slots is not None:
+                self.return_slot(slots)
 
     async def _run(self, number: int, engine_name: str, job: Job | Report | None) -> None:
+        if isinstance(job, Report):
+            await self._apply_report(number, job)
+            return
         try:
             engine = self._offers.engine(engine_name)
         except ResponderBotError as error:
@@ -239,6 +368,8 @@ class Runner:
         if isinstance(job, Report):
             await self._apply_report(number, job)
             return
+        if self._hosts.is_late() and not await self._lifecycle.still_holds(number):
+            return  # frozen meanwhile: it may have been given up
         is_reported = job.resumed and await self._lifecycle.has_stored_report(number)
         report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report):

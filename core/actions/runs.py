@@ -12,7 +12,7 @@ from core.actions import target as targets
 from core.actions.guards import AskedRun
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Choice, Offers
-from core.actions.runner import EngineQueue, Runner
+from core.actions.runner import EngineSlots, Runner
 from core.actions.target import Target
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
@@ -104,26 +104,26 @@ class Runs:
             run = AskedRun(name, caller.login, checked.target, checked.request.parameters)
             await self._database.snapshot(lambda reads: guards.compare(reads, run))
 
-        engine = checked.choice.engine
-        waits = bool(checked.section.approval or checked.request.break_glass)
-        slot = None if waits else self._runner.take_slot(engine.name)
+        engine_name = checked.choice.engine_name
+        waits = bool(checked.section.approval or checked.request.break_glass or checked.choice.engine is None)
+        slot = None if waits else self._runner.take_slot(engine_name)
 
         def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
                 return StartedRun(earlier, False), None
-            action = self.record(tx, checked, parameters)
+            action = self.record(tx, checked, parameters, slot_on=engine_name if slot else None)
             if key:
                 stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
             # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
             # later: after a crash in between nobody could tell whether such an engine has it.
             job = None
-            if slot is not None and action.engine_job_id and action.engine_id == engine.name:
+            if slot is not None and action.engine_job_id and action.engine_id == engine_name:
                 job = self._lifecycle.dispatch_in(tx, _number(action))
             return StartedRun(action, True), job
 
         # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
-        return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, engine.name, slot)))
+        return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, engine_name, slot)))
 
     def check(self, reads: Reads, caller: Caller, request: RunInput, undoing: Undoing | None = None) -> CheckedRun:
         """What a request would run; raises as `start` does. What may change meanwhile is left to `record`."""
@@ -146,11 +146,12 @@ class Runs:
         checked: CheckedRun,
         parameters: reports.SerializedParameters,
         *,
+        slot_on: str | None = None,
         bulk_id: int | None = None,
     ) -> Action:
         """Record a run, with all that has to be checked in the same transaction; `queue` it once that is committed.
 
-        Raises as `start` does.
+        `slot_on` is the engine on which a slot was taken for it. Raises as `start` does.
         """
         request, choice = checked.request, checked.choice
         target = _as_now(tx, checked.target)
@@ -163,7 +164,7 @@ class Runs:
             glass = guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.offer.name)
-        with_slot = self._with_free_slot(tx, choice, request, target)
+        choice = self._with_free_slot(tx, choice, request, target)
         undoing = checked.undoing
         undone = None if undoing is None else undoing.require(tx)
         action = self._lifecycle.record(
@@ -171,9 +172,10 @@ class Runs:
             checked.caller,
             request,
             target,
-            with_slot,
+            choice,
             checked.section,
             parameters,
+            has_slot=choice.engine_name == slot_on,
             bulk_id=bulk_id,
             undo=checked.undo,
             undoes=None if undoing is None else undoing.number,
@@ -196,12 +198,12 @@ class Runs:
         self,
         work: Callable[[Transaction], tuple[StartedRun, Job | Report | None]],
         engine_name: str,
-        slot: EngineQueue | None,
+        slot: EngineSlots | None,
     ) -> StartedRun:
         """Record a run and follow or queue it; `slot` is one of that engine which it may take."""
         try:
             started, job = await self._database.transaction(work)
-            if slot is not None and job is not None:
+            if slot is not None and started.new and started.action.engine_id == engine_name:
                 self._runner.follow(_number(started.action), engine_name, slot, job)
                 slot = None
             elif started.new:
@@ -209,16 +211,18 @@ class Runs:
             return started
         finally:
             if slot is not None:
-                self._runner.return_slot(engine_name, slot)
+                self._runner.return_slot(slot)
 
     def _with_free_slot(self, tx: Transaction, choice: Choice, request: RunInput, target: Target) -> Choice:
         """The choice, or with `spread_load`, if its engine is full, the next engine with a free slot.
 
         Decided in the transaction that takes the slot, so that two runs never count on the same one.
         """
-        if not self._spread_load or request.engine_id is not None or choice.engine.capacity is None:
+        if not self._spread_load or request.engine_id is not None:
             return choice
-        full = self._offers.full(stored.slots_taken(tx, self._lifecycle.holder))
+        full = self._offers.full(stored.slots_taken(tx))
+        if choice.engine_name not in full:
+            return choice
         return self._offers.choose(target, request.responder_id, None, full=full)
 
     def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:

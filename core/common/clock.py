@@ -1,11 +1,17 @@
-"""The wall clock, passed as an argument so that tests can set it; milliseconds since the Unix epoch."""
+"""Clocks, passed as arguments so that tests can set them; in milliseconds."""
 
 import time
 from collections.abc import Callable
 
 Clock = Callable[[], int]
+"""Usually the wall clock: milliseconds since the Unix epoch."""
 
 
 def now_ms() -> int:
     """The current time of this machine (ms)."""
     return time.time_ns() // 1_000_000
+
+
+def boot_ms() -> int:
+    """How long this machine has run, sleep included (ms). Unlike the wall clock, nobody sets it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

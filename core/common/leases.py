@@ -7,8 +7,11 @@ from core.common.process_identity import boot_id, read_stat
 
 
 def new_holder() -> str:
-    """A name for this process as a lease holder: `<boot>/<pid namespace>:<pid>:<start time>:<random>`."""
-    return f"{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}:{secrets.token_hex(4)}"
+    """A name for this process as a lease holder, never given twice.
+
+    It is `<boot>/<pid namespace>:<pid>:<start time>:<random>`.
+    """
+    return f"{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}:{secrets.token_hex(16)}"
 
 
 def is_dead(holder: str) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -16,6 +17,28 @@ def make_private(path: Path) -> None:
     with contextlib.suppress(FileExistsError):  # created by someone else meanwhile
         path.mkdir(mode=0o700)
         path.chmod(0o700)  # regardless of the umask
+
+
+def read_or_create(folder: Path, name: str) -> str:
+    """The random text in a file, which is created with its folder if it is missing; all processes get the same.
+
+    Raises OSError.
+    """
+    make_private(folder)
+    file = folder / name
+    if not file.exists():
+        new = folder / f".{name}.{secrets.token_hex(8)}"
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w") as text:
+                text.write(secrets.token_hex(16))
+                text.flush()
+                os.fsync(text.fileno())
+            with contextlib.suppress(FileExistsError):  # created by another process meanwhile
+                os.link(new, file)
+        finally:
+            new.unlink(missing_ok=True)
+    return file.read_text()
 
 
 def create_database(path: Path) -> None:

@@ -160,6 +160,10 @@ class Engine(Protocol):
     async def catalogue(self) -> Catalogue:
         """What it offers now. Raises ResponderBotError("unavailable") when that can't be found out."""
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether its programs run on this host, so that they are lost with it; False: any host may follow them."""
+
     def job_id(self, action_id: str) -> str:
         """The engine's id of an action's job if it is known before the job runs, else `""`."""
 

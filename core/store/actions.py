@@ -1,7 +1,7 @@
-"""SQL for actions, their idempotency keys, and the leases of the cores that follow them."""
+"""SQL for actions, who holds them, and their idempotency keys."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from core.common.database import Reads, Row, Search, Transaction
@@ -9,8 +9,8 @@ from core.common.database import Reads, Row, Search, Transaction
 _OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
-    " created_at, dispatched_at, owner, engine_job_id, cancelled_by, parameters, approval_expires_at, undoes, undo_at,"
-    " doc"
+    " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, approval_expires_at,"
+    " undoes, undo_at, doc"
 )
 
 
@@ -121,12 +121,15 @@ def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> Non
     )
 
 
-def dispatch(tx: Transaction, action_id: int, holder: str, now: int) -> int:
-    """Mark an action as dispatched, before its engine is called. Returns 0 if it is not this core's to dispatch."""
+def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, now: int) -> int:
+    """Mark an action as dispatched, before its engine is called, and the host on which that runs it.
+
+    Returns 0 if it is not this core's to dispatch.
+    """
     return tx.run(
-        "UPDATE action SET dispatched_at = :now WHERE id = :id AND owner = :holder AND status = 'Waiting'"
-        " AND dispatched_at IS NULL AND approval_expires_at IS NULL",
-        {"id": action_id, "holder": holder, "now": now},
+        "UPDATE action SET dispatched_at = :now, host_id = :host_id WHERE id = :id AND owner = :holder"
+        " AND status = 'Waiting' AND dispatched_at IS NULL AND approval_expires_at IS NULL",
+        {"id": action_id, "holder": holder, "host_id": host_id, "now": now},
     )
 
 
@@ -241,11 +244,15 @@ def delete_report(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM ending WHERE action_id = :id", {"id": action_id})
 
 
+def set_vote(tx: Transaction, action_id: int, doc: str) -> None:
+    """Store an approval that is not the last one."""
+    tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})
+
+
 def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
-    """Store an approval. `holder` comes with the last one: that core may then dispatch the action."""
+    """Store the last approval: `holder` may then dispatch the action, or (None) whoever claims it."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = :holder,"
-        " approval_expires_at = CASE WHEN :holder IS NULL THEN approval_expires_at END WHERE id = :id",
+        "UPDATE action SET doc = :doc, owner = :holder, approval_expires_at = NULL WHERE id = :id",
         {"id": action_id, "doc": doc, "holder": holder},
     )
 
@@ -254,51 +261,89 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-def renew_lease(tx: Transaction, holder: str, lease_until: int) -> None:
-    """Renew a core's lease on its actions. A core without a row has lost its lease."""
-    tx.run(
-        "INSERT INTO owner (id, lease_until) VALUES (:holder, :until)"
-        " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
-        {"holder": holder, "until": lease_until},
-    )
-
-
-def lease_until(reads: Reads, holder: str) -> int:
-    """Until when a core holds its lease (ms); 0 if it has none."""
-    row = reads.row("SELECT lease_until FROM owner WHERE id = :holder", {"holder": holder})
-    return int(row["lease_until"]) if row else 0
-
-
-LEASE_HOLDERS = f"SELECT id FROM owner UNION SELECT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL"
-"""Cores with a lease, expired ones too, and those that hold open actions."""
-
 HELD_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :holder"
 """The open actions whose lease a core holds."""
 
 
-def release_lease(tx: Transaction, holder: str) -> None:
-    tx.run("DELETE FROM owner WHERE id = :holder", {"holder": holder})
-
-
-def slots_taken(reads: Reads, holder: str) -> dict[str, int]:
-    """Number of open actions of a core by engine, those that wait for a slot included."""
+def slots_taken(reads: Reads) -> dict[str, int]:
+    """Number of open actions by engine on all hosts, those that wait for a slot included, not those for approval."""
     rows = reads.rows(
-        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND owner = :holder GROUP BY engine_name",
-        {"holder": holder},
+        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND approval_expires_at IS NULL"
+        " GROUP BY engine_name"
     )
     return {row["engine_name"]: row["count"] for row in rows}
 
 
-def take_over(tx: Transaction, old_holder: str, holder: str) -> list[Row]:
-    """Give another core the lease on all open actions of a core.
+_UNCLAIMED = f"{_OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
 
-    Returns `id, engine_name, dispatched_at`, dispatched ones first.
-    """
-    rows = tx.rows(
-        f"UPDATE action SET owner = :holder WHERE {_OPEN} AND owner = :old RETURNING id, engine_name, dispatched_at",
-        {"old": old_holder, "holder": holder},
+
+def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> int:
+    """How many actions wait for any core to claim them, counted up to `limit`; `names` of responders, None for all."""
+    row = reads.row(
+        f"SELECT count(*) AS total FROM (SELECT id FROM action WHERE engine_name = :engine AND {_UNCLAIMED}"
+        f"{_named(names)} LIMIT :limit) AS found",
+        {"engine": engine_name, "names": json.dumps(names), "limit": limit},
     )
-    return sorted(rows, key=lambda row: (row["dispatched_at"] is None, row["id"]))
+    return row["total"] if row else 0
+
+
+def claim(tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int, holder: str) -> list[Row]:
+    """Give a core the oldest actions of an engine that wait for one: `id, dispatched_at`, oldest first."""
+    rows = tx.rows(
+        f"UPDATE action SET owner = :holder WHERE id IN (SELECT id FROM action WHERE engine_name = :engine"
+        f" AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit) RETURNING id, dispatched_at",
+        {"holder": holder, "engine": engine_name, "names": json.dumps(names), "limit": limit},
+    )
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def _named(names: Sequence[str] | None) -> str:
+    return "" if names is None else " AND responder_name IN (SELECT value FROM json_each(:names))"
+
+
+def unclaimed(reads: Reads, limit: int) -> list[Row]:
+    """The oldest actions that wait for a core: `id, engine_name, responder_name`."""
+    return reads.rows(
+        f"SELECT id, engine_name, responder_name FROM action WHERE {_UNCLAIMED} ORDER BY id LIMIT :limit",
+        {"limit": limit},
+    )
+
+
+def claim_one(tx: Transaction, action_id: int, holder: str) -> int:
+    """Give a core one action that waits for one. Returns 0 if it does so no more."""
+    values = {"id": action_id, "holder": holder}
+    return tx.run(f"UPDATE action SET owner = :holder WHERE id = :id AND {_UNCLAIMED}", values)
+
+
+def set_owner(tx: Transaction, action_id: int, holder: str | None) -> None:
+    """Give an action to another core, or (None) to whoever claims it."""
+    tx.run("UPDATE action SET owner = :holder WHERE id = :id", {"id": action_id, "holder": holder})
+
+
+def cancelled_of(reads: Reads, holder: str) -> list[int]:
+    """The open actions that a core has dispatched and somebody has cancelled."""
+    rows = reads.rows(
+        f"SELECT id FROM action WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NOT NULL"
+        " AND cancelled_by IS NOT NULL",
+        {"holder": holder},
+    )
+    return [row["id"] for row in rows]
+
+
+def release_waiting(tx: Transaction, holder: str) -> int:
+    """Let any core claim what a core holds and has not dispatched."""
+    return tx.run(
+        f"UPDATE action SET owner = NULL WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NULL",
+        {"holder": holder},
+    )
+
+
+def dispatched_by(reads: Reads, holder: str) -> list[Row]:
+    """The actions that a core has dispatched and that are open, as `find` gives them."""
+    return reads.rows(
+        f"SELECT {_COLUMNS} FROM action WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NOT NULL ORDER BY id",
+        {"holder": holder},
+    )
 
 
 def approvals_due(reads: Reads, now: int) -> list[int]:

@@ -315,6 +315,32 @@ def undos(db: Database) -> None:
     db.execute("CREATE INDEX action_undo_at ON action (undo_at) WHERE undo_at IS NOT NULL")
 
 
+@migrations()
+def several_hosts(db: Database) -> None:
+    # A row of owner is a core; host, version and started_at tell people which. beat: how often it renewed its lease, as
+    # clocks of hosts differ. stopped: it has ended and left programs running. Cores of earlier releases set none.
+    for column in ("host TEXT", "host_id TEXT", "version TEXT", "started_at INTEGER"):
+        db.execute(f"ALTER TABLE owner ADD COLUMN {column}")
+    for column in ("beat", "draining", "stopped"):
+        db.execute(f"ALTER TABLE owner ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+    # host_id: the host on which an action's program runs; null while there is none, and of a remote engine.
+    db.execute("ALTER TABLE action ADD COLUMN host_id TEXT")
+    db.execute(
+        "CREATE INDEX action_unclaimed ON action (engine_name, id)"
+        " WHERE status IN ('Waiting', 'InProgress') AND owner IS NULL AND approval_expires_at IS NULL"
+    )
+    # What each host offers. capacity: of its engine, null for one without limit.
+    db.table("host_catalogue").create(
+        {"host_id": str, "engine": str, "host": str, "up": int, "capacity": int, "doc": str, "at": int},
+        pk=("host_id", "engine"),
+        not_null={"host", "up", "doc", "at"},
+    )
+    # Hosts that were lost and have not come back. ended: how many actions ended with them.
+    db.table("lost_host").create(
+        {"host_id": str, "host": str, "at": int, "ended": int}, pk="host_id", not_null={"host", "at", "ended"}
+    )
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

@@ -58,6 +58,7 @@ class ScriptedEngine(Engine):
     at_once: int | None = None
     stoppable: bool = True
     fixed_job_ids: bool = True
+    local: bool = True
     down: str = ""
     left_out: tuple[Skipped, ...] = ()
     runs: list[Run] = field(default_factory=list)
@@ -72,6 +73,10 @@ class ScriptedEngine(Engine):
     @property
     def capacity(self) -> int | None:
         return self.at_once
+
+    @property
+    def runs_here(self) -> bool:
+        return self.local
 
     async def catalogue(self) -> Catalogue:
         if self.down:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from core.actions import operations
+from core.actions.hosts import Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.report import ReportLimits
@@ -23,7 +24,7 @@ from core.models import Action
 from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
-from tests.core.actions.harness import action_parts, open_harness, started_run
+from tests.core.actions.harness import HERE, action_parts, open_harness, started_run
 from tests.core.core_process import (
     ROOT,
     CoreProcess,
@@ -119,7 +120,13 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
     async with opened(tmp_path / "copy.db") as database:
         offers = Offers([engine], {}, database, harness.clock)
         lifecycle = Lifecycle(
-            database, offers, harness.clock, organisation="soc", product="thehive", limits=ReportLimits()
+            database,
+            offers,
+            harness.clock,
+            Hosts(database, HERE, harness.clock),
+            organisation="soc",
+            product="thehive",
+            limits=ReportLimits(),
         )
         await lifecycle.end_restored()
         async with action_parts(database, harness.clock, engine) as core:

@@ -122,6 +122,10 @@ class ContainerEngine:
     def capacity(self) -> int | None:
         return self._capacity
 
+    @property
+    def runs_here(self) -> bool:
+        return True
+
     async def catalogue(self) -> Catalogue:
         """What is on offer now; only responders whose image is installed are.
 

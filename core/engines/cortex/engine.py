@@ -68,6 +68,10 @@ class CortexEngine:
         """The server has a queue of its own, and doesn't publish its capacity."""
         return None
 
+    @property
+    def runs_here(self) -> bool:
+        return False
+
     async def catalogue(self) -> Catalogue:
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -93,6 +93,10 @@ class ProcessEngine:
     def capacity(self) -> int | None:
         return self._capacity
 
+    @property
+    def runs_here(self) -> bool:
+        return True
+
     async def catalogue(self) -> Catalogue:
         """What is on offer now; files are read again only when they have changed.
 

@@ -30,6 +30,10 @@ class IdleEngine(Engine):
     def capacity(self) -> int | None:
         return self._capacity
 
+    @property
+    def runs_here(self) -> bool:
+        return True
+
     async def catalogue(self) -> Catalogue:
         return Catalogue((IDLE,))
 

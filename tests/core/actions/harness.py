@@ -10,6 +10,7 @@ from typing import Any
 from core.access import Access, Caller
 from core.actions import operations
 from core.actions.guards import Guards
+from core.actions.hosts import Host, Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.report import ReportLimits
@@ -39,6 +40,9 @@ def caller(name: str, profile: Profile = "analyst") -> Caller:
 ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PROFILE_OF.items())
 
 
+HERE = Host("here", "here")
+
+
 @dataclass
 class ActionParts:
     """One core's parts for actions."""
@@ -48,6 +52,7 @@ class ActionParts:
     actions: Actions
     offers: Offers
     undos: Undos
+    hosts: Hosts
 
 
 @asynccontextmanager
@@ -60,17 +65,24 @@ async def action_parts(
     protected: Sequence[str] = (),
     limits: ReportLimits = ReportLimits(),  # noqa: B008 - frozen
     tick_s: float = TICK_S,
+    host: Host = HERE,
+    lease_clock: SetClock | None = None,
 ) -> AsyncIterator[ActionParts]:
-    """Open one core's parts for actions on a database; several may share one."""
+    """Open one core's parts for actions on a database; several may share one, also as cores of several hosts.
+
+    `lease_clock` measures leases; by default `clock` does.
+    """
     guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
-    offers = Offers([engine], policies or {}, database, clock, guards)
+    offers = Offers([engine], policies or {}, database, clock, guards, host)
     await offers.open()
-    lifecycle = Lifecycle(database, offers, clock, organisation="soc", product="thehive", limits=limits)
-    runner = Runner(lifecycle, offers, database, clock, tick_s=tick_s)
+    hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
+    lifecycle = Lifecycle(database, offers, clock, hosts, organisation="soc", product="thehive", limits=limits)
+    runner = Runner(lifecycle, offers, hosts, database, clock, tick_s=tick_s)
     await runner.open()
     try:
         actions = Actions(lifecycle, runner, offers, database, await Feed.open(database, clock), clock)
-        yield ActionParts(lifecycle, runner, actions, offers, Undos(actions.runs, offers, database, clock))
+        undos = Undos(actions.runs, offers, database, clock)
+        yield ActionParts(lifecycle, runner, actions, offers, undos, hosts)
     finally:
         await runner.close()
         await offers.close()
@@ -91,6 +103,7 @@ class Harness:
     access: Access
     offers: Offers
     undos: Undos
+    hosts: Hosts
 
     async def alert_json(self) -> str:
         return await Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
@@ -143,6 +156,7 @@ async def open_harness(
             access,
             own.offers,
             own.undos,
+            own.hosts,
         )
 
 

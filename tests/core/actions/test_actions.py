@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.actions import operations
-from core.actions.lifecycle import LEASE_MS
+from core.actions.hosts import LEASE_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.settings import ResponderSection

@@ -50,8 +50,8 @@ async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp
         ("r-notify", "Notify_2_1", "Tells somebody", ["one"]),
     ]
     assert offered[0].verdict is None
-    assert (by_second_id.engine.name, by_second_id.responder.id) == ("one", "r-block")
-    assert (by_name_on_second.engine.name, by_name_on_second.responder.id) == ("two", "other-id")
+    assert (by_second_id.engine_name, by_second_id.responder.id) == ("one", "r-block")
+    assert (by_name_on_second.engine_name, by_name_on_second.responder.id) == ("two", "other-id")
 
 
 async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None
         engines[0].down = ""
         await offers.refresh()
         back = offers.choose(ALERT, "BlockHost_1_0", None)
-    assert chosen.engine.name == "two"
+    assert chosen.engine_name == "two"
     assert still_listed == ["one", "two"]
-    assert back.engine.name == "one"
+    assert back.engine_name == "one"
 
 
 async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_running_an_unusable_responder_is_refused_with_the_reason(tmp_path
     unread = Skipped("Broken_1_0", "/srv/y.json: no JSON")
     engines = [ScriptedEngine("one", [NOTIFY], left_out=(skipped, unread)), ScriptedEngine("two", [BLOCK_HOST])]
     async with opened_offers(tmp_path, engines) as offers:
-        found = offers.choose(ALERT, "BlockHost_1_0", None).engine.name
+        found = offers.choose(ALERT, "BlockHost_1_0", None).engine_name
         messages = []
         for key, engine in (("r-block", "one"), ("BlockHost_1_0", "one"), ("Broken_1_0", None)):
             with pytest.raises(ResponderBotError) as caught:

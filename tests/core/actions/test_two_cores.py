@@ -13,7 +13,7 @@ import pytest
 import sqlite_utils
 
 from core.access import Access
-from core.actions.lifecycle import LEASE_MS
+from core.actions.hosts import LEASE_MS
 from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.engines.base import Report
@@ -79,15 +79,17 @@ async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) 
         action, _ = await started_run(harness)
         queued = (await harness.actions.start(ANNA, run_input(harness))).action
         async with second(tmp_path, harness, other) as core:
+            assert (await next_run(other)).job.action_id == queued.id
             own = (await core.actions.start(ANNA, run_input(harness))).action
-            assert (await next_run(other)).job.action_id == own.id
             harness.clock.now_ms += LEASE_MS
             await core.runner.tick()
             adopted = await next_run(other)
             assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
             assert other.taken.empty()
             other.runs[0].finish(Report(True))
-            assert (await next_run(other)).job.action_id == queued.id
+            assert other.taken.empty()  # the one that was taken over has its slot
+            adopted.finish(Report(True))
+            assert (await next_run(other)).job.action_id == own.id
 
 
 async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
@@ -130,8 +132,8 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
 
 async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
     def moved(tx: Transaction) -> None:
+        tx.run("UPDATE owner SET id = '1-1-elsewhere-1' WHERE id = (SELECT owner FROM action)")
         tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
-        tx.run("UPDATE owner SET id = '1-1-elsewhere-1'")
 
     other = ScriptedEngine()
     async with open_harness(tmp_path) as harness:
@@ -264,9 +266,10 @@ async def test_either_core_shows_and_cancels_the_actions_of_the_other(tmp_path: 
     async with pair(tmp_path) as two:
         running = await two.run(two.one, "running")
         beside = await two.run(two.one, "beside")
-        queued = await two.run(two.one, "queued")
-        for action in (running, beside):
+        more = [await two.run(two.one, name) for name in ("more", "still more")]  # which the other has slots for
+        for action in (running, beside, *more):
             await two.other.running(action.id)
+        queued = await two.run(two.one, "queued")
         cancelled = await two.other.client().cancel(queued.id)
         await two.other.client().cancel(running.id)
         stopped = await two.other.ended(running.id)

@@ -1,0 +1,220 @@
+"""This core among all cores on the database: its lease, and which others still hold theirs.
+
+Hosts have clocks of their own, which may differ and jump, so a lease isn't over at a time of day: it is over when its
+holder has not renewed it for LEASE_MS while this core looked on (core/docs/semantics.md#several-hosts).
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from core.common import leases
+from core.common.clock import Clock, boot_ms
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.private_files import read_or_create
+from core.store import actions as stored_actions
+from core.store import hosts as stored
+from core.store.backup import as_time
+
+LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
+STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
+LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine, or a container, on which cores run: cores of one host see the same job folders and programs."""
+
+    name: str
+    """For people."""
+    id: str
+    """Two hosts never have the same, even if somebody gave them one name."""
+
+    @classmethod
+    def of(cls, name: str, jobs: Path | None) -> "Host":
+        """The host of that name with that folder of job folders, if it has any. Raises OSError."""
+        mark = "" if jobs is None else read_or_create(jobs, "host-id")
+        return cls(name, hashlib.sha256(f"{mark}\0{name}".encode()).hexdigest()[:16])
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A lease as it was when this core first saw it so."""
+
+    beat: int
+    until: int
+    at: int
+    """By the clock of leases (ms)."""
+
+
+class Hosts:
+    """Holds this core's lease, and tells which leases of others are over."""
+
+    def __init__(
+        self, database: Database, host: Host, clock: Clock, *, version: str = "", lease_clock: Clock = boot_ms
+    ) -> None:
+        """`lease_clock` measures how long ago something was, in ms; nothing but this core reads its values."""
+        self.host = host
+        self.holder = leases.new_holder()
+        """The lease holder: this process, until it loses its lease; then it begins anew under another name."""
+        self.draining = False
+        """Whether this core is to take no new work, finish what runs, and end."""
+        self._database = database
+        self._clock = clock
+        self._version = version
+        self._lease_clock = lease_clock
+        self._started_at = clock()
+        self._renewed_at = lease_clock()
+        self._seen: dict[str, _Seen] = {}
+        self._rows: Sequence[Row] = ()
+        self._lost: Sequence[Row] = ()
+
+    async def open(self) -> None:
+        """Take a lease."""
+        began = self._lease_clock()
+        await self._database.transaction(lambda tx: self._register(tx, self.holder))
+        self._renewed_at = began
+
+    async def close(self) -> None:
+        """Let any core have what is not dispatched and what remote engines run, and end the lease.
+
+        While programs of this host go on, the lease stays for STOPPED_LEASE_MS, so that the next core of this host
+        adopts them.
+        """
+        holder = self.holder
+
+        def work(tx: Transaction) -> None:
+            stored_actions.release_waiting(tx, holder)
+            stored.touch_catalogues(tx, self.host.id, self._clock())
+            here = 0
+            for row in stored_actions.dispatched_by(tx, holder):
+                if row["host_id"] is None:
+                    stored_actions.set_owner(tx, row["id"], None)
+                else:
+                    here += 1
+            if here:
+                stored.stop(tx, holder, self._clock() + STOPPED_LEASE_MS)
+            else:
+                stored.remove(tx, holder)
+
+        await self._database.transaction(work)
+
+    async def renew(self) -> bool:
+        """Renew the lease; False if it was lost, and this core has a new one now, with which it holds nothing yet."""
+        holder, following, began = self.holder, leases.new_holder(), self._lease_clock()
+
+        def work(tx: Transaction) -> Row | None:
+            row = stored.renew(tx, holder, self._clock() + LEASE_MS)
+            if row is None:
+                self._register(tx, following)
+            return row
+
+        row = await self._database.transaction(work)
+        self._renewed_at = began
+        if row is None:
+            log.warning("lease_lost", host=self.host.name)
+            self.holder = following
+            return False
+        self.draining = bool(row["draining"])
+        return True
+
+    def is_late(self) -> bool:
+        """Whether others may have found this core's lease over, such as after the process was frozen."""
+        return self._lease_clock() - self._renewed_at >= LEASE_MS
+
+    def holds_lease(self, reads: Reads) -> bool:
+        """Whether this core has its lease; ask in the transaction that depends on it."""
+        return stored.find(reads, self.holder) is not None
+
+    def keep_lease(self, tx: Transaction) -> bool:
+        """As `holds_lease`; also renews a lease that would end soon."""
+        row, now = stored.find(tx, self.holder), self._clock()
+        if row is not None and row["lease_until"] < now + LEASE_LEFT_MS:
+            stored.renew(tx, self.holder, now + LEASE_MS)
+        return row is not None
+
+    async def look(self) -> list[str]:
+        """The holders of leases that are over, or of actions without any lease, which this core is to take over.
+
+        Those of another host that has a live core are left to that one.
+        """
+
+        def read(tx: Reads) -> tuple[list[Row], list[Row], list[str]]:
+            return stored.all_cores(tx), stored.lost(tx), stored.without_lease(tx)
+
+        self._rows, self._lost, without = await self._database.snapshot(read)
+        self._seen = {row["id"]: self._as_seen(row) for row in self._rows}
+        live = self.live_hosts()
+        over = [row["id"] for row in self._rows if self._is_over(row) and not self._is_left_to(live, row["host_id"])]
+        return [*over, *(holder for holder in without if holder != self.holder)]
+
+    def live_hosts(self) -> frozenset[str]:
+        """The ids of the hosts on which a core holds its lease, as of the last look."""
+        return frozenset(row["host_id"] for row in self._rows if row["host_id"] and not self._is_over(row))
+
+    def _is_left_to(self, live: Collection[str], host_id: str | None) -> bool:
+        return not self.is_here(host_id) and host_id in live
+
+    def is_here(self, host_id: str | None) -> bool:
+        """Whether that is this host; an earlier release, which names none, ran on this one."""
+        return host_id is None or host_id == self.host.id
+
+    def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None]:
+        """Whether the lease of that holder is still as it was at the last look, and so over, and its row."""
+        row, seen = stored.find(tx, holder), self._seen.get(holder)
+        if row is None:
+            return True, None
+        return seen is not None and (row["beat"], row["lease_until"]) == (seen.beat, seen.until), row
+
+    def why_no_runs(self) -> Mapping[str, str]:
+        """Other hosts by id, as of the last look: why one takes no runs, such as "it is draining", or ""."""
+        found = {row["host_id"]: f"it was lost at {as_time(row['at'])}" for row in self._lost}
+        for row in sorted(self._rows, key=lambda row: not row["draining"]):
+            if not row["host_id"] or row["host_id"] == self.host.id:
+                continue
+            if row["stopped"] or self._is_over(row):
+                found.setdefault(row["host_id"], "it does not answer")
+            else:
+                found[row["host_id"]] = "it is draining" if row["draining"] else ""
+        return found
+
+    def elapsed_ms(self) -> int:
+        """The clock of leases, to measure how long something lasts."""
+        return self._lease_clock()
+
+    def others(self) -> Sequence[Row]:
+        """The other cores as of the last look."""
+        return [row for row in self._rows if row["id"] != self.holder]
+
+    def _register(self, tx: Transaction, holder: str) -> None:
+        stored.register(
+            tx,
+            {
+                "id": holder,
+                "lease_until": self._clock() + LEASE_MS,
+                "host": self.host.name,
+                "host_id": self.host.id,
+                "version": self._version,
+                "started_at": self._started_at,
+            },
+        )
+
+    def _as_seen(self, row: Row) -> _Seen:
+        before = self._seen.get(row["id"])
+        if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
+            return before
+        return _Seen(row["beat"], row["lease_until"], self._lease_clock())
+
+    def _is_over(self, row: Row) -> bool:
+        if row["id"] == self.holder:
+            return False
+        if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["id"])):
+            return True
+        seen = self._seen.get(row["id"])
+        allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
+        return seen is not None and self._lease_clock() - seen.at >= allowed

@@ -1,0 +1,140 @@
+"""SQL for cores with their leases, what each host offers, and hosts that were lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.common.database import Reads, Row, Transaction
+
+_OPEN = "status IN ('Waiting', 'InProgress')"
+_CORE = "id, lease_until, beat, host, host_id, version, started_at, draining, stopped"
+
+# --- cores ------------------------------------------------------------------------------------------------------------
+
+
+def register(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Record a core with a lease: `id, lease_until, host, host_id, version, started_at`; its host is lost no more."""
+    tx.run(
+        "INSERT INTO owner (id, lease_until, host, host_id, version, started_at)"
+        " VALUES (:id, :lease_until, :host, :host_id, :version, :started_at)",
+        values,
+    )
+    tx.run("DELETE FROM lost_host WHERE host_id = :host_id", values)
+
+
+def renew(tx: Transaction, holder: str, lease_until: int) -> Row | None:
+    """Renew a core's lease. Returns its row; None if it has lost the lease, which can't be renewed then."""
+    rows = tx.rows(
+        f"UPDATE owner SET lease_until = :until, beat = beat + 1 WHERE id = :holder RETURNING {_CORE}",
+        {"holder": holder, "until": lease_until},
+    )
+    return rows[0] if rows else None
+
+
+def find(reads: Reads, holder: str) -> Row | None:
+    """The row of a core; None if it has lost its lease."""
+    return reads.row(f"SELECT {_CORE} FROM owner WHERE id = :holder", {"holder": holder})
+
+
+def all_cores(reads: Reads) -> list[Row]:
+    """All cores with a lease, also with one that nobody renews any more, by host."""
+    return reads.rows(f"SELECT {_CORE} FROM owner ORDER BY host, started_at, id")
+
+
+def without_lease(reads: Reads) -> list[str]:
+    """Those that hold open actions and have no lease at all."""
+    rows = reads.rows(
+        f"SELECT DISTINCT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL AND owner NOT IN (SELECT id FROM owner)"
+    )
+    return [row["owner"] for row in rows]
+
+
+def touch_catalogues(tx: Transaction, host_id: str, now: int) -> None:
+    """Note that a host offered until now (ms) what it offered."""
+    tx.run("UPDATE host_catalogue SET at = :now WHERE host_id = :host_id", {"host_id": host_id, "now": now})
+
+
+def stop(tx: Transaction, holder: str, lease_until: int) -> None:
+    """Note that a core has ended and left programs running."""
+    tx.run(
+        "UPDATE owner SET stopped = 1, beat = beat + 1, lease_until = :until WHERE id = :holder",
+        {"holder": holder, "until": lease_until},
+    )
+
+
+def remove(tx: Transaction, holder: str) -> None:
+    """End the lease of a core."""
+    tx.run("DELETE FROM owner WHERE id = :holder", {"holder": holder})
+
+
+def set_draining(tx: Transaction, holder: str, draining: bool) -> None:
+    tx.run("UPDATE owner SET draining = :draining WHERE id = :holder", {"holder": holder, "draining": draining})
+
+
+# --- lost hosts -------------------------------------------------------------------------------------------------------
+
+
+def add_lost(tx: Transaction, host_id: str, host: str, at: int, ended: int) -> None:
+    """Record that a host was lost, and that so many actions ended with it."""
+    tx.run(
+        "INSERT INTO lost_host (host_id, host, at, ended) VALUES (:host_id, :host, :at, :ended)"
+        " ON CONFLICT (host_id) DO UPDATE SET host = excluded.host, at = excluded.at,"
+        " ended = lost_host.ended + excluded.ended",
+        {"host_id": host_id, "host": host, "at": at, "ended": ended},
+    )
+
+
+def lost(reads: Reads) -> list[Row]:
+    """The hosts that were lost and have not come back (`host_id, host, at, ended`), by name."""
+    return reads.rows("SELECT host_id, host, at, ended FROM lost_host ORDER BY host, host_id")
+
+
+def forget_lost(tx: Transaction, before: int) -> None:
+    """Forget hosts that were lost before that time (ms), and what they offered."""
+    values = {"before": before}
+    tx.run(
+        "DELETE FROM host_catalogue WHERE host_id IN (SELECT host_id FROM lost_host WHERE at < :before)"
+        " OR (at < :before AND host_id NOT IN (SELECT host_id FROM lost_host)"
+        " AND host_id NOT IN (SELECT host_id FROM owner WHERE host_id IS NOT NULL))",
+        values,
+    )
+    tx.run("DELETE FROM lost_host WHERE at < :before", values)
+
+
+# --- what hosts offer -------------------------------------------------------------------------------------------------
+
+
+def save_catalogue(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Store what an engine of a host offers: `host_id, engine, host, up, capacity, doc, at`."""
+    tx.run(
+        "INSERT INTO host_catalogue (host_id, engine, host, up, capacity, doc, at)"
+        " VALUES (:host_id, :engine, :host, :up, :capacity, :doc, :at)"
+        " ON CONFLICT (host_id, engine) DO UPDATE SET host = excluded.host, up = excluded.up,"
+        " capacity = excluded.capacity, doc = excluded.doc, at = excluded.at",
+        values,
+    )
+
+
+def keep_catalogues(tx: Transaction, host_id: str, doc: str) -> None:
+    """Forget what engines of a host offered that it has no longer; `doc` is a JSON array of those that it has."""
+    tx.run(
+        "DELETE FROM host_catalogue WHERE host_id = :host_id AND engine NOT IN (SELECT value FROM json_each(:engines))",
+        {"host_id": host_id, "engines": doc},
+    )
+
+
+def catalogue_of(reads: Reads, host_id: str, engine: str) -> str | None:
+    """The JSON of what an engine of a host offered last, or None."""
+    row = reads.row(
+        "SELECT doc FROM host_catalogue WHERE host_id = :host_id AND engine = :engine",
+        {"host_id": host_id, "engine": engine},
+    )
+    return None if row is None else str(row["doc"])
+
+
+def catalogues_elsewhere(reads: Reads, host_id: str) -> list[Row]:
+    """Of each engine of other hosts: `host_id, engine, host, up, capacity, at`, by host."""
+    return reads.rows(
+        "SELECT host_id, engine, host, up, capacity, at FROM host_catalogue WHERE host_id <> :host_id"
+        " ORDER BY host, host_id, engine",
+        {"host_id": host_id},
+    )

@@ -1,0 +1,273 @@
+"""Several hosts on one database: actions go to a host that has their responder and a free slot, and each ends once."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.actions.hosts import LEASE_MS, STOPPED_LEASE_MS, Host
+from core.actions.runner import HOMELESS_MS
+from core.common.database import Row
+from core.common.errors import ResponderBotError
+from core.engines.base import Report
+from core.models import Action, UndoInput
+from core.settings import BreakerSection, ResponderSection
+from tests.clock import SetClock
+from tests.core.actions.harness import (
+    ANNA,
+    ActionParts,
+    Harness,
+    action_parts,
+    next_run,
+    open_harness,
+    run_input,
+    started_run,
+)
+from tests.core.core_process import until
+from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
+from tests.core.store.test_database import opened
+
+
+@asynccontextmanager
+async def host(
+    path: Path, harness: Harness, name: str, engine: ScriptedEngine, **more: Any
+) -> AsyncIterator[ActionParts]:
+    """A core of another host on the database of `harness`, with the same clock of leases."""
+    clock = more.pop("clock", harness.clock)
+    options = {"host": Host(name, f"id-of-{name}"), "lease_clock": harness.clock, **more}
+    async with opened(path / "core.db") as database, action_parts(database, clock, engine, **options) as core:
+        yield core
+
+
+async def look(*cores: ActionParts | Harness) -> None:
+    """Let each core look for what the others have changed."""
+    for core in cores:
+        await core.runner.tick()
+
+
+async def rows(harness: Harness, sql: str) -> Sequence[Row]:
+    return await harness.database.read(lambda reads: reads.rows(sql))
+
+
+def message_of(action: Action) -> str:
+    return str(json.loads(action.report)["message"])
+
+
+async def test_a_full_host_leaves_actions_to_another_oldest_first(tmp_path: Path) -> None:
+    full, free = ScriptedEngine(at_once=1), ScriptedEngine(at_once=2)
+    async with open_harness(tmp_path, engine=full) as harness, host(tmp_path, harness, "web2", free) as other:
+        await look(harness, other)
+        ids = [(await harness.actions.start(ANNA, run_input(harness))).action.id for _ in range(4)]
+        assert (await next_run(full)).job.action_id == ids[0]
+        await look(other)
+        assert [(await next_run(free)).job.action_id for _ in range(2)] == ids[1:3]
+        full.runs[0].finish(Report(True))
+        assert (await next_run(full)).job.action_id == ids[3]
+        for run in (*full.runs[1:], *free.runs):
+            run.finish(Report(True))
+        assert [(await harness.ended(number)).status for number in ids] == ["Success"] * 4
+    assert (len(full.runs), len(free.runs)) == (2, 2)
+
+
+async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: Path) -> None:
+    here, there = ScriptedEngine(offered=(BLOCK_HOST,)), ScriptedEngine(offered=(NOTIFY,), engine_name="theirs")
+    async with open_harness(tmp_path, engine=here) as harness:
+        async with host(tmp_path, harness, "web2", there) as other:
+            await look(harness)
+            assert [(offer.name, offer.entries[0][0]) for offer in harness.offers.all()] == [
+                ("BlockHost_1_0", "local"),
+                ("Notify_2_1", "theirs"),
+            ]
+            action = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
+            assert (action.status, action.engine_id) == ("Waiting", "theirs")
+            await look(other)
+            run = await next_run(there)
+            await run.begin("their-job")
+            assert (await harness.action(action.id)).engine_job_id == "their-job"
+            run.finish(Report(True))
+            assert (await harness.ended(action.id)).status == "Success"
+            await other.hosts._database.transaction(
+                lambda tx: tx.run("UPDATE owner SET draining = 1 WHERE host = 'web2'")
+            )
+            await look(harness)
+            with pytest.raises(ResponderBotError, match=r"only host web2 has it, and it is draining\.$"):
+                await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))
+        await look(harness)
+        with pytest.raises(ResponderBotError, match=r"only host web2 has it, and it is stopped\.$"):
+            await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))
+    assert here.runs == []
+
+
+# --- lost hosts -------------------------------------------------------------------------------------------------------
+
+
+async def lose(harness: Harness, other: ActionParts) -> None:
+    """Let the lease of the harness's core end, as the other sees it."""
+    await look(other)
+    harness.clock.now_ms += LEASE_MS
+    await look(other)
+
+
+async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewhere(tmp_path: Path) -> None:
+    lost, engine = ScriptedEngine(at_once=1), ScriptedEngine(at_once=1)
+    policies = {BLOCK_HOST.name: ResponderSection(breaker=BreakerSection(failures=1, within_minutes=5))}
+    async with open_harness(tmp_path, engine=lost, policies=policies) as harness:
+        ran, late = await started_run(harness)
+        waits = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
+        async with host(tmp_path, harness, "web2", engine, policies=policies) as other:
+            assert (await next_run(engine)).job.action_id == waits.id  # there is a free slot
+            await lose(harness, other)
+            ended = await harness.ended(ran.id)
+            assert message_of(ended) == "Host here was lost while it ran. Look at the target before you run it again."
+            assert (ended.status, ended.outcome) == ("Failure", "failed")
+            assert [paused.name for paused in await other.actions.paused()] == [BLOCK_HOST.name]
+            late.finish(Report(True, full={"message": "late"}))  # the host was only frozen
+            await until(lambda: not harness.runner.followed(), "the late end")
+            before = await rows(harness, "SELECT seq FROM event")
+            await look(harness)
+            assert await rows(harness, "SELECT seq FROM event") == before
+            assert await harness.action(ran.id) == ended
+            again = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action  # it is back
+            assert (await next_run(lost)).job.action_id == again.id
+            assert await rows(harness, "SELECT host FROM lost_host") == []
+    assert (len(lost.runs), len(engine.runs)) == (2, 1)
+
+
+async def test_a_core_that_comes_back_stops_what_was_given_up(tmp_path: Path) -> None:
+    lost, engine = ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path, engine=lost) as harness:
+        action, _ = await started_run(harness)
+        async with host(tmp_path, harness, "web2", engine) as other:
+            await lose(harness, other)
+            holder = harness.hosts.holder
+            await look(harness)
+            assert harness.hosts.holder != holder
+            assert (harness.runner.followed(), lost.forgotten) == (0, [action.id])
+        assert engine.runs == []
+
+
+async def test_a_remote_run_of_a_lost_host_is_followed_by_another(tmp_path: Path) -> None:
+    lost = ScriptedEngine(local=False, fixed_job_ids=False)
+    engine = ScriptedEngine(local=False, fixed_job_ids=False)
+    async with open_harness(tmp_path, engine=lost) as harness:
+        action, _ = await started_run(harness)
+        async with host(tmp_path, harness, "web2", engine) as other:
+            await lose(harness, other)
+            run = await next_run(engine)
+            assert (run.job.action_id, run.job.engine_job_id, run.job.resumed) == (action.id, "job-1", True)
+            run.finish(Report(True))
+            assert (await harness.ended(action.id)).status == "Success"
+            await look(harness)
+            assert (harness.runner.followed(), (await harness.action(action.id)).status) == (0, "Success")
+
+
+async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
+    frozen, engine = ScriptedEngine(at_once=1), ScriptedEngine(at_once=1)
+    async with open_harness(tmp_path, engine=frozen) as harness, host(tmp_path, harness, "web2", engine) as other:
+        await look(harness, other)
+        await lose(harness, other)
+        action = (await harness.actions.start(ANNA, run_input(harness))).action  # before it has noticed
+        assert [row["owner"] for row in await rows(harness, "SELECT owner FROM action")] == [None]
+        await look(other)
+        assert (await next_run(engine)).job.action_id == action.id
+    assert frozen.runs == []
+
+
+async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_minute(tmp_path: Path) -> None:
+    first, engine = ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path, engine=first) as harness, host(tmp_path, harness, "web2", engine) as other:
+        adopted, _ = await started_run(harness)
+        await harness.runner.close()
+        await look(other)
+        harness.clock.now_ms += STOPPED_LEASE_MS - 1
+        await look(other)
+        assert (await harness.action(adopted.id)).status == "InProgress"
+        again = ScriptedEngine()
+        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, again) as next_core:
+            assert ((await next_run(again)).job.action_id, next_core.runner.followed()) == (adopted.id, 1)
+        await look(other)
+        harness.clock.now_ms += STOPPED_LEASE_MS
+        await look(other)
+        assert message_of(await harness.ended(adopted.id)).startswith("Host here was lost while it ran.")
+    assert engine.runs == []
+
+
+async def test_a_live_core_of_the_same_host_adopts_and_others_leave_it_to_that(tmp_path: Path) -> None:
+    first, replica, engine = ScriptedEngine(), ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path, engine=first) as harness, host(tmp_path, harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, replica) as same:
+            await look(other, same)
+            harness.clock.now_ms += LEASE_MS - 1
+            await look(same)  # and so renews its own lease
+            harness.clock.now_ms += 1
+            await look(other)
+            assert (await harness.action(action.id)).status == "InProgress"
+            await look(same)
+            assert (await next_run(replica)).job.action_id == action.id
+    assert engine.runs == []
+
+
+async def test_a_lost_undo_may_be_asked_for_again(tmp_path: Path) -> None:
+    policies = {BLOCK_HOST.name: ResponderSection(undo=NOTIFY.name)}
+    lost, engine = ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path, engine=lost, policies=policies) as harness:
+        action, run = await started_run(harness)
+        run.finish(Report(True))
+        await harness.ended(action.id)
+        async with host(tmp_path, harness, "web2", engine, policies=policies) as other:
+            undo = await harness.undos.undo(ANNA, action.id, UndoInput())
+            await (await next_run(lost)).begin()
+            await lose(harness, other)
+            assert (await harness.ended(undo.action.id)).status == "Failure"
+            found = (await harness.action(action.id)).undo
+            assert found is not None
+            assert found.status == "failed"
+            again = await other.undos.undo(ANNA, action.id, UndoInput())
+            (await next_run(engine)).finish(Report(True))
+            assert (await harness.ended(again.action.id)).status == "Success"
+            found = (await harness.action(action.id)).undo
+            assert found is not None
+            assert found.status == "undone"
+
+
+async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tmp_path: Path) -> None:
+    here, there = ScriptedEngine(offered=(BLOCK_HOST,)), ScriptedEngine(engine_name="theirs")
+    async with open_harness(tmp_path, engine=here) as harness:
+        async with host(tmp_path, harness, "web2", there) as other:
+            await look(harness)
+            await other.runner.close()  # before it looks again
+            action = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
+        await look(harness)
+        harness.clock.now_ms += HOMELESS_MS - 1
+        await look(harness)
+        assert (await harness.action(action.id)).status == "Waiting"
+        harness.clock.now_ms += 1
+        await look(harness)
+        expected = "No host that has Notify_2_1 on the engine theirs takes runs, so it did not run."
+        assert message_of(await harness.ended(action.id)).startswith(expected)
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, -60_000, 86_400_000])
+async def test_leases_hold_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms: int) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness:
+        wrong = SetClock(harness.clock() + ahead_ms)
+        action, run = await started_run(harness)
+        async with host(tmp_path, harness, "web2", engine, clock=wrong) as other:
+            theirs = (await other.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
+            await (await next_run(engine)).begin()
+            for _ in range(3):
+                harness.clock.now_ms += LEASE_MS - 1
+                await look(harness, other)
+                wrong.now_ms -= 120_000  # it jumps, too
+            assert (harness.runner.followed(), other.runner.followed()) == (1, 1)
+            for each in (run, engine.runs[0]):
+                each.finish(Report(True))
+            assert [(await harness.ended(one.id)).status for one in (action, theirs)] == ["Success"] * 2
