@@ -23,6 +23,7 @@ from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import classify
 from bot.outbox.models import is_person
+from bot.outbox.replicas import LOOK_MS, RENEW_MS
 from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -30,9 +31,7 @@ from core.common import logs
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
 
-RENEW_LEASE_S = 3.0  # a third of the lease
-ACQUIRE_LEASE_S = 1.0  # how soon another replica takes over a released lease
-PRUNE_EVERY = 1_000  # renewals, somewhat below an hour
+PRUNE_EVERY = 1_500  # renewals, somewhat below an hour
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
 AUTH_TEST_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
 
@@ -136,7 +135,7 @@ class Bot:
             await self.health_server.close()
         await self.dispatcher.close(CLOSE_GRACE_S)
         try:
-            await self.outbox.leader.release()
+            await self.outbox.replicas.release()
         except ResponderBotError as error:  # the lease expires soon
             log.warning("lease_not_released", reason=error.message)
         finally:
@@ -147,11 +146,11 @@ class Bot:
     async def _lead(self) -> None:
         while True:
             try:
-                if await self.outbox.leader.acquire():
+                if await self.outbox.replicas.acquire():
                     await self._lead_while_held()
             except ResponderBotError as error:
                 log.warning("lease_failed", reason=error.message)
-            await asyncio.sleep(ACQUIRE_LEASE_S)
+            await asyncio.sleep(LOOK_MS / 1000)
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
@@ -160,8 +159,8 @@ class Bot:
         self.leading.set()
         try:
             renewals = 0
-            while await self.outbox.leader.acquire():
-                done, _ = await asyncio.wait(tasks, timeout=RENEW_LEASE_S, return_when=asyncio.FIRST_COMPLETED)
+            while await self._keeps_lead():
+                done, _ = await asyncio.wait(tasks, timeout=RENEW_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
                 renewals += 1
@@ -170,6 +169,20 @@ class Bot:
         finally:
             self.leading.clear()
             await cancel_and_wait(*tasks)
+
+    async def _keeps_lead(self) -> bool:
+        """Renew the lease. While the database is away it is kept until it is over, so that calls under way can end."""
+        left_s = self.outbox.replicas.left_ms() / 1000
+        if not left_s:
+            return False
+        try:
+            async with asyncio.timeout(left_s):
+                return await self.outbox.replicas.acquire()
+        except TimeoutError:
+            return False
+        except ResponderBotError as error:
+            log.warning("lease_failed", reason=error.message)
+            return True
 
     # callbacks of the parts
 

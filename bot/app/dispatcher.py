@@ -31,7 +31,7 @@ QUEUE_SIZE = 1_000  # further READ interactions are refused
 WORKERS = 16
 SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who asks
 ANSWER_S = 2.0  # core's time for an ANSWER entry; Slack waits 3 s
-REPLAY_EVERY_S = 15.0
+REPLAY_EVERY_S = 2.0
 # Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
 # Idempotency-Key after a day.
 REPLAY_LIMIT_MS = 10 * 60_000
@@ -83,7 +83,7 @@ class _QueuedInteraction:
     entry: Entry
     interaction: Interaction
     text: str
-    is_in_inbox: bool = False
+    inbox_key: str = ""  # "" where it isn't in the inbox
 
 
 class Dispatcher:
@@ -145,7 +145,7 @@ class Dispatcher:
         elif entry.ack is Ack.ANSWER:
             await self._answer(_QueuedInteraction(entry, interaction, text), ack)
         elif entry.ack is Ack.WRITE:
-            await self._accept(_QueuedInteraction(entry, interaction, text, is_in_inbox=True), ack)
+            await self._accept(_QueuedInteraction(entry, interaction, text, interaction.idempotency_key), ack)
         elif self._enqueue(_QueuedInteraction(entry, interaction, text)):
             await ack()
         else:
@@ -171,7 +171,7 @@ class Dispatcher:
         # "surface" is the field's name in the inboxes of all releases.
         pending = {"surface": interaction.type, "body": {k: v for k, v in interaction.body.items() if k != "token"}}
         try:
-            is_new = await self._outbox.inbox.accept(interaction.idempotency_key, pending)
+            is_new = await self._outbox.inbox.accept(item.inbox_key, pending)
         except ResponderBotError as error:
             await self._refuse(interaction, error.message, ack)
             return
@@ -243,12 +243,14 @@ class Dispatcher:
                 self._queue.task_done()
 
     async def _handle(self, item: _QueuedInteraction) -> None:
+        if item.inbox_key and not await self._outbox.inbox.holds(item.inbox_key):
+            return  # another replica has taken it over
         replies = self._replies(item.interaction)
         requests: list[RefreshRequest] = []
         message = await self._run_handler(item, replies, requests)
         if message is not None:
             await replies.refuse(message)
-        await self._outbox.finish(requests, key=item.interaction.idempotency_key if item.is_in_inbox else "")
+        await self._outbox.finish(requests, key=item.inbox_key)
 
     async def _run_handler(
         self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]
@@ -349,7 +351,7 @@ class Dispatcher:
             await self._replies(interaction).respond(notices.error(TOO_OLD_TEXT))
         else:
             log.info("interaction_replayed", type=interaction.type)
-            await self._queue.put(_QueuedInteraction(entry, interaction, text, is_in_inbox=True))
+            await self._queue.put(_QueuedInteraction(entry, interaction, text, pending.key))
 
 
 def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | None:

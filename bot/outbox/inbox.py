@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.common import leases
+from bot.outbox.replicas import Replicas
 from core.common.database import Database, Transaction
 
-LEASE_MS = 60_000  # how long the process that accepted an interaction may take before another one does it
+LEASE_MS = 60_000  # how long carrying out an interaction may take before it is done again
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class PendingInteraction:
 
 
 class Inbox:
-    """The interactions that change something. Each is carried out by the process that holds its lease."""
+    """The interactions that change something. Each is carried out by the replica that holds it, until that is lost."""
 
-    def __init__(self, store: Database, clock_ms: Callable[[], int], holder: str) -> None:
+    def __init__(self, store: Database, clock_ms: Callable[[], int], replicas: Replicas) -> None:
         self._store = store
         self._clock = clock_ms
-        self._holder = holder
+        self._replicas = replicas
 
     async def accept(self, key: str, payload: Mapping[str, Any]) -> bool:
         """Store an interaction before it is acknowledged; False if this key came before."""
@@ -34,7 +34,7 @@ class Inbox:
         sql = """INSERT INTO inbox (key, payload, at, holder, leased_until, done_at)
                  VALUES (:key, :payload, :now, :holder, :until, 0) ON CONFLICT (key) DO NOTHING"""
         values = {"key": key, "payload": json.dumps(payload), "now": now}
-        lease = {"holder": self._holder, "until": now + LEASE_MS}
+        lease = {"holder": self._replicas.holder, "until": now + LEASE_MS}
         return await self._store.transaction(lambda tx: bool(tx.run(sql, {**values, **lease})))
 
     async def complete(self, key: str) -> None:
@@ -47,14 +47,14 @@ class Inbox:
         tx.run(sql, {"key": key, "now": self._clock()})
 
     async def take_over_abandoned(self) -> list[PendingInteraction]:
-        """Lease the interactions whose process died or took too long, oldest first."""
+        """Hold the interactions of replicas that are lost, and own ones that took too long, oldest first."""
         now = self._clock()
         sql = "SELECT * FROM inbox WHERE done_at = 0 ORDER BY at"
         pending = await self._store.read(lambda reads: reads.rows(sql))
-        abandoned = [row for row in pending if leases.is_over(row["holder"], row["leased_until"], now)]
+        abandoned = [row for row in pending if self._is_abandoned(row["holder"], row["leased_until"])]
         take = """UPDATE inbox SET holder = :holder, leased_until = :until
                  WHERE key = :key AND holder = :before AND done_at = 0"""
-        lease = {"holder": self._holder, "until": now + LEASE_MS}
+        lease = {"holder": self._replicas.holder, "until": now + LEASE_MS}
 
         def work(tx: Transaction) -> list[PendingInteraction]:
             return [
@@ -64,3 +64,14 @@ class Inbox:
             ]
 
         return await self._store.transaction(work) if abandoned else []
+
+    def _is_abandoned(self, holder: str, leased_until: int) -> bool:
+        if holder == self._replicas.holder:
+            return leased_until <= self._clock()
+        return self._replicas.is_over(holder, leased_until)
+
+    async def holds(self, key: str) -> bool:
+        """Whether this replica may still carry it out: after it was frozen, another one may have."""
+        sql = "SELECT 1 AS found FROM inbox WHERE key = :key AND holder = :holder AND done_at = 0"
+        values = {"key": key, "holder": self._replicas.holder}
+        return await self._store.read(lambda reads: reads.row(sql, values)) is not None

@@ -12,14 +12,14 @@ from bot.outbox import buttons, files, groups, messages, refreshes, state
 from bot.outbox.buttons import LIFE_MS, Buttons
 from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts, Storm
 from bot.outbox.inbox import Inbox
-from bot.outbox.leases import LEASE_MS, LeaderLease
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.refreshes import StoredRequest
+from bot.outbox.replicas import Replicas
 from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
-from core.common import leases
+from core.common.clock import Clock, boot_ms
 from core.common.database import Reads, Row, Transaction
 from core.common.database.probe import Probe
 
@@ -49,7 +49,7 @@ class FeedCheckpoint:
 
 
 class MessageOutbox:
-    """The bot's database: desired messages, and with them buttons, inbox, leader lease and watches.
+    """The bot's database: desired messages, and with them buttons, inbox, leases and watches.
 
     Replicas of the bot share its file.
     """
@@ -61,20 +61,21 @@ class MessageOutbox:
         clock_ms: Callable[[], int],
         *,
         rate_limiter: RateLimiter | None = None,
-        lease_ms: int = LEASE_MS,
         guard: ClearanceGuard | None = None,
+        lease_clock: Clock = boot_ms,
     ) -> None:
         self._store = open_store(path)
         self._clock = clock_ms
-        holder = leases.new_holder()
         self.probe = Probe(self._store, state.touch)
         self.buttons = Buttons(self._store, clock_ms)
-        self.inbox = Inbox(self._store, clock_ms, holder)
-        self.leader = LeaderLease(self._store, clock_ms, holder, lease_ms)
+        self.replicas = Replicas(self._store, clock_ms, lease_clock=lease_clock)
+        self.inbox = Inbox(self._store, clock_ms, self.replicas)
         self.watches = Watches(self._store, clock_ms)
         self.groups = Groups(self._store)
         self._refresh_requested = asyncio.Event()
-        self.sender = Sender(self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard())
+        self.sender = Sender(
+            self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
+        )
 
     async def close(self) -> None:
         await self._store.close()
@@ -165,7 +166,7 @@ class MessageOutbox:
         rows = [(message, _row(message, now)) for message in desired]
 
         def work(tx: Transaction) -> None:
-            self.leader.refuse_others(tx)
+            self.replicas.refuse_others(tx)
             state.refuse_mismatch(tx)
             for message, row in rows:
                 messages.upsert(tx, row)

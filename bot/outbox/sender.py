@@ -14,6 +14,7 @@ from bot.outbox import files, lookup, messages, order
 from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.rate_limiter import RateLimiter
+from bot.outbox.replicas import Replicas
 from bot.outbox.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.redaction import RED
 from core.common.database import Database, Reads, Transaction
@@ -67,8 +68,14 @@ class _Call:
         return self.method == POST and self.message.status == "unsent"
 
 
+class _LeaseOverError(Exception):
+    """This replica's lease is over."""
+
+
 class Sender:
     """Sends what is due. Of several replicas only the leader runs it.
+
+    One that was frozen, or cut off from the database, calls Slack no more once its lease is over.
 
     Calls that end together are recorded in one commit, and so are posts that begin together.
     """
@@ -80,12 +87,14 @@ class Sender:
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter,
         guard: ClearanceGuard,
+        replicas: Replicas,
     ) -> None:
         self._store = store
         self._slack = slack
         self._clock = clock_ms
         self._rate_limiter = rate_limiter
         self._guard = guard
+        self._replicas = replicas
         self._uploads = Uploads(store, slack)
         self._wake = asyncio.Event()
         self._served: dict[str, int] = {}  # by channel: the number of its last call
@@ -105,6 +114,7 @@ class Sender:
         """Send until cancelled. A post that is under way then is found again by its `post_id`."""
         self._busy.clear()
         self._outcomes.clear()
+        self.problem = ""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -141,6 +151,7 @@ class Sender:
         now, busy, aged = self._clock(), frozenset(self._busy), frozenset(self._aged)
 
         def work(reads: Reads) -> tuple[list[MessageRecord], list[order.Candidate], int]:
+            self._replicas.refuse_others(reads)
             suspected = [record_of(row) for row in messages.suspected_duplicates(reads, now)]
             found = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
             until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
@@ -225,6 +236,7 @@ class Sender:
     async def _send(self, call: _Call) -> Outcome:
         message, outcome = call.message, RECORDED
         try:
+            self._check_lease()
             if call.method == UPLOAD_FILE:
                 await self._uploads.upload(message)
             elif call.method == DELETE_FILE:
@@ -233,6 +245,8 @@ class Sender:
                 outcome = await self._update(message)
             else:
                 outcome = await self._post(call)
+        except _LeaseOverError:  # another replica sends it
+            return RECORDED
         except ResponderBotError as error:
             self._pause_for_store(error)
             return RECORDED
@@ -240,6 +254,11 @@ class Sender:
             return self._failure(call, error)
         self.problem = ""
         return outcome
+
+    def _check_lease(self) -> None:
+        """Raise if another replica may lead by now, so that what was read before is not to be sent any more."""
+        if not self._replicas.left_ms():
+            raise _LeaseOverError
 
     def _pause_for_store(self, error: ResponderBotError) -> int:
         """Our own database failed: messages are still as they were there, and are sent again. Returns when."""
@@ -265,6 +284,7 @@ class Sender:
                 return RECORDED
             call.post_began_at = now
         thread = {"thread_ts": message.root_ts} if message.root_ts else {}
+        self._check_lease()
         answer = await self._slack.api_call(
             POST, json={"channel": channel, **self._content(message), **thread, "unfurl_links": False}
         )
@@ -324,6 +344,7 @@ class Sender:
             async with aclosing(lookup.posts_of(self._slack, message, message.slack_channel, posted_ms)) as posts:
                 duplicates = [ts async for ts in posts if ts != message.ts]
             for ts in duplicates:
+                self._check_lease()
                 log.info("duplicate_deleted", key=message.key)
                 await self._slack.api_call("chat.delete", json={"channel": message.slack_channel, "ts": ts})
         except Exception as error:

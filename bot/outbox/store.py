@@ -47,6 +47,7 @@ def _resume(db: sqlite_utils.Database) -> None:
     )
     db.execute("DELETE FROM refresh")
     db.execute("DELETE FROM lease")
+    db.execute("DELETE FROM replica")
     db.execute("DROP TABLE backup")
 
 
@@ -256,3 +257,15 @@ def groups_of_alerts(db: sqlite_utils.Database) -> None:
     )
     db.execute("CREATE INDEX placement_alike ON placement(channel, alike, at, severity)")
     db.execute("CREATE INDEX placement_of_group ON placement(group_key, at, severity, has_card) WHERE group_key <> ''")
+
+
+@migrations()
+def several_hosts(db: sqlite_utils.Database) -> None:
+    # beat: how often a replica has renewed its lease, as clocks of hosts differ; host, pid, version and started_at tell
+    # people which one it is.
+    db.execute(
+        """CREATE TABLE replica (
+             holder TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, version TEXT NOT NULL,
+             started_at INTEGER NOT NULL, beat INTEGER NOT NULL) WITHOUT ROWID"""
+    )
+    db.execute("CREATE INDEX inbox_pending ON inbox(at) WHERE done_at = 0")

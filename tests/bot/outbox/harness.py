@@ -67,7 +67,12 @@ async def outbox_environment(
         clock = ManualClock()
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
         outbox = MessageOutbox(
-            folder / "slack.db", slack, clock, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED), guard=guard
+            folder / "slack.db",
+            slack,
+            clock,
+            rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),
+            guard=guard,
+            lease_clock=clock,
         )
         stack.push_async_callback(outbox.close)
         if send:

@@ -8,6 +8,7 @@ import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import ClearanceGuard, MessageOutbox, messages
+from bot.outbox.replicas import LEASE_MS
 from bot.outbox.store import migrations, open_store
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
@@ -64,11 +65,12 @@ async def test_a_message_is_held_back_after_a_gap_until_it_was_checked(tmp_path:
 
 async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
-        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
-        assert await other.leader.acquire()
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        assert await other.replicas.acquire()
         await other.commit_page([desired("alert:~1:C0SOC", "withheld")], 10)
-        env.clock.ahead_ms = 11_000
-        assert await env.outbox.leader.acquire()
+        assert not await env.outbox.replicas.acquire()
+        env.clock.ahead_ms = LEASE_MS
+        assert await env.outbox.replicas.acquire()
         for write in (
             other.upsert(desired("alert:~1:C0SOC", "the secret")),
             other.commit_page([desired("alert:~1:C0SOC", "the secret")], 12),

@@ -6,6 +6,7 @@ from pathlib import Path
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
+from bot.outbox.replicas import LEASE_MS
 from tests.bot.outbox.harness import SOC, cancelled, desired, outbox_environment, until, until_read
 from tests.bot.running import UNLIMITED
 
@@ -25,20 +26,20 @@ async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tm
 
 async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
-        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
-        assert await env.outbox.leader.acquire()
-        assert not await other.leader.acquire()
-        env.clock.ahead_ms = 11_000
-        assert await other.leader.acquire()
-        assert not await env.outbox.leader.acquire()
-        await other.leader.release()
-        assert await env.outbox.leader.acquire()
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        assert await env.outbox.replicas.acquire()
+        assert not await other.replicas.acquire()
+        env.clock.ahead_ms = LEASE_MS
+        assert await other.replicas.acquire()
+        assert not await env.outbox.replicas.acquire()
+        await other.replicas.release()
+        assert await env.outbox.replicas.acquire()
         await other.close()
 
 
 async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_found(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
-        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         await other.finish([RefreshRequest("~1")])
         await asyncio.wait_for(env.outbox.refresh_requested(), 5)
         await other.close()
@@ -46,7 +47,7 @@ async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_
 
 async def test_the_leader_sends_what_another_replica_writes(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
-        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock)
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         await other.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
         await other.close()

@@ -27,6 +27,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
+from bot.outbox.replicas import LEASE_MS
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.errors import ResponderBotError
@@ -67,7 +68,6 @@ RECORD_TRANSITIONS = """
     CREATE TRIGGER IF NOT EXISTS seen_update AFTER UPDATE OF status ON message WHEN OLD.status <> NEW.status
         BEGIN INSERT INTO seen VALUES (NEW.key, OLD.status, NEW.status); END;
 """
-LEASE_MS = 11_000
 keys = st.sampled_from(sorted(MESSAGES))
 levels = st.integers(0, 2)
 
@@ -78,8 +78,14 @@ class Replica:
     def __init__(self, machine: "Delivery") -> None:
         slack = AsyncWebClient(token=machine.emulator.bot_token, base_url=machine.emulator.api_url, retry_handlers=[])
         guard = ClearanceGuard(lambda channel: machine.ceilings[channel])
+        self.lease_clock = 0
         self.outbox = MessageOutbox(
-            machine.path, slack, machine.clock, rate_limiter=RateLimiter(**UNLIMITED), guard=guard
+            machine.path,
+            slack,
+            machine.clock,
+            rate_limiter=RateLimiter(**UNLIMITED),
+            guard=guard,
+            lease_clock=lambda: self.lease_clock,
         )
         self.sending = asyncio.create_task(self.outbox.sender.run())
 
@@ -128,7 +134,7 @@ class Delivery(RuleBasedStateMachine):
         self.leader = Replica(self)
         with closing(sqlite3.connect(self.path)) as database:
             database.executescript(RECORD_TRANSITIONS)
-        assert await self.leader.outbox.leader.acquire()
+        assert await self.leader.outbox.replicas.acquire()
 
     # --- what core and people do ------------------------------------------------------------------------------------
 
@@ -270,11 +276,11 @@ class Delivery(RuleBasedStateMachine):
 
     async def _kill(self, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
-        await self.leader.outbox.leader.release()  # as another process sees that the holder is dead
+        await self.leader.outbox.replicas.release()  # as another process sees that the holder is dead
         await self.leader.stop()
         await self._release()  # what was under way arrives before the next process asks
         self.leader = Replica(self)
-        assert await self.leader.outbox.leader.acquire()
+        assert await self.leader.outbox.replicas.acquire()
 
     @precondition(lambda self: not self.others)
     @rule(level=levels, ms=st.integers(0, 8))
@@ -285,8 +291,9 @@ class Delivery(RuleBasedStateMachine):
         """The former leader was stopped for a while, and goes on as if it still led."""
         former, self.leader = self.leader, Replica(self)
         self.others.append(former)
-        self.clock.ahead_ms += LEASE_MS
-        assert await self.leader.outbox.leader.acquire()
+        assert not await self.leader.outbox.replicas.acquire()
+        self.leader.lease_clock += LEASE_MS
+        assert await self.leader.outbox.replicas.acquire()
         before = dict(self.desired)
         with pytest.raises(ResponderBotError, match="Another replica"):
             await former.outbox.commit_page(self.rendered(sorted(MESSAGES), level), 1_000_000)

@@ -138,7 +138,7 @@ async def test_what_an_earlier_bot_left_pending_goes_on(tmp_path: Path) -> None:
     assert await outbox.channels_changed_at() == "1795333522002"
     assert await outbox.watches.watchers(["responder:Mailer_1_0"]) == [("T0LOCAL", "U0ANNA")]
     assert [pending.key for pending in await outbox.inbox.take_over_abandoned()] == ["click"]
-    assert await outbox.leader.acquire()
+    assert await outbox.replicas.acquire()
     await outbox.close()
 
 
