@@ -1,6 +1,7 @@
 """What replicas share: the inbox, the leader's lease, desired messages."""
 
 import asyncio
+import os
 from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
@@ -35,6 +36,55 @@ async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
         await other.replicas.release()
         assert await env.outbox.replicas.acquire()
         await other.close()
+
+
+async def test_hosts_whose_clocks_differ_do_not_take_the_lead_from_each_other(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        ahead = MessageOutbox(
+            tmp_path / "slack.db", AsyncWebClient(token="x"), lambda: env.clock() + 300_000, lease_clock=env.clock
+        )
+        assert await env.outbox.replicas.acquire()
+        await env.outbox.inbox.accept("k1", {"n": 1})
+        for _ in range(8):
+            env.clock.ahead_ms += LEASE_MS // 3
+            assert not await ahead.replicas.acquire()
+            assert await ahead.inbox.take_over_abandoned() == []
+            assert await env.outbox.replicas.acquire()
+        await ahead.close()
+
+
+async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_another(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        other = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        assert await env.outbox.replicas.acquire()
+        assert not await other.replicas.acquire()
+        await env.outbox.inbox.accept("k1", {"n": 1})
+        assert await other.inbox.take_over_abandoned() == []
+        assert await env.outbox.inbox.holds("k1")
+        env.clock.ahead_ms += LEASE_MS
+        assert await other.replicas.acquire()
+        assert [left.payload for left in await other.inbox.take_over_abandoned()] == [{"n": 1}]
+        assert not await env.outbox.inbox.holds("k1")  # once it goes on, after having been frozen
+        assert await other.inbox.holds("k1")
+        lost, leader = (await other.replicas.all())[::-1]
+        assert (leader.leads, leader.silent_ms, lost.leads, lost.silent_ms) == (True, 0, False, LEASE_MS)
+        assert leader.name.endswith(f"(process {os.getpid()})")
+        await other.close()
+
+
+async def test_a_replica_that_was_frozen_sends_nothing_that_it_had_chosen(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        assert await env.outbox.replicas.acquire()
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        await env.shows("card")
+        env.clock.ahead_ms += LEASE_MS
+        await env.outbox.upsert(desired("alert:~2:C0SOC", "another"))
+        await until_read(lambda: env.outbox.message("alert:~2:C0SOC"), lambda found: found and found.attempted_at)
+        assert await env.outbox.replicas.acquire()  # nobody else has led meanwhile
+        await env.shows("card", "another")
+        (row,) = [call for call in env.emulator.traffic if call[1] == "chat.postMessage"][1:]
+        assert row[2]["text"] == "another"
 
 
 async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_found(tmp_path: Path) -> None:
