@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import random
+import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +17,7 @@ from typing import Any, Literal
 from bot.slack_emulator import SlackEmulator
 from core.access import Access
 from core.common.clock import now_ms
+from core.common.database import Database
 from core.models import Profile
 from core.store.opening import open_database
 from tests.bot.running import ANNA, BEN, LEA
@@ -122,6 +125,18 @@ class Installation:
     keys: dict[str, str] = field(default_factory=dict)
     core_url: str = ""
 
+    def any_core(self, chance: random.Random) -> str:
+        """The address of a core; "" while none has said where it is."""
+        return self.core_url
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of core's database."""
+        return _sqlite_rows(self.folder / "responder-bot.db", sql)
+
+    def rows_of_bot(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of the bot's database."""
+        return _sqlite_rows(self.folder / "responder-bot-slack.db", sql)
+
     @property
     def counts(self) -> Path:
         return self.folder / "counts"
@@ -166,22 +181,39 @@ class Installation:
         return found
 
 
+def _sqlite_rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(sql).fetchall()
+
+
 async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     """Write the files, and add the users."""
+    write_responders(folder)
+    (folder / "responder-bot.toml").write_text(settings_text(folder, free_port()))
+    made = Installation(folder, emulator)
+    await add_users(made, open_database(folder / "responder-bot.db"), USERS)
+    return made
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+async def add_users(made: Installation, database: Database, users: Sequence[tuple[str, Profile, str]]) -> None:
+    """Add users with their names in Slack, keep their keys, and close the database."""
+    access = Access(database, "responder-bot.local", now_ms)
+    for name, profile, slack_id in users:
+        made.keys[name] = await access.add(name, profile, slack_id=slack_id)
+    await database.close()
+
+
+def write_responders(folder: Path) -> None:
+    """Write a responder of each kind, and make the folder in which they count their runs."""
     (folder / "counts").mkdir()
     for kinds, data_type in ((ON_ALERTS, "alert"), (ON_CASES, "case"), (ON_TASKS, "case_task")):
         for kind in kinds:
             _responder(folder, kind, f"thehive:{data_type}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (folder / "responder-bot.toml").write_text(_settings(folder, port))
-    made = Installation(folder, emulator)
-    database = open_database(folder / "responder-bot.db")
-    access = Access(database, "responder-bot.local", now_ms)
-    for name, profile, slack_id in USERS:
-        made.keys[name] = await access.add(name, profile, slack_id=slack_id)
-    await database.close()
-    return made
 
 
 def _responder(folder: Path, kind: str, data_type: str) -> None:
@@ -193,14 +225,25 @@ def _responder(folder: Path, kind: str, data_type: str) -> None:
     (home / f"{kind}.json").write_text(json.dumps(definition))
 
 
-def _settings(folder: Path, port: int) -> str:
+def settings_text(
+    folder: Path,
+    port: int,
+    *,
+    address: str = "127.0.0.1",
+    core: Mapping[str, str] | None = None,
+    bot: Mapping[str, str] | None = None,
+) -> str:
+    """Settings with the responders in `folder`; `core` and `bot` are added to their sections."""
     lines = [
         "[core]",
+        f"host = '{address}'",
         f"port = {port}",
         "max_operations = 2000",
         "confinement = 'none'",
+        *(f"{key} = {json.dumps(value)}" for key, value in (core or {}).items()),
         "[bot]",
-        f"core_url = 'http://127.0.0.1:{port}'",
+        f"core_url = 'http://{address}:{port}'",
+        *(f"{key} = {json.dumps(value)}" for key, value in (bot or {}).items()),
     ]
     lines += [
         "[[engine]]",
@@ -228,10 +271,12 @@ SAYS: Mapping[str, Sequence[str]] = {"serve": ("core: ", "bot: "), "core": ("cor
 class BotProcess:
     """One process of `responder-bot`, from its start to its end."""
 
-    def __init__(self, installed: Installation, process: asyncio.subprocess.Process, command: Command) -> None:
+    def __init__(
+        self, installed: Installation, process: asyncio.subprocess.Process, command: Command, *, wrapped: bool = False
+    ) -> None:
+        self._wrapped = wrapped
         self._installed, self._process, self._command = installed, process, command
         self.is_up = asyncio.Event()
-        self.pid = process.pid
         self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -243,6 +288,20 @@ class BotProcess:
             waits_for = [start for start in waits_for if not line.startswith(start)]
             if not waits_for:
                 self.is_up.set()
+
+    @property
+    def pid(self) -> int:
+        """Its number: the only child's of a program that has started it elsewhere and waits for it, such as nsenter."""
+        pid = self._process.pid
+        if self._wrapped:
+            with suppress(OSError):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                return int(children[0]) if children else pid
+        return pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
 
     async def up(self) -> None:
         """Wait until it serves. Raises AssertionError where it ends before."""
@@ -256,32 +315,34 @@ class BotProcess:
     async def kill(self) -> None:
         """SIGKILL. Raises AssertionError where it had ended before."""
         assert self._process.returncode is None, f"{self._command} ended by itself with {self._process.returncode}"
-        self._process.kill()
-        await self._ended()
+        os.kill(self.pid, signal.SIGKILL)
+        await self.ended()
 
     async def stop(self) -> int:
         """SIGTERM; gives the exit code."""
         if self._process.returncode is None:
-            self._process.terminate()
-        return await self._ended()
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+        return await self.ended()
 
-    async def _ended(self) -> int:
+    async def ended(self) -> int:
+        """Wait for its end; gives the exit code."""
         code = await self._process.wait()
         await self._reader
         return code
 
 
-async def start_process(installed: Installation, command: Command) -> BotProcess:
-    """Start a process."""
+async def start_process(installed: Installation, command: Command, wrapper: Sequence[str] = ()) -> BotProcess:
+    """Start a process; `wrapper` is a command that runs the command after it as its child."""
     with (installed.folder / f"{command}-{os.urandom(3).hex()}.log").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bot.cli", command),
+            *(*wrapper, sys.executable, "-m", "bot.cli", command),
             cwd=installed.folder,
             env={**os.environ, **installed.environment()},
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
         )
-    return BotProcess(installed, process, command)
+    return BotProcess(installed, process, command, wrapped=bool(wrapper))
 
 
 KillTrigger = Callable[[], Awaitable[object]]
