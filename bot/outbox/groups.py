@@ -136,7 +136,7 @@ class Groups:
     async def alike(self, channel: str, alike: str, since: int) -> tuple[int, int]:
         """How many alerts that say the same have come since then, and how many critical ones."""
         row = await self._row(
-            """SELECT count(*) AS n, coalesce(sum(severity = 4), 0) AS critical FROM placement
+            """SELECT count(*) AS n, count(*) FILTER (WHERE severity = 4) AS critical FROM placement
                WHERE channel = :channel AND alike = :alike AND at > :since""",
             {"channel": channel, "alike": alike, "since": since},
         )
@@ -158,7 +158,7 @@ class Groups:
         row = await self._row(
             """SELECT count(*) AS n FROM (
                  SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
-                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit)""",
+                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit) AS found""",
             {"channel": channel, "rank": rank, "limit": limit},
         )
         return row["n"] if row else 0
@@ -186,8 +186,8 @@ class Groups:
         values = {"key": group.key}
         row = await self._row(
             """SELECT count(*) AS n, coalesce(sum(has_card), 0) AS cards, coalesce(min(at), 0) AS first_at,
-                 coalesce(sum(severity = 1), 0) AS s1, coalesce(sum(severity = 2), 0) AS s2,
-                 coalesce(sum(severity = 3), 0) AS s3, coalesce(sum(severity = 4), 0) AS s4
+                 count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
+                 count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
                FROM placement INDEXED BY placement_of_group WHERE group_key = :key AND group_key <> ''""",
             values,
         )
@@ -256,8 +256,9 @@ class Groups:
                 FROM (SELECT g.channel, g.key, g.began_at, (
                         SELECT count(*) FROM placement p INDEXED BY placement_of_group
                         WHERE p.group_key = g.key AND p.group_key <> '') AS alerts
-                      FROM alert_group g WHERE g.last_at > :since)
-                GROUP BY channel HAVING sum(alerts) >= {STORM} OR max(key LIKE 'digest:%') ORDER BY channel""",
+                      FROM alert_group g WHERE g.last_at > :since) AS lately
+                GROUP BY channel HAVING sum(alerts) >= {STORM} OR count(*) FILTER (WHERE key LIKE 'digest:%') > 0
+                ORDER BY channel""",
             {"since": now - STORM_MS},
         )
         return [Storm(row["channel"], row["groups"], row["alerts"], row["since"]) for row in rows]

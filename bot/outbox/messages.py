@@ -256,7 +256,7 @@ def next_due_at(reads: Reads, now: int) -> int | None:
     row = reads.row(
         f"""SELECT min(at) AS at FROM (
               SELECT min(due_at) AS at FROM message WHERE {PENDING} AND due_at > :now
-              UNION ALL SELECT min(due_at) FROM file WHERE status <> 'shown' AND due_at > :now)""",
+              UNION ALL SELECT min(due_at) FROM file WHERE status <> 'shown' AND due_at > :now) AS found""",
         {"now": now},
     )
     return row["at"] if row else None
@@ -294,7 +294,7 @@ def problems(reads: Reads) -> list[Row]:
               WHERE problem <> '' AND {PENDING}
               UNION ALL
               SELECT m.channel, f.problem, m.pending_since FROM file f JOIN message m ON m.key = f.message_key
-              WHERE f.problem <> '' AND f.status <> 'shown')
+              WHERE f.problem <> '' AND f.status <> 'shown') AS found
             GROUP BY channel, problem ORDER BY channel"""
     )
 
@@ -365,7 +365,7 @@ def alerts_in(reads: Reads, channel: str, limit: int) -> list[str]:
         """SELECT root_id FROM (
              SELECT root_id FROM message
              WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
-             UNION SELECT root_id FROM placement WHERE channel = :channel)
+             UNION SELECT root_id FROM placement WHERE channel = :channel) AS found
            ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit""",
         {"channel": channel, "limit": limit},
     )

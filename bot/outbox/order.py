@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608  # every fragment is a constant of this module or of `messages`, every value is bound
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -104,16 +105,15 @@ def _risen(row: Row, now: int) -> int:
 
 
 def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Candidate]:
-    names = {f"c{n}": channel for n, channel in enumerate(busy)}
     rows = reads.rows(
         f"""SELECT * FROM (
               SELECT *, row_number() OVER (
                   PARTITION BY channel ORDER BY file_status = 'removing' DESC, rank, pending_since, number) AS nth
               FROM ({selected("file f JOIN message m ON m.key = f.message_key")}
                 WHERE f.status <> 'shown' AND f.due_at <= :now AND (m.status = 'shown' OR f.status = 'removing')
-                    AND m.channel NOT IN ({",".join(f":{name}" for name in names)}))
-            ) WHERE nth = 1""",
-        {"now": now, **names},
+                    AND m.channel NOT IN (SELECT value FROM json_each(:busy))) AS due
+            ) AS numbered WHERE nth = 1""",
+        {"now": now, "busy": json.dumps(list(busy))},
     )
     for row in rows:
         must_go = row["file_status"] == "removing" and row["rank"] > WITHHOLDING

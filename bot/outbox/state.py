@@ -23,7 +23,10 @@ def delete_value(tx: Transaction, name: str) -> None:
 
 def touch(tx: Transaction) -> None:
     """A write without effect, which shows that the database can be written."""
-    tx.run("INSERT INTO state (name, value) VALUES ('probe', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+    tx.run(
+        "INSERT INTO state (name, value) VALUES ('probe', '1')"
+        " ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(state.value AS BIGINT) + 1 AS TEXT)"
+    )
 
 
 def refuse_mismatch(reads: Reads) -> None:

@@ -1,5 +1,6 @@
 """Who wants a direct message at the end of which runs."""
 
+import json
 from collections.abc import Callable, Sequence
 
 from core.common.database import Database
@@ -14,26 +15,25 @@ class Watches:
 
     async def add(self, team: str, user: str, watched: str) -> bool:
         """Start to watch; False if they do already."""
-        sql = "INSERT INTO watch (team, user, watched, at) VALUES (:team, :user, :watched, :now) ON CONFLICT DO NOTHING"
+        sql = """INSERT INTO watch (team, "user", watched, at) VALUES (:team, :user, :watched, :now)
+                 ON CONFLICT DO NOTHING"""
         values = {"team": team, "user": user, "watched": watched, "now": self._clock()}
         return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
 
     async def remove(self, team: str, user: str, watched: str) -> bool:
         """Stop to watch; False if they don't."""
-        sql = "DELETE FROM watch WHERE team = :team AND user = :user AND watched = :watched"
+        sql = 'DELETE FROM watch WHERE team = :team AND "user" = :user AND watched = :watched'
         values = {"team": team, "user": user, "watched": watched}
         return await self._store.transaction(lambda tx: bool(tx.run(sql, values)))
 
     async def of_user(self, team: str, user: str) -> Sequence[str]:
         """What this person watches, oldest first."""
-        sql = "SELECT watched FROM watch WHERE team = :team AND user = :user ORDER BY at"
+        sql = 'SELECT watched FROM watch WHERE team = :team AND "user" = :user ORDER BY at'
         rows = await self._store.read(lambda reads: reads.rows(sql, {"team": team, "user": user}))
         return [row["watched"] for row in rows]
 
     async def watchers(self, watched: Sequence[str]) -> list[tuple[str, str]]:
         """Team and user of those who watch any of these; each person once."""
-        names = {f"w{n}": name for n, name in enumerate(watched)}
-        placeholders = ",".join(f":{name}" for name in names)
-        sql = f"SELECT DISTINCT team, user FROM watch WHERE watched IN ({placeholders})"  # noqa: S608  # values are bound
-        rows = await self._store.read(lambda reads: reads.rows(sql, names))
+        sql = 'SELECT DISTINCT team, "user" FROM watch WHERE watched IN (SELECT value FROM json_each(:watched))'
+        rows = await self._store.read(lambda reads: reads.rows(sql, {"watched": json.dumps(watched)}))
         return [(row["team"], row["user"]) for row in rows]
