@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,26 +174,11 @@ def _serve(args: argparse.Namespace) -> int:
 async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
     from core.app import serving
 
-    async with serving(core_settings) as (core, url), _temporary_key(core) as key:
+    async with serving(core_settings) as (core, url):
         core_cli.announce(f"core: {url}")
-        await _run_bot(bot_settings, url, bot_settings.bot.core_api_key or key)
+        key = bot_settings.bot.core_api_key or await core.access.temporary_key(SERVICE_LOGIN, "service")
+        await _run_bot(bot_settings, url, key)
     return 0
-
-
-@asynccontextmanager
-async def _temporary_key(core: "Core") -> AsyncIterator[str]:
-    """A key for the bot in this process. It exists in memory only, and is replaced when the process ends."""
-    try:
-        key = await core.access.add(SERVICE_LOGIN, "service")
-    except ResponderBotError as error:
-        if error.code != "exists":
-            raise
-        key = await core.access.new_key(SERVICE_LOGIN)
-    try:
-        yield key
-    finally:
-        with suppress(ResponderBotError):  # the database is gone, and the key with it
-            await core.access.new_key(SERVICE_LOGIN)  # known to nobody
 
 
 def _bot(args: argparse.Namespace) -> int:

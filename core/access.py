@@ -75,6 +75,8 @@ class Access:
         self._database = database
         self._user_domain = user_domain
         self._clock = clock
+        self._temporary: dict[str, str] = {}
+        """Logins by the hash of a key that only this process knows."""
 
     def normalize_login(self, name: str) -> str:
         """A login or its first part as a full login: in lower case, with the domain."""
@@ -88,8 +90,8 @@ class Access:
         key_hash = hash_key(key)
 
         def read(reads: Reads) -> Caller:
-            row = users.by_key_hash(reads, key_hash)
-            if row is None or row["disabled"] or not hmac.compare_digest(row["key_hash"], key_hash):
+            row = self._by_key_hash(reads, key_hash)
+            if row is None or row["disabled"]:
                 raise _authentication_failure()
             if login is not None and self.normalize_login(login) != row["login"]:
                 raise _authentication_failure()
@@ -97,6 +99,13 @@ class Access:
             return caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)
 
         return await self._database.read(read)
+
+    def _by_key_hash(self, reads: Reads, key_hash: str) -> Row | None:
+        temporary = self._temporary.get(key_hash)
+        if temporary is not None:
+            return users.by_login(reads, temporary)
+        row = users.by_key_hash(reads, key_hash)
+        return row if row is not None and hmac.compare_digest(row["key_hash"], key_hash) else None
 
     def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
         caller.require("actOnBehalf", "act for somebody else")
@@ -145,6 +154,20 @@ class Access:
                 users.link(tx, *slack_link, login)
 
         await self._database.transaction(work)
+        return key
+
+    async def temporary_key(self, name: str, profile: Profile) -> str:
+        """A further key of a user, who is added if missing; only this process accepts it, and for as long as it lives.
+
+        So processes on one database, each with a bot of its own, don't replace each other's key.
+        """
+        try:
+            await self.add(name, profile)
+        except ResponderBotError as error:
+            if error.code != "exists":
+                raise
+        key = secrets.token_urlsafe(KEY_BYTES)
+        self._temporary[hash_key(key)] = self.normalize_login(name)
         return key
 
     async def new_key(self, name: str) -> str:

@@ -43,6 +43,22 @@ async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: 
     assert caught.value.code == "authentication"
 
 
+async def test_processes_on_one_database_have_a_temporary_key_each(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        one, another = access(database), access(database)
+        first = await one.temporary_key("bot", "service")
+        second = await another.temporary_key("bot", "service")
+        assert {(await one.authenticate(first)).login, (await another.authenticate(second)).login} == {
+            "bot@responder-bot.local"
+        }
+        for users, key in ((one, second), (another, first), (access(database), first)):
+            with pytest.raises(ResponderBotError, match="Authentication failure"):
+                await users.authenticate(key)
+        await another.disable("bot")
+        with pytest.raises(ResponderBotError, match="Authentication failure"):
+            await one.authenticate(first)
+
+
 async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         users = access(database)
