@@ -29,6 +29,7 @@ PAGE = 10  # alerts in the modal
 TITLE_LIMIT = 200
 LEVELS = "▁▂▃▄▅▆▇█"
 BUCKETS = 12  # of the bar, 5 minutes each
+STORM_MS = 600_000  # a storm is over when no alert has come into its digest for so long
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ def _bar(content: GroupContent) -> str:
 
 
 def _state(content: GroupContent, now_ms: int) -> str:
+    if content.is_digest and now_ms - content.last_at >= STORM_MS:
+        return f"The storm is over: no alert has come in here for {duration(STORM_MS)}."
     if content.is_ungrouped:
         return "Ungrouped: further alerts like these get cards of their own."
     if content.muted_until > now_ms:
@@ -175,12 +178,12 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         {
             "type": "button",
             "action_id": ids.GROUP_READ,
-            "text": plain("Mark all as read"),
+            "text": plain("Close all"),
             "value": button(Intent("group_read", key)),
             "confirm": {
-                "title": plain("Mark all as read?"),
+                "title": plain("Close all?"),
                 "text": plain(f"{count(content.count, 'alert')}, as far as you may see them."),
-                "confirm": plain("Mark as read"),
+                "confirm": plain("Close all"),
                 "deny": plain("Cancel"),
             },
         },

@@ -71,12 +71,12 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     )
 
 
-async def _mark_read(context: Context, group: AlertGroup, _intent: Intent) -> None:
+async def _close(context: Context, group: AlertGroup, _intent: Intent) -> None:
     responses.require_permission(context, "manageAlert")
     alerts = [alert for alert in await _visible(context, group) if alert.status not in ("Ignored", "Imported")]
     for start in range(0, len(alerts), CHANGED_AT_ONCE):
         await context.core.update_alerts([alert.id for alert in alerts[start : start + CHANGED_AT_ONCE]], "Ignored")
-    await responses.respond(context, notices.notice(f"{count(len(alerts), 'alert')} marked as read."), "Marked as read")
+    await responses.respond(context, notices.notice(f"{count(len(alerts), 'alert')} closed."), "Closed")
 
 
 async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
@@ -160,7 +160,7 @@ def _subject(document: Document | None) -> Subject | None:
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {
     "group_alerts": _show_alerts,
-    "group_read": _mark_read,
+    "group_read": _close,
     "group_case": _make_case,
     "group_ungroup": _ungroup,
     "group_mute": _mute,

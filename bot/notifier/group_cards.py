@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.cards.groups import group_card
+from bot.cards.groups import STORM_MS, group_card
 from bot.cards.message import ButtonIds, Message
 from bot.notifier.isolation import isolated
-from bot.notifier.placing import DIGEST_MS, Placing
+from bot.notifier.placing import FEW_WAITING, Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
@@ -16,7 +16,6 @@ from bot.redaction import RedactedView, Subject
 from core.models import Document
 
 EVERY_S = 3.0  # how often news changes the cards of groups
-FOLLOW_BELOW = 10  # new alerts that wait for their post in a channel: then some of its digest follow
 FOLLOWERS = 20
 
 ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
@@ -42,12 +41,16 @@ class GroupCards:
 
     async def render_urgent(self) -> None:
         """Render new cards, those that somebody waits for, and those that may show too much."""
-        await self._render(await self._outbox.groups.changed(WITHHOLDING))
+        await self._render(await self._outbox.groups.changed(self._clock(), WITHHOLDING))
 
     async def render_changed(self) -> bool:
-        """Render all cards that have changed, and let alerts follow; False once there is nothing left to do."""
-        await self._render(await self._outbox.groups.changed())
-        return await self._follow()
+        """Render all cards that have changed, and let alerts follow; False once there is nothing left to do.
+
+        While a storm or a mute goes on there is: its end changes the card.
+        """
+        await self._render(await self._outbox.groups.changed(self._clock()))
+        are_left = await self._follow()
+        return are_left or await self._outbox.groups.are_waiting()
 
     async def enforce(self, channel: str, clearance: int) -> None:
         """Render the cards again that were rendered for another clearance of the channel."""
@@ -77,14 +80,14 @@ class GroupCards:
 
         The most severe and newest go first. Those that have waited for 10 minutes stay where they are.
         """
-        since, are_left = self._clock() - DIGEST_MS, False
+        since, are_left = self._clock() - STORM_MS, False
         for digest in await self._outbox.groups.digests(since):
             ids = await self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
             are_left = are_left or bool(ids)
             if not ids:
                 continue
-            waiting = await self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FOLLOW_BELOW)
-            if waiting < FOLLOW_BELOW:
+            waiting = await self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FEW_WAITING)
+            if waiting < FEW_WAITING:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
                 placing = await Placing.of(self._outbox, self._access, self._clock, ids)
                 desired: list[DesiredMessage] = []

@@ -62,7 +62,7 @@ class Notifier:
         self._bulks = BulkMessages(core, outbox)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
-        self._groups_at: float | None = 0.0  # on the loop's clock: when to render the cards of groups; None: no need
+        self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
         self._has_gap = False  # the bot was away longer than core keeps events
         self._rendered_as_of: dict[str, int] = {}  # by root: documents that are newer than the feed's cursor
         self.problem = ""
@@ -109,6 +109,7 @@ class Notifier:
         await self._serve_requests()
         loop, held = asyncio.get_running_loop(), HeldEvents(last=await self._outbox.cursor())
         self._rendered_as_of.clear()
+        self._groups_at = loop.time()
         self._enforcer.restart()
         is_enforcing, due_at, page_at = True, 0.0, 0.0
         page = _task(self._next_page(held.last))
@@ -142,7 +143,8 @@ class Notifier:
                     self.problem = ""
                     is_storm = has_only_new_alerts(found) and loop.time() - page_at < STORM_S + STORM_PAUSE_S
                     page_at = loop.time()
-                    page = _task(self._next_page(held.last, STORM_PAUSE_S if is_storm else 0.0))
+                    may_pause = is_storm and not held.is_progress
+                    page = _task(self._next_page(held.last, STORM_PAUSE_S if may_pause else 0.0))
                 if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
                     await self._commit(held)
                     held = HeldEvents(last=held.last)
@@ -155,7 +157,7 @@ class Notifier:
 
     async def _next_page(self, after: int | None, pause_s: float = 0.0) -> EventPage:
         if pause_s:
-            await asyncio.sleep(pause_s)
+            await self._outbox.pause(pause_s)
         try:
             return await self._core.events(after, wait_s=WAIT_S, database=self._database.id, documents=True)
         except ResponderBotError as error:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from bot.cards.groups import STORM_MS
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
 from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
@@ -16,7 +17,7 @@ from core.models import Alert
 
 MINUTE_MS = 60_000
 MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
-DIGEST_MS = 10 * MINUTE_MS  # a digest ends when no alert has come into it for so long
+FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
 TITLE_LIMIT = 300  # characters
 FACTS, FACT_LIMIT = 8, 120
@@ -124,6 +125,8 @@ class Placing:
         is_alone = needs_card or ((group is None or breaks_through) and not is_full)
         if not is_alone and (group is None or breaks_through):
             group = await self._digest(channel)
+        elif group is None and await self._waiting(channel, LAST_ALERT) >= FEW_WAITING:
+            group = await self._open_digest(channel)  # which counts it until its card is posted, and from then on too
         self._put(self._placement(alert, channel, same, group.key if group else "", is_alone))
         if group:
             self.placed.needs_update(group.key, rank if not is_alone else OTHER)
@@ -141,7 +144,7 @@ class Placing:
 
     async def _open_digest(self, channel: str) -> AlertGroup | None:
         if channel not in self._digests:
-            self._digests[channel] = await self._groups.open_group(channel, "", self._now - DIGEST_MS, self._now)
+            self._digests[channel] = await self._groups.open_group(channel, "", self._now - STORM_MS, self._now)
         return self._digests[channel]
 
     async def _digest(self, channel: str) -> AlertGroup:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.cards.groups import BUCKETS, GroupContent
+from bot.cards.groups import BUCKETS, STORM_MS, GroupContent
 from bot.cards.text import count, utc_time
-from bot.outbox.models import FOR_PERSON, LAST_ALERT
+from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from core.common.database import Params, Row, Transaction
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
 UNCHANGED = 99  # instead of the rank of the update that a group needs
+GOES_ON = 98  # the same, but its card may tell of a storm or mute that goes on, and is rendered once that is over
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
 BUCKET_MS = 300_000
 STORM = 60  # alerts in the groups of a channel
-STORM_MS = 600_000  # a storm ends when none has come into them for so long
 KEEP_MS = 30 * 86_400_000
 KEEP_ALONE_MS = 86_400_000  # where an alert with a card of its own stands is only of use while others like it may come
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
@@ -61,6 +61,11 @@ class AlertGroup:
     @property
     def is_digest(self) -> bool:
         return self.key.startswith(f"{DIGEST}:")
+
+    @property
+    def is_over_at(self) -> int:
+        """When its storm is over if no more alerts come, or when it is no longer muted; 0: nothing goes on."""
+        return self.last_at + STORM_MS if self.is_digest else self.muted_until
 
 
 @dataclass(frozen=True)
@@ -163,14 +168,23 @@ class Groups:
         )
         return row["n"] if row else 0
 
-    async def changed(self, rank: int = UNCHANGED - 1) -> list[AlertGroup]:
-        """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first."""
+    async def changed(self, now: int, rank: int = IN_BULK) -> list[AlertGroup]:
+        """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first.
+
+        Also those whose storm or mute is over by now.
+        """
         rows = await self._rows(
             f"""SELECT g.* FROM alert_group g LEFT JOIN message m ON m.key = g.key
-                WHERE g.rank < {UNCHANGED} AND (g.rank <= :rank OR m.key IS NULL) ORDER BY g.rank, g.last_at""",
+                WHERE g.rank < {UNCHANGED} AND (g.rank <= :rank OR m.key IS NULL OR g.rank = {GOES_ON})
+                ORDER BY g.rank, g.last_at""",
             {"rank": rank},
         )
-        return [_group(row) for row in rows]
+        found = [_group(row) for row in rows]
+        return [group for group in found if group.rank < GOES_ON or group.is_over_at <= now]
+
+    async def are_waiting(self) -> bool:
+        """Whether a card needs an update now or later."""
+        return await self._row(f"SELECT 1 FROM alert_group WHERE rank < {UNCHANGED} LIMIT 1", {}) is not None
 
     async def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
         """Groups whose cards were rendered for another clearance than this."""
@@ -294,9 +308,10 @@ def request_update(tx: Transaction, key: str, rank: int) -> None:
 
 def rendered(tx: Transaction, group: AlertGroup) -> None:
     """The group's card was rendered, as the group was when it was read."""
+    rank = GOES_ON if group.is_over_at and group.rank != GOES_ON else UNCHANGED
     tx.run(
-        f"UPDATE alert_group SET rank = {UNCHANGED} WHERE key = :key AND changes = :changes",
-        {"key": group.key, "changes": group.changes},
+        "UPDATE alert_group SET rank = :rank WHERE key = :key AND changes = :changes",
+        {"rank": rank, "key": group.key, "changes": group.changes},
     )
 
 
@@ -326,15 +341,28 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
         group = placed.groups[key]
         tx.run(
             """UPDATE placement SET group_key = :key WHERE channel = :channel AND alike = :alike AND at > :since
-                   AND (group_key = '' OR (has_card = 0 AND group_key LIKE 'digest:%'))""",
+                   AND (group_key = '' OR group_key LIKE 'digest:%')""",
             {"key": key, "channel": group.channel, "alike": group.alike, "since": since},
         )
+    for group in placed.groups.values():
+        if group.is_digest:
+            _count_waiting(tx, group)
     for key, rank in placed.ranks.items():
         tx.run(
             "UPDATE alert_group SET last_at = max(last_at, :at) WHERE key = :key",
             {"key": key, "at": newest.get(key, 0)},
         )
         request_update(tx, key, rank)
+
+
+def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
+    """Let a new digest count the alerts that wait for their post, so that they stand somewhere too."""
+    tx.run(
+        f"""UPDATE placement SET group_key = :key WHERE channel = :channel AND group_key = '' AND root_id IN (
+              SELECT root_id FROM message WHERE channel = :channel AND status = 'unsent'
+                AND status IN ('unsent', 'posting', 'outdated') AND rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT})""",
+        {"key": digest.key, "channel": digest.channel},
+    )
 
 
 def forget_texts(tx: Transaction) -> None:

@@ -38,6 +38,11 @@ def pending(reads: Reads, limit: int) -> Sequence[StoredRequest]:
     return [StoredRequest(row["number"], row["root_id"], row["log_id"]) for row in rows]
 
 
+def are_waiting(reads: Reads) -> bool:
+    """Whether anybody waits for anything."""
+    return reads.row("SELECT 1 FROM refresh LIMIT 1") is not None
+
+
 def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None:
     """Show first what was rendered for these requests."""
     for request in requests:

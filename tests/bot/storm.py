@@ -15,7 +15,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,16 @@ AT_ONCE = 64
 STANDS_S = 300.0
 
 
+@dataclass(frozen=True)
+class Click:
+    """Seconds from a click to its acknowledgement and to the final status, and of the latter those of the run."""
+
+    acknowledged: float
+    final: float
+    run: float
+    """From the engine's start of the program to its end."""
+
+
 @dataclass
 class Figures:
     """What a storm took; times in seconds, memory in MiB."""
@@ -51,8 +61,8 @@ class Figures:
     posts: int = 0
     posts_a_minute: int = 0
     refused: int = 0
-    quiet_clicks: list[tuple[float, float]] = field(default_factory=list)
-    storm_clicks: list[tuple[float, float]] = field(default_factory=list)
+    quiet_clicks: list[Click] = field(default_factory=list)
+    storm_clicks: list[Click] = field(default_factory=list)
     memory: dict[str, list[float]] = field(default_factory=lambda: {"core": [], "bot": []})
     processor: dict[str, float] = field(default_factory=dict)
     placed: Counter[str] = field(default_factory=Counter)
@@ -60,24 +70,32 @@ class Figures:
 
     def table(self) -> str:
         """The figures as lines."""
-        quiet, storm = (
-            [statistics.median(one[n] for one in clicks) if clicks else 0.0 for n in (0, 1)]
-            for clicks in (self.quiet_clicks, self.storm_clicks)
-        )
+        steps: Mapping[str, Callable[[Click], float]] = {
+            "click to acknowledgement": lambda one: one.acknowledged,
+            "click to final status": lambda one: one.final,
+            "the same, less the run itself": lambda one: one.final - one.run,
+        }
         lines = {
             f"{self.alerts:,} alerts posted in": f"{self.posting:.1f} s",
             "critical alert, from its POST to its card": f"{self.critical:.2f} s",
             "until every alert stands somewhere": f"{self.standing:.1f} s after the last",
             "messages posted, and most in a minute": f"{self.posts}, {self.posts_a_minute}",
             "answers 429": f"{self.refused}",
-            "click to acknowledgement, quiet and storm": f"{quiet[0] * 1000:.0f} ms, {storm[0] * 1000:.0f} ms",
-            "click to final status, quiet and storm": f"{quiet[1]:.2f} s, {storm[1]:.2f} s",
+            **{f"{name}, quiet and storm": self._compared(metric) for name, metric in steps.items()},
             "where alerts stand": ", ".join(f"{name} {n:,}" for name, n in sorted(self.placed.items())),
             "messages posted twice": f"{self.twice}",
         }
         lines |= {f"memory of {name}, MiB": ", ".join(f"{one:.0f}" for one in at) for name, at in self.memory.items()}
         lines |= {f"processor time of {name} in the storm": f"{s:.1f} s" for name, s in self.processor.items()}
-        return "\n".join(f"{name:46} {value}" for name, value in lines.items())
+        return "\n".join(f"{name:48} {value}" for name, value in lines.items())
+
+    def _compared(self, metric: Callable[[Click], float]) -> str:
+        if not self.quiet_clicks or not self.storm_clicks:
+            return "not measured"
+        quiet, storm = (
+            statistics.median(metric(one) for one in clicks) for clicks in (self.quiet_clicks, self.storm_clicks)
+        )
+        return f"{quiet * 1000:.0f} ms, {storm * 1000:.0f} ms: {storm / quiet:.2f}"
 
 
 async def post(url: str, key: str, count: int, seconds: float, alike: float, first: int) -> None:
@@ -133,8 +151,8 @@ class _Storm:
     async def create(self, title: str, severity: int, source: str = SOURCES[0]) -> str:
         return await create(self.client, title, severity, source)
 
-    async def click(self) -> tuple[float, float]:
-        """Run a responder from the card of a new alert: to the acknowledgement, and to the final status."""
+    async def click(self) -> Click:
+        """Run a responder from the card of a new alert."""
         await asyncio.sleep(CLICK_S)
         alert_id = await self.create(f"Clicked {_letters(self.number)}", 2, SOURCES[1])
         self.number += 1
@@ -149,7 +167,11 @@ class _Storm:
         await self.anna.click(QUIET, card["ts"], value=value, **menu)
         acknowledged = time.monotonic() - began
         await watching
-        return acknowledged, time.monotonic() - began
+        final = time.monotonic() - began
+        (action,) = await self.client.actions("alert", alert_id)
+        assert action.end_date is not None
+        assert action.dispatched_at is not None
+        return Click(acknowledged, final, (action.end_date - action.dispatched_at) / 1000)
 
     async def kill(self) -> None:
         """Kill core and bot, and start them again."""
@@ -223,7 +245,8 @@ async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill
         await made.kill()
         before = dict.fromkeys(before, 0.0)
     else:
-        figures.storm_clicks = [await made.click() for _ in range(clicks)]
+        while len(figures.storm_clicks) < clicks and not posting.done():
+            figures.storm_clicks.append(await made.click())
     await posting
     figures.processor = {name: _processor_s(made.processes[name].pid) - used for name, used in before.items()}
     ended = time.monotonic()
@@ -299,7 +322,7 @@ def main() -> None:
     parser.add_argument("--alike", type=float, default=1.0)
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--more", type=int, default=0)
-    parser.add_argument("--clicks", type=int, default=CLICKS, help="before the storm, and as many in it")
+    parser.add_argument("--clicks", type=int, default=CLICKS, help="before the storm, and at most as many in it")
     given = vars(parser.parse_args())
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(storm(Path(folder), **given))

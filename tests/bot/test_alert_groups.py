@@ -242,6 +242,10 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
         card = await group_card(anna, 18)
         await choose(anna, card, "Unmute")
         await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
+        await choose(anna, card, "Mute for 8 h")
+        await anna.until(lambda view: "Muted until" in str(view.message(SOC, card["ts"])))
+        clock.ahead_ms += 8 * 3_600_000 + 1
+        await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
         clock.ahead_ms += 50 * 60_000
         (later,) = await post(env, range(40, 41))
         await env.card(anna, later)
@@ -261,7 +265,7 @@ async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path
 
 
 @pytest.mark.slow
-async def test_all_alerts_of_a_group_are_marked_as_read_and_made_one_case_as_far_as_the_person_may_see_them(
+async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_person_may_see_them(
     tmp_path: Path,
 ) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
@@ -269,7 +273,7 @@ async def test_all_alerts_of_a_group_are_marked_as_read_and_made_one_case_as_far
         (secret,) = await post(env, range(6, 7), tlp=3)
         card = await group_card(anna, 7)
         await anna.click(SOC, card["ts"], action_id="group_read")
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "6 alerts marked as read" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "6 alerts closed" in m["text"]])
         assert {(await env.client.alert(one)).status for one in alert_ids} == {"Ignored"}
         assert (await env.client.alert(secret)).status == "New"
         assert len(await anna.messages(SOC)) == 4 + len(await anna.ephemerals(SOC))
