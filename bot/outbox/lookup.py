@@ -18,17 +18,17 @@ def metadata(post_id: str) -> dict[str, Any]:
 
 
 async def posts_of(
-    slack: AsyncWebClient, message: MessageRecord, channel: str, around_ms: int
+    slack: AsyncWebClient, message: MessageRecord, channel: str, from_ms: int, to_ms: int
 ) -> AsyncGenerator[str, None]:
-    """The `ts` of each post of this message at about that time, in its channel or thread."""
+    """The `ts` of each post of this message at about these times, in its channel or thread."""
     method = "conversations.replies" if message.root_ts else "conversations.history"
     request: dict[str, Any] = {
         "channel": channel,
         "ts": message.root_ts,
         "include_all_metadata": True,
         "limit": 200,
-        "oldest": str(around_ms // 1000 - CLOCK_SKEW_S),
-        "latest": str(around_ms // 1000 + 2 * CLOCK_SKEW_S),
+        "oldest": str(from_ms // 1000 - CLOCK_SKEW_S),
+        "latest": str(to_ms // 1000 + 2 * CLOCK_SKEW_S),
     }
     for _ in range(MAX_PAGES):
         answer = await slack.api_call(method, http_verb="GET", params=query_params(request))

@@ -222,6 +222,18 @@ def retry_now(tx: Transaction, channel: str, now: int) -> None:
     )
 
 
+def stop_waiting(tx: Transaction, now: int, check_at: int) -> None:
+    """Make all that is pending due, and check for duplicates at `check_at` at the latest."""
+    values = {"now": now, "check_at": check_at}
+    tx.run(f"UPDATE message SET due_at = :now WHERE {PENDING} AND due_at > :now", values)
+    tx.run("UPDATE file SET due_at = :now WHERE status <> 'shown' AND due_at > :now", values)
+    tx.run(
+        """UPDATE message SET duplicate_check_at = :check_at
+           WHERE duplicate_check_at > 0 AND duplicate_check_at > :check_at""",
+        values,
+    )
+
+
 def suspect_duplicate(tx: Transaction, key: str, check_at: int) -> None:
     """Check at that time whether the message was posted twice; 0: no more."""
     tx.run("UPDATE message SET duplicate_check_at = :check_at WHERE key = :key", {"key": key, "check_at": check_at})

@@ -58,6 +58,10 @@ class RateLimiter:
         name = f"{method} {channel}" if method == "chat.postMessage" else method
         self._blocked_until[name] = max(self._blocked_until.get(name, 0), now + wait_ms)
 
+    def follow_clock(self, by_ms: int) -> None:
+        """Move what is blocked with a clock that was changed by so much."""
+        self._blocked_until = {name: until + by_ms for name, until in self._blocked_until.items()}
+
     def _bucket(self, method: str, channel: str, now: int) -> _Bucket:
         if method in self._tier_3:
             return self._tier_3[method]

@@ -28,6 +28,7 @@ BACKOFF_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 STORE_RETRY_MS = 1_000
 LATE_MS = 15_000  # a card that Slack's limits kept back for longer says so
 DUPLICATE_CHECK_MS = 60_000  # after a post was repeated: by then the first one has arrived, or never will
+SET_BACK_MS = 1_000  # a clock that shows so much less than before was set back
 
 TOGETHER_MS = 100  # how long the outcome of a call waits for those of others, to share their commit
 POST, UPDATE = "chat.postMessage", "chat.update"
@@ -103,6 +104,7 @@ class Sender:
         self._busy: set[str] = set()  # channels with a call under way, or whose outcome isn't recorded
         self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
         self._record_at = 0.0  # on the monotonic clock, while there are any
+        self._latest = 0  # what the clock has shown; 0: not looked at yet
         self.problem = ""
         """Why nothing at all can be sent, as a sentence; "" while it can."""
 
@@ -115,6 +117,7 @@ class Sender:
         self._busy.clear()
         self._outcomes.clear()
         self.problem = ""
+        self._latest = 0
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -123,10 +126,23 @@ class Sender:
                     if self._are_outcomes_due():
                         await self._record_outcomes()
                         version = self._store.version()
+                    await self._follow_clock()
                     until = await self._start_due(group)
                 except ResponderBotError as error:
                     until = self._pause_for_store(error)
                 await self._pause(version, until)
+
+    async def _follow_clock(self) -> None:
+        """What waits for a time goes on at once when the clock was set back, and at the start, as it may have been."""
+        now, latest = self._clock(), self._latest
+        if latest and now >= latest - SET_BACK_MS:
+            self._latest = now
+            return
+        if latest:
+            log.warning("clock_set_back", ms=latest - now)
+            self._rate_limiter.follow_clock(now - latest)
+        self._latest = now
+        await self._store.transaction(lambda tx: messages.stop_waiting(tx, now, now + DUPLICATE_CHECK_MS))
 
     def _are_outcomes_due(self) -> bool:
         """Whether all calls have ended, or the first one TOGETHER_MS ago."""
@@ -218,9 +234,11 @@ class Sender:
 
     async def _pause(self, version: int, until: int) -> None:
         while not self._wake.is_set() and self._store.version() == version:
-            left = until - self._clock()
-            if left <= 0:
+            now = self._clock()
+            left = until - now
+            if left <= 0 or now < self._latest - SET_BACK_MS:
                 return
+            self._latest = now
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, POLL_MS) / 1000):
                     await self._wake.wait()
@@ -274,7 +292,7 @@ class Sender:
             channel = await self._open_conversation(message)
         if message.status == "posting":
             look_at = message.attempted_at + ANSWER_MS
-            if look_at > self._clock():  # it may still arrive
+            if message.attempted_at <= self._clock() < look_at:  # it may still arrive
                 return lambda tx: messages.retry_at(tx, message.key, look_at, message.problem)
             if ts := await self._find_lost_post(message, channel):
                 return self._sent(message, message.attempted_version, ts, channel)
@@ -299,7 +317,8 @@ class Sender:
 
     async def _find_lost_post(self, message: MessageRecord, channel: str) -> str:
         """The `ts` of a post whose answer was lost; "" if it never arrived."""
-        posts = lookup.posts_of(self._slack, message, channel, message.attempted_at)
+        earliest = min(message.attempted_at, self._clock())  # which may have been set back since
+        posts = lookup.posts_of(self._slack, message, channel, earliest, message.attempted_at)
         async with aclosing(posts) as found:
             async for ts in found:
                 return ts
@@ -341,7 +360,8 @@ class Sender:
             if not message.ts:  # it is still being posted
                 raise TimeoutError
             posted_ms = int(float(message.ts) * 1000)
-            async with aclosing(lookup.posts_of(self._slack, message, message.slack_channel, posted_ms)) as posts:
+            found = lookup.posts_of(self._slack, message, message.slack_channel, posted_ms, posted_ms)
+            async with aclosing(found) as posts:
                 duplicates = [ts async for ts in posts if ts != message.ts]
             for ts in duplicates:
                 self._check_lease()
