@@ -194,12 +194,10 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
     async def health_parts() -> list[health.ComponentHealth]:
-        return [
-            *engine_parts(offers),
-            *await guard_parts(guards, database),
-            *confinement_parts(settings),
-            *await undo_parts(undos),
-        ]
+        parts = [*engine_parts(offers), *confinement_parts(settings)]
+        with suppress(ResponderBotError):  # a store that can't be read is a part of its own
+            parts += [*await guard_parts(guards, database), *await undo_parts(undos)]
+        return parts
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
@@ -265,10 +263,8 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
 
 
 async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
-    """What core should have undone and could not; nothing while there is none, or the store can't be read."""
-    waiting = 0
-    with suppress(ResponderBotError):  # the store is a part of its own
-        waiting = await undos.waiting()
+    """What core should have undone and could not; nothing while there is none."""
+    waiting = await undos.waiting()
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []

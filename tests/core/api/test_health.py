@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite import FILE_CHECK_EVERY_S, SqliteDatabase
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
 from core.store.schema import migrate
@@ -176,6 +176,15 @@ async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path:
 async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.core.database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
+        response = await core.send("GET", "/health", profile=None)
+    assert (response.status_code, response.json()["status"]) == (503, "down")
+
+
+async def test_a_store_that_cannot_be_read_is_a_503_also_where_rules_are_read_from_it(tmp_path: Path) -> None:
+    sections = {NAME: ResponderSection(run_by=["@containment"])}
+    async with running_core(tmp_path, responder=sections) as core:
+        (tmp_path / "core.db").unlink()
+        await asyncio.sleep(FILE_CHECK_EVERY_S * 2)  # until the files are due for a check
         response = await core.send("GET", "/health", profile=None)
     assert (response.status_code, response.json()["status"]) == (503, "down")
 
