@@ -23,7 +23,7 @@ from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import classify
 from bot.outbox.models import is_person
-from bot.outbox.replicas import LOOK_MS, RENEW_MS
+from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
 from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -231,8 +231,11 @@ class Bot:
             for problem in await self.outbox.problems()
         ]
         storms = [Check(f"storm in {s.channel}", True, s.sentence()) for s in await self.outbox.storms()]
+        replicas = await self.outbox.replicas.all()
+        lost = [one for one in replicas if one.silent_ms]
+        words = f"{summary(replicas)}{'; start what is lost again, if it is to come back' if lost else ''}"
         on_way = Check("delivery", True, f"{await self.outbox.waiting()} message(s) on their way")
-        return [*(problems or [on_way]), *storms]
+        return [*(problems or [on_way]), Check("replicas", not lost, words), *storms]
 
     async def _token_check(self) -> Check:
         try:

@@ -31,6 +31,8 @@ QUEUE_SIZE = 1_000  # further READ interactions are refused
 WORKERS = 16
 SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who asks
 ANSWER_S = 2.0  # core's time for an ANSWER entry; Slack waits 3 s
+ACCEPT_S = 2.0  # the database's time to store a click; Slack waits 3 s
+WRITE_AGAIN_S = 1.0
 REPLAY_EVERY_S = 2.0
 # Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
 # Idempotency-Key after a day.
@@ -55,6 +57,7 @@ UNKNOWN_TEXT = (
     "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
 )
 TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gives for it; please try again."
+STORE_TEXT = "The bot's database does not answer, so nothing was done; please try again in a moment."
 BUSY_TEXT = "Too much is going on right now; please try again in a moment."
 FOREIGN_TEAM_TEXT = "Only members of this workspace can use responder-bot."
 
@@ -110,6 +113,7 @@ class Dispatcher:
         self._workers = workers
         self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE_SIZE)
         self._background_tasks: set[asyncio.Task[None]] = set()
+        self._unstored: set[str] = set()  # keys in the inbox of what is done, which the database doesn't know yet
 
     def start(self) -> None:
         """Start the workers and the replay of the inbox."""
@@ -170,14 +174,37 @@ class Dispatcher:
         interaction = item.interaction
         # "surface" is the field's name in the inboxes of all releases.
         pending = {"surface": interaction.type, "body": {k: v for k, v in interaction.body.items() if k != "token"}}
+        accepting = asyncio.create_task(self._outbox.inbox.accept(item.inbox_key, pending))
         try:
-            is_new = await self._outbox.inbox.accept(item.inbox_key, pending)
-        except ResponderBotError as error:
-            await self._refuse(interaction, error.message, ack)
+            async with asyncio.timeout(ACCEPT_S):
+                is_new = await asyncio.shield(accepting)
+        except (ResponderBotError, TimeoutError) as error:
+            self._run_in_background(self._withdraw(item.inbox_key, accepting))
+            await self._refuse(interaction, error.message if isinstance(error, ResponderBotError) else STORE_TEXT, ack)
             return
         await ack()
         if is_new and not self._enqueue(item):
             log.warning("queue_full", type=interaction.type)  # it is replayed once its lease in the inbox expires
+
+    async def _withdraw(self, key: str, accepting: "asyncio.Task[bool]") -> None:
+        """The person was told that nothing is done: it may be stored late, and is not to be carried out then."""
+        is_new = (await asyncio.gather(accepting, return_exceptions=True))[0]
+        if is_new is not False:  # else it came before, and was accepted then
+            await self._write_until_stored(key, lambda: self._outbox.inbox.complete(key))
+
+    async def _write_until_stored(self, key: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a write while the database is away, so that what a person was told holds."""
+        self._unstored.add(key)
+        try:
+            while True:
+                try:
+                    await write()
+                    return
+                except ResponderBotError as error:
+                    log.warning("write_repeated", reason=error.message)
+                await asyncio.sleep(WRITE_AGAIN_S)
+        finally:
+            self._unstored.discard(key)
 
     def _enqueue(self, item: _QueuedInteraction) -> bool:
         try:
@@ -243,14 +270,25 @@ class Dispatcher:
                 self._queue.task_done()
 
     async def _handle(self, item: _QueuedInteraction) -> None:
-        if item.inbox_key and not await self._outbox.inbox.holds(item.inbox_key):
-            return  # another replica has taken it over
+        if item.inbox_key and await self._is_taken_over(item.inbox_key):
+            return
         replies = self._replies(item.interaction)
         requests: list[RefreshRequest] = []
         message = await self._run_handler(item, replies, requests)
         if message is not None:
             await replies.refuse(message)
-        await self._outbox.finish(requests, key=item.inbox_key)
+        try:
+            await self._outbox.finish(requests, key=item.inbox_key)
+        except ResponderBotError:
+            work = self._write_until_stored(item.inbox_key, lambda: self._outbox.finish(requests, key=item.inbox_key))
+            self._run_in_background(work)
+
+    async def _is_taken_over(self, key: str) -> bool:
+        """Whether another replica carries it out, since this one was frozen for a while."""
+        try:
+            return not await self._outbox.inbox.holds(key)
+        except ResponderBotError:  # the person is told so below
+            return False
 
     async def _run_handler(
         self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]
@@ -341,6 +379,8 @@ class Dispatcher:
             await asyncio.sleep(REPLAY_EVERY_S)
 
     async def _replay_one(self, pending: PendingInteraction) -> None:
+        if pending.key in self._unstored:
+            return
         interaction = parse(pending.payload["surface"], pending.payload["body"])
         entry, text = entry_of(interaction)
         if entry is None:  # an older release had it

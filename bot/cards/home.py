@@ -43,6 +43,7 @@ class Home:
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
     storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
+    replicas: str = ""  # which bot sends, where there are several
 
     def example_id(self, otherwise: str) -> str:
         """An id for examples: of what this person most likely has in mind."""
@@ -64,6 +65,7 @@ def home_view(
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+        *([context(home.replicas)] if home.replicas else []),
         *lists,
     ]
     if home.storms:

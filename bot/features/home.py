@@ -11,6 +11,7 @@ from bot.features.base import Context, Entry, Feature
 from bot.features.found_runs import DAY_MS, SOME, FoundRuns
 from bot.features.help import EXAMPLE_ID, help_lines
 from bot.features.payload import view_of
+from bot.outbox.replicas import summary
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Alert, Person
@@ -99,7 +100,9 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     shown = [[found.run(a) for a in part] for part in in_order[1:]]
     storms = [(storm.channel, storm.sentence()) for storm in await context.services.outbox.storms()]
     running, failed_runs, recent = shown
-    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms)
+    replicas = await context.services.outbox.replicas.all()
+    which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
+    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms, which)
 
 
 async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:

@@ -34,6 +34,17 @@ class Replica:
     """How long it has not renewed its lease; 0 while that isn't over."""
 
 
+def summary(found: Sequence[Replica]) -> str:
+    """Which of these sends, which stand by, and which are lost, such as `web-1 sends; web-2 stands by`."""
+    leaders = [one.name for one in found if one.leads]
+    waiting = [one.name for one in found if not one.leads and not one.silent_ms]
+    parts = [f"{leaders[0]} sends" if leaders else "none sends yet"]
+    if waiting:
+        parts.append(f"{', '.join(waiting)} {'stands' if len(waiting) == 1 else 'stand'} by")
+    parts += [f"{one.name} has not answered for {one.silent_ms // 1000} s" for one in found if one.silent_ms]
+    return "; ".join(parts)
+
+
 @dataclass(frozen=True)
 class _Seen:
     """A lease as it was when this replica first saw it so."""

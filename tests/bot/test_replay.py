@@ -1,5 +1,7 @@
 """Interactions that were acknowledged by a bot that was then killed."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox
 from core.common.clock import now_ms
+from tests.bot.outbox.harness import all_sent, until
 from tests.bot.running import ANNA, SOC, running_bot
 
 MINUTE_MS = 60_000
@@ -37,3 +40,27 @@ async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, 
         anna = await env.person(ANNA)
         responses = await anna.until(lambda view: view.ephemerals(SOC))
     assert answer in responses[0]["text"]
+
+
+async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_out(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        await all_sent(env.bot)
+        with closing(sqlite3.connect(tmp_path / "slack.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+            responses = await anna.until(lambda view: view.ephemerals(SOC))
+            other.execute("ROLLBACK")
+        assert "database does not answer, so nothing was done" in responses[0]["text"]
+
+        def is_withdrawn() -> bool:
+            with closing(sqlite3.connect(tmp_path / "slack.db")) as database:
+                return database.execute("SELECT done_at > 0, payload FROM inbox").fetchall() == [(1, "")]
+
+        await until(is_withdrawn)
+        assert await env.client.actions("alert", alert_id) == []
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.until(lambda view: "closed" in str(view.messages(SOC)).casefold())
+        assert len(await env.client.actions("alert", alert_id)) == 1

@@ -1,6 +1,8 @@
 """Several replicas of the bot, and several people at once."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -72,6 +74,11 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
 
             await env["anna"].until(changed)
         assert len([m for m in await env["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
+        await env["anna"].command(SOC, "/responder doctor")
+        own = f"{socket.gethostname()} (process {os.getpid()})"
+        await env.ephemeral("anna", f"✓ *replicas*: {own} sends; {own} stands by")
+        await env["anna"].open_home()
+        await env["anna"].until(lambda view: f"Of the bots, {own} sends; {own} stands by." in str(view.home))
         assert await env.client.actions("alert", alert.id) == []
 
 
