@@ -1,6 +1,7 @@
 """What holds for all tests: missing groups are not even collected; properties see the same examples each time."""
 
 import os
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,11 @@ from hypothesis import HealthCheck, settings
 for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopback; clients of tests don't know that
     os.environ.pop(name, None)
     os.environ.pop(name.upper(), None)
+
+# Where the environment forbids to keep bytecode, as images of Python often do, each worker and each of the many hundred
+# programs that tests start would compile all that it imports: a third of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Each HTTP client reads the system's 140 certificates, which takes 20 ms; on the loopback nobody needs more than one.
 if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
