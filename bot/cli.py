@@ -177,7 +177,16 @@ async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings"
     async with serving(core_settings) as (core, url):
         core_cli.announce(f"core: {url}")
         key = bot_settings.bot.core_api_key or await core.access.temporary_key(SERVICE_LOGIN, "service")
-        await _run_bot(bot_settings, url, key)
+        running = asyncio.create_task(_run_bot(bot_settings, url, key))
+        drained = asyncio.create_task(core.drained.wait())
+        try:
+            await asyncio.wait({running, drained}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+        finally:
+            for task in (running, drained):
+                task.cancel()
+            await asyncio.gather(running, drained, return_exceptions=True)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from core.actions import report as reports
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.guards import Guards
+from core.actions.host_list import HostList
 from core.actions.hosts import Host, Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
@@ -37,6 +37,7 @@ from core.api import choices as choices_api
 from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import files as files_api
+from core.api import hosts as hosts_api
 from core.api import people as people_api
 from core.api import query as query_api
 from core.api import responders as responders_api
@@ -57,11 +58,13 @@ from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.events import Feed
-from core.settings import CoreSettings, folder_problems, run_as_problems
+from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.store import actions as stored_actions
+from core.store import hosts as stored_hosts
 from core.store.opening import open_database
 
 PRUNE_EVERY_S = 3_600.0
+LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is told
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Core:
     asgi: ASGIApp
     endpoints: Sequence[Endpoint]
     """The routes in the OpenAPI description, without aliases."""
+    drained: asyncio.Event
+    """Set once core was to be drained and runs nothing any more: it may end."""
     _stack: AsyncExitStack
 
     @classmethod
@@ -87,6 +92,17 @@ class Core:
         except BaseException:
             await stack.aclose()
             raise
+
+    async def until_stopped(self) -> None:
+        """Wait for SIGINT or SIGTERM, or until this core is drained."""
+        stopping = asyncio.create_task(stop_signal())
+        draining = asyncio.create_task(self.drained.wait())
+        try:
+            await asyncio.wait({stopping, draining}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopping, draining):
+                task.cancel()
+            await asyncio.gather(stopping, draining, return_exceptions=True)
 
     async def close(self) -> None:
         """Close everything in reverse order. Running responders go on."""
@@ -113,11 +129,11 @@ async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncI
 
 
 async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
-    """Serve core until SIGINT or SIGTERM; `ready` is called with the URL."""
-    async with serving(settings) as (_, url):
+    """Serve core until SIGINT or SIGTERM, or until it is drained; `ready` is called with the URL."""
+    async with serving(settings) as (core, url):
         structlog.get_logger("core.app").info("listening", url=url)
         ready(url)
-        await stop_signal()
+        await core.until_stopped()
 
 
 async def stop_signal() -> None:
@@ -182,7 +198,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
 
     probe = health.StoreProbe(database)
-    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()))
+    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()), hosts.up)
     comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
@@ -196,7 +212,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     async def health_parts() -> list[health.ComponentHealth]:
         parts = [*engine_parts(offers), *confinement_parts(settings)]
         with suppress(ResponderBotError):  # a store that can't be read is a part of its own
-            parts += [*await guard_parts(guards, database), *await undo_parts(undos)]
+            parts += [*await guard_parts(guards, database), *await undo_parts(undos), *host_parts(hosts)]
         return parts
 
     table: list[Endpoint] = [
@@ -211,6 +227,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
         *access_api.endpoints(access, section.organisation),
         *people_api.endpoints(people),
+        *hosts_api.endpoints(HostList(hosts, database)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings)),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
@@ -227,14 +244,14 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         observe=metrics.observe,
         last_event=feed.last,
     )
-    return Core(settings, database, access, feed, offers, router, table, stack)
+    return Core(settings, database, access, feed, offers, router, table, runner.drained, stack)
 
 
 def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
     """The host that this process runs on. Raises ResponderBotError("unavailable")."""
     jobs = settings.core.jobs if any(engine.runs_here for engine in made) else None
     try:
-        return Host.of(settings.core.host_name or socket.gethostname(), jobs)
+        return Host.of(host_name(settings), jobs)
     except OSError as error:
         sentence = f"{settings.core.jobs} can't be used ({error.strerror}); correct that, or set [core] jobs."
         raise ResponderBotError("unavailable", sentence) from error
@@ -268,6 +285,12 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
+
+
+def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
+    """Hosts that were lost, and what else is wrong with them; nothing if all is well."""
+    problems = hosts.problems()
+    return [health.ComponentHealth("hosts", False, "\n".join(problems))] if problems else []
 
 
 async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
@@ -321,11 +344,12 @@ def _summary(catalogue: Catalogue) -> str:
 
 
 async def _prune_hourly(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:
-    """Delete events and idempotency keys beyond their retention, every hour."""
+    """Delete events, idempotency keys and lost hosts beyond their retention, every hour."""
     while True:
         try:
             await feed.prune(event_days)
             await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - IDEMPOTENCY_KEY_MS))
+            await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
         except ResponderBotError as error:
             structlog.get_logger("core.app").warning("prune_failed", reason=error.message)
         except Exception:  # try again in an hour

@@ -1,4 +1,4 @@
-"""Core's subcommands: `core`, `user`, `group`, `responders`, `backup`, `restore`.
+"""Core's subcommands: `core`, `user`, `group`, `responders`, `hosts`, `drain`, `backup`, `restore`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from core.access import Access
+    from core.common.database import Transaction
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
@@ -28,6 +29,7 @@ CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 COMMAND_LINE = "the command line"
 """In place of a login, for what is done with the database itself."""
 
+T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -100,6 +102,12 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _register_user(subparsers)
     _register_group(subparsers)
     _register_responders(subparsers)
+    _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
+    text = "have the cores of a host take no more runs, and end once theirs have"
+    drain = _add(subparsers, "drain", _drain, text)
+    drain.add_argument("host", nargs="?", default="", metavar="HOST", help="as `hosts` shows it (default: this one)")
+    drain.add_argument("--core", default="", metavar="ID", help="only this core of the host")
+    drain.add_argument("--cancel", action="store_true", help="have them go on, unless they have ended")
     backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
     text = "replace the databases with a backup; actions open in it end as Failure and are not run"
@@ -515,6 +523,64 @@ def _show_pulling(status: "PullStatus") -> None:
 
 def _show_building(status: "BuildStatus") -> None:
     print(f"{status.folder.name}: {status.state}{': ' if status.message else ''}{status.message}", flush=True)
+
+
+# --- hosts ----------------------------------------------------------------------------------------------------------
+
+
+def _on_database(settings: "CoreSettings", work: "Callable[[Transaction], T]") -> "T":
+    """The result of a transaction on core's database, whether core runs or not."""
+    from core.store.opening import open_database
+
+    async def with_database() -> "T":
+        database = open_database(settings.core.database)
+        try:
+            return await database.transaction(work)
+        finally:
+            await database.close()
+
+    return asyncio.run(with_database())
+
+
+def _hosts(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.actions.host_list import list_hosts
+    from core.actions.hosts import is_long_silent
+    from core.common.clock import now_ms
+    from core.store.backup import as_time
+
+    found = _on_database(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
+    rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
+    for host in found:
+        if host.lost_at is not None:
+            rows.append((host.name, f"lost at {as_time(host.lost_at)}", *("",) * 6))
+        for core in host.cores:
+            loads = [f"{one.name} {one.running}/{'-' if one.slots is None else one.slots}" for one in core.engines]
+            rows.append(
+                (
+                    *(host.name or "-", core.state, core.id, core.version or "-"),
+                    *("-" if core.started_at is None else as_time(core.started_at), as_time(core.lease_until)),
+                    *(", ".join(loads) or "-", " ".join(core.actions) or "-"),
+                )
+            )
+    _print_table(rows)
+    return 0
+
+
+def _drain(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.actions.host_list import drain
+    from core.settings import host_name
+
+    host = args.host or host_name(settings)
+    count = _on_database(settings, lambda tx: drain(tx, host, args.core, cancel=args.cancel))
+    cores, they = ("1 core", "It") if count == 1 else (f"{count} cores", "They")
+    what = "goes on" if count == 1 else "go on"
+    ends = "ends once its runs have" if count == 1 else "end once their runs have"
+    sentence = f"{what} taking runs" if args.cancel else f"{'takes' if count == 1 else 'take'} no more runs"
+    rest = "" if args.cancel else f" {they} {ends}; `responder-bot hosts` shows what they are."
+    print(f"{cores} on {host} {sentence}.{rest}", file=sys.stderr)
+    return 0
 
 
 # --- backup, restore --------------------------------------------------------------------------------------------------

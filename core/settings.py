@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -250,6 +251,11 @@ def folder_problems(settings: CoreSettings) -> list[str]:
             what = "" if existing == folder else f", in which {folder} would be created,"
             found.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
     return found
+
+
+def host_name(settings: CoreSettings) -> str:
+    """What people know this host by."""
+    return settings.core.host_name or socket.gethostname()
 
 
 def run_as_problems(settings: CoreSettings) -> list[str]:

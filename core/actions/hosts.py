@@ -5,6 +5,7 @@ holder has not renewed it for LEASE_MS while this core looked on (core/docs/sema
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from core.store.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
 STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
+AHEAD_MS = 10_000  # a clock of another host that is further ahead is told
+BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
+CLOCKS_DIFFER_MS = 60_000
 LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
 
 log = structlog.get_logger()
@@ -73,6 +77,8 @@ class Hosts:
         self._seen: dict[str, _Seen] = {}
         self._rows: Sequence[Row] = ()
         self._lost: Sequence[Row] = ()
+        self._ahead_ms: dict[str, int] = {}
+        """By host id, by how much its clock is ahead of this one's, or less: it was read some time after a renewal."""
 
     async def open(self) -> None:
         """Take a lease."""
@@ -123,6 +129,37 @@ class Hosts:
         self.draining = bool(row["draining"])
         return True
 
+    async def read_draining(self) -> None:
+        """Read anew whether this core is to drain."""
+        row = await self._database.read(lambda reads: stored.find(reads, self.holder))
+        self.draining = row is not None and bool(row["draining"])
+
+    def problems(self) -> list[str]:
+        """A sentence for each host that was lost, has a wrong clock, or has the name of another."""
+        found = [
+            f"Host {row['host']} was lost at {as_time(row['at'])}, and {_actions(row['ended'])} ended with it. Start it"
+            " again; otherwise this is told for 24 hours."
+            for row in self._lost
+        ]
+        names = {row["host_id"]: row["host"] for row in self._rows if row["host_id"]}
+        for host_id, ahead_ms in self._ahead_ms.items():
+            if host_id in names and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
+                seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
+                sentence = f"The clock of host {names[host_id]} is some {seconds} s {which} that of {self.host.name}"
+                found.append(f"{sentence}; keep both in step, with NTP for instance.")
+        for name, hosts in Counter(names.values()).items():
+            if hosts > 1:
+                found.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
+        return found
+
+    def up(self) -> Mapping[str, bool]:
+        """Each host by name, as of the last look, and whether a core of it holds its lease."""
+        found = {row["host"]: False for row in self._lost}
+        for row in self._rows:
+            if row["host"]:
+                found[row["host"]] = found.get(row["host"], False) or not self.is_over(row)
+        return found
+
     def is_late(self) -> bool:
         """Whether others may have found this core's lease over, such as after the process was frozen."""
         return self._lease_clock() - self._renewed_at >= LEASE_MS
@@ -150,12 +187,12 @@ class Hosts:
         self._rows, self._lost, without = await self._database.snapshot(read)
         self._seen = {row["id"]: self._as_seen(row) for row in self._rows}
         live = self.live_hosts()
-        over = [row["id"] for row in self._rows if self._is_over(row) and not self._is_left_to(live, row["host_id"])]
+        over = [row["id"] for row in self._rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
         return [*over, *(holder for holder in without if holder != self.holder)]
 
     def live_hosts(self) -> frozenset[str]:
         """The ids of the hosts on which a core holds its lease, as of the last look."""
-        return frozenset(row["host_id"] for row in self._rows if row["host_id"] and not self._is_over(row))
+        return frozenset(row["host_id"] for row in self._rows if row["host_id"] and not self.is_over(row))
 
     def _is_left_to(self, live: Collection[str], host_id: str | None) -> bool:
         return not self.is_here(host_id) and host_id in live
@@ -177,7 +214,7 @@ class Hosts:
         for row in sorted(self._rows, key=lambda row: not row["draining"]):
             if not row["host_id"] or row["host_id"] == self.host.id:
                 continue
-            if row["stopped"] or self._is_over(row):
+            if row["stopped"] or self.is_over(row):
                 found.setdefault(row["host_id"], "it does not answer")
             else:
                 found[row["host_id"]] = "it is draining" if row["draining"] else ""
@@ -208,9 +245,12 @@ class Hosts:
         before = self._seen.get(row["id"])
         if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
             return before
+        if before is not None and row["host_id"] and row["id"] != self.holder and not row["stopped"]:
+            self._ahead_ms[row["host_id"]] = row["lease_until"] - LEASE_MS - self._clock()
         return _Seen(row["beat"], row["lease_until"], self._lease_clock())
 
-    def _is_over(self, row: Row) -> bool:
+    def is_over(self, row: Row) -> bool:
+        """Whether a core's lease is over, as far as this core has seen."""
         if row["id"] == self.holder:
             return False
         if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["id"])):
@@ -218,3 +258,12 @@ class Hosts:
         seen = self._seen.get(row["id"])
         allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
         return seen is not None and self._lease_clock() - seen.at >= allowed
+
+
+def _actions(count: int) -> str:
+    return "1 action" if count == 1 else f"{count} actions"
+
+
+def is_long_silent(row: Row, now: int) -> bool:
+    """Whether a core's lease seems to be over, for who has not looked on: by a clock that may differ by a minute."""
+    return int(row["lease_until"]) + CLOCKS_DIFFER_MS < now

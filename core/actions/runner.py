@@ -41,7 +41,7 @@ class EngineSlots:
 
     def __init__(self, capacity: int | None) -> None:
         self.is_limited = capacity is not None
-        self.free = CLAIM_AT_ONCE if capacity is None else capacity
+        self.free = self.all = CLAIM_AT_ONCE if capacity is None else capacity
         """Of an engine without limit, how many actions are claimed at once."""
         self.has_waiting = True
         """Whether actions may wait for a slot, so that none is given to a later one."""
@@ -78,6 +78,8 @@ class Runner:
         """Actions that no host can run now, with the time (of leases) at which this was noticed."""
         self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in offers.states()}
         self._wake = asyncio.Event()
+        self.drained = asyncio.Event()
+        """Set once this core was to be drained, and runs nothing any more."""
         self._is_closed = False
         self._ticking: list[asyncio.Task[None]] = []
 
@@ -182,6 +184,14 @@ class Runner:
     async def _renew(self) -> None:
         if not await self._hosts.renew():
             await self._drop_all()
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        """Slots are also taken by runs that are just being recorded."""
+        is_idle = not self._following and all(slots.free == slots.all for slots in self._slots.values())
+        if self._hosts.draining and is_idle and not self.drained.is_set():
+            log.info("drained", host=self._hosts.host.name)
+            self.drained.set()
 
     async def _drop_all(self) -> None:
         """Stop following what this process held under a lease that it has lost.
@@ -349,6 +359,7 @@ class Runner:
             self._stopping.pop(number, None)
             if slots is not None:
                 self.return_slot(slots)
+            self._check_drained()
 
     async def _run(self, number: int, engine_name: str, job: Job | Report | None) -> None:
         if isinstance(job, Report):

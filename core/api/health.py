@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -88,8 +88,13 @@ class Metrics:
     """Core's metrics for Prometheus, in a registry of their own."""
 
     def __init__(
-        self, database: Database, probe: StoreProbe, engines: Callable[[], Iterable[tuple[str, bool]]]
+        self,
+        database: Database,
+        probe: StoreProbe,
+        engines: Callable[[], Iterable[tuple[str, bool]]],
+        hosts: Callable[[], Mapping[str, bool]] = dict,
     ) -> None:
+        self._hosts = hosts
         self._database = database
         self._probe = probe
         self._engines = engines
@@ -119,6 +124,7 @@ class Metrics:
         self._actions = gauge("actions", "Actions in the store", ("status", "responder"))
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
+        self._host_up = gauge("host_up", "1 while a core of a host holds its lease, 0 once it is lost", ("host",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
         self._store_up = gauge("store_up", "1 while the store can be read and written")
         self._size = gauge("store_bytes", "Size of the database file")
@@ -151,6 +157,9 @@ class Metrics:
             commits = self._database.commits
             self._commits.inc(commits - self._commits_counted)
             self._commits_counted = commits
+            self._host_up.clear()
+            for host, up in self._hosts().items():
+                self._host_up.labels(host).set(int(up))
             for name, up in self._engines():
                 self._up.labels(name).set(1 if up else 0)
             return generate_latest(self.registry)

@@ -237,6 +237,41 @@ class PausedResponder(ApiModel):
     resumed_by: str | None = None
 
 
+class EngineLoad(ApiModel):
+    """An engine of a core: how many of its slots (`slots`, absent if it has no limit) are taken."""
+
+    name: str
+    up: bool
+    running: int
+    slots: int | None = None
+
+
+class CoreEntry(ApiModel):
+    """A core of a host. `lease_until` is by the clock of that host."""
+
+    id: str
+    version: str
+    state: Literal["running", "draining", "stopped", "silent"]
+    """`stopped`: it has ended, and its programs wait for the next core of its host. `silent`: it may be lost."""
+    started_at: Millis | None
+    lease_until: Millis
+    engines: list[EngineLoad]
+    actions: list[ObjectId]
+    """What it runs, at most 100."""
+
+
+class HostEntry(ApiModel):
+    """A host on which cores run or ran."""
+
+    name: str
+    state: Literal["running", "draining", "stopped", "silent", "lost"]
+    """That of the core that does most; `lost` if none is left."""
+    lost_at: Millis | None = None
+    actions_ended: int | None = None
+    """How many actions ended with a lost host."""
+    cores: list[CoreEntry]
+
+
 class Undo(ApiModel):
     """How an action can be undone (core/docs/semantics.md#undo)."""
 

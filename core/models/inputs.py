@@ -425,6 +425,12 @@ class RunInput(RunTarget, RunOptions):
     )
 
 
+class DrainInput(Input):
+    """`POST /api/host/{name}/drain`."""
+
+    core: str = Field("", description="id of the only core to drain; default: all cores of the host")
+
+
 class UndoInput(Input):
     """`POST /api/connector/engine/action/{id}/undo`."""
 

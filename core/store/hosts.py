@@ -66,8 +66,8 @@ def remove(tx: Transaction, holder: str) -> None:
     tx.run("DELETE FROM owner WHERE id = :holder", {"holder": holder})
 
 
-def set_draining(tx: Transaction, holder: str, draining: bool) -> None:
-    tx.run("UPDATE owner SET draining = :draining WHERE id = :holder", {"holder": holder, "draining": draining})
+def set_draining(tx: Transaction, holder: str, *, draining: bool) -> None:
+    tx.run("UPDATE owner SET draining = :draining WHERE id = :holder", {"holder": holder, "draining": int(draining)})
 
 
 # --- lost hosts -------------------------------------------------------------------------------------------------------
@@ -129,6 +129,14 @@ def catalogue_of(reads: Reads, host_id: str, engine: str) -> str | None:
         {"host_id": host_id, "engine": engine},
     )
     return None if row is None else str(row["doc"])
+
+
+def engines_of(reads: Reads, host_id: str) -> list[Row]:
+    """`engine, up, capacity` of each engine of a host, by name."""
+    return reads.rows(
+        "SELECT engine, up, capacity FROM host_catalogue WHERE host_id = :host_id ORDER BY engine",
+        {"host_id": host_id},
+    )
 
 
 def catalogues_elsewhere(reads: Reads, host_id: str) -> list[Row]:

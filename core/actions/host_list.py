@@ -1,0 +1,99 @@
+"""What people see of the hosts on a database, and how they have a core leave."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from core.access import Caller
+from core.actions.hosts import Hosts
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import CoreEntry, EngineLoad, HostEntry
+from core.store import actions as stored_actions
+from core.store import hosts as stored
+
+LISTED_ACTIONS = 100
+_BEST_FIRST = ("running", "draining", "stopped", "silent")
+
+
+class HostList:
+    """Lists hosts, and drains cores, for the API."""
+
+    def __init__(self, hosts: Hosts, database: Database) -> None:
+        self._hosts = hosts
+        self._database = database
+
+    async def all(self) -> list[HostEntry]:
+        """All hosts, by name."""
+        return await self._database.read(lambda reads: list_hosts(reads, self._hosts.is_over))
+
+    async def drain(self, caller: Caller, name: str, core_id: str = "", *, cancel: bool = False) -> list[HostEntry]:
+        """As the function `drain`. Raises ResponderBotError also with "forbidden", for who is no org-admin."""
+        if caller.profile != "org-admin":
+            what = "go on taking runs" if cancel else "take no more runs"
+            sentence = f"You are not authorized to have a host {what}, only an org-admin is."
+            raise ResponderBotError("forbidden", sentence)
+
+        def work(tx: Transaction) -> list[HostEntry]:
+            drain(tx, name, core_id, cancel=cancel)
+            return [host for host in list_hosts(tx, self._hosts.is_over) if host.name == name]
+
+        found = await self._database.transaction(work)
+        await self._hosts.read_draining()
+        return found
+
+
+def drain(tx: Transaction, name: str, core_id: str = "", *, cancel: bool = False) -> int:
+    """Have the cores of a host, or the one with that id, take no more runs and end once theirs have (`cancel`: not).
+
+    Returns how many cores that are. Raises ResponderBotError("not_found") if there is none.
+    """
+    cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["id"]))]
+    if not cores:
+        which = f"core {core_id} on a host {name}" if core_id else f"host {name} with a core"
+        raise ResponderBotError("not_found", f"There is no {which}; `responder-bot hosts` lists them.")
+    for row in cores:
+        stored.set_draining(tx, row["id"], draining=not cancel)
+    return len(cores)
+
+
+def list_hosts(reads: Reads, is_over: Callable[[Row], bool]) -> list[HostEntry]:
+    """All hosts with their cores, by name; `is_over` tells whether a core's lease is."""
+    found: dict[tuple[str, str], list[CoreEntry]] = {}
+    for row in stored.all_cores(reads):
+        found.setdefault((row["host"] or "", row["host_id"] or ""), []).append(_core(reads, row, is_over(row)))
+    hosts = [
+        HostEntry(name=name, state=min((core.state for core in cores), key=_BEST_FIRST.index), cores=cores)
+        for (name, _), cores in found.items()
+    ]
+    hosts += [
+        HostEntry(name=row["host"], state="lost", lost_at=row["at"], actions_ended=row["ended"], cores=[])
+        for row in stored.lost(reads)
+    ]
+    return sorted(hosts, key=lambda host: (host.name, host.state))
+
+
+def _core(reads: Reads, row: Row, is_over: bool) -> CoreEntry:
+    held = stored_actions.dispatched_by(reads, row["id"])
+    running = Counter(action["engine_name"] for action in held)
+    state = "stopped" if row["stopped"] else "silent" if is_over else "draining" if row["draining"] else "running"
+    return CoreEntry(
+        id=_short(row["id"]),
+        version=row["version"] or "",
+        state=state,
+        started_at=row["started_at"],
+        lease_until=row["lease_until"],
+        engines=_engines(reads, row["host_id"] or "", running),
+        actions=[f"~{action['id']}" for action in held[:LISTED_ACTIONS]],
+    )
+
+
+def _engines(reads: Reads, host_id: str, running: Counter[str]) -> Sequence[EngineLoad]:
+    return [
+        EngineLoad(name=row["engine"], up=bool(row["up"]), running=running[row["engine"]], slots=row["capacity"])
+        for row in stored.engines_of(reads, host_id)
+    ]
+
+
+def _short(holder: str) -> str:
+    """The id of a core for people: the last part of its lease's."""
+    return holder.rpartition(":")[2][-8:]
