@@ -212,7 +212,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     async def health_parts() -> list[health.ComponentHealth]:
         parts = [*engine_parts(offers), *confinement_parts(settings)]
         with suppress(ResponderBotError):  # a store that can't be read is a part of its own
-            parts += [*await guard_parts(guards, database), *await undo_parts(undos), *host_parts(hosts)]
+            parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
         return parts
 
     table: list[Endpoint] = [
@@ -287,9 +287,9 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
 
 
-def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
+async def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
     """Hosts that were lost, and what else is wrong with them; nothing if all is well."""
-    problems = hosts.problems()
+    problems = await hosts.problems()
     return [health.ComponentHealth("hosts", False, "\n".join(problems))] if problems else []
 
 

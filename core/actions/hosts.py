@@ -134,14 +134,15 @@ class Hosts:
         row = await self._database.read(lambda reads: stored.find(reads, self.holder))
         self.draining = row is not None and bool(row["draining"])
 
-    def problems(self) -> list[str]:
+    async def problems(self) -> list[str]:
         """A sentence for each host that was lost, has a wrong clock, or has the name of another."""
+        cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
         found = [
             f"Host {row['host']} was lost at {as_time(row['at'])}, and {_actions(row['ended'])} ended with it. Start it"
             " again; otherwise this is told for 24 hours."
-            for row in self._lost
+            for row in lost
         ]
-        names = {row["host_id"]: row["host"] for row in self._rows if row["host_id"]}
+        names = {row["host_id"]: row["host"] for row in cores if row["host_id"]}
         for host_id, ahead_ms in self._ahead_ms.items():
             if host_id in names and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
@@ -152,10 +153,11 @@ class Hosts:
                 found.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
         return found
 
-    def up(self) -> Mapping[str, bool]:
-        """Each host by name, as of the last look, and whether a core of it holds its lease."""
-        found = {row["host"]: False for row in self._lost}
-        for row in self._rows:
+    async def up(self) -> Mapping[str, bool]:
+        """Each host by name, and whether a core of it holds its lease."""
+        cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
+        found = {row["host"]: False for row in lost}
+        for row in cores:
             if row["host"]:
                 found[row["host"]] = found.get(row["host"], False) or not self.is_over(row)
         return found

@@ -92,7 +92,7 @@ class Metrics:
         database: Database,
         probe: StoreProbe,
         engines: Callable[[], Iterable[tuple[str, bool]]],
-        hosts: Callable[[], Mapping[str, bool]] = dict,
+        hosts: Callable[[], Awaitable[Mapping[str, bool]]],
     ) -> None:
         self._hosts = hosts
         self._database = database
@@ -153,13 +153,14 @@ class Metrics:
                 await self._count()
                 self._queue.set(await self._database.read(measures.queued))
                 self._size.set(await self._database.size_bytes())
+                found = await self._hosts()
+                self._host_up.clear()
+                for host, up in found.items():
+                    self._host_up.labels(host).set(int(up))
             self._write.set(self._probe.write_s)
             commits = self._database.commits
             self._commits.inc(commits - self._commits_counted)
             self._commits_counted = commits
-            self._host_up.clear()
-            for host, up in self._hosts().items():
-                self._host_up.labels(host).set(int(up))
             for name, up in self._engines():
                 self._up.labels(name).set(1 if up else 0)
             return generate_latest(self.registry)

@@ -24,11 +24,6 @@ def is_dead(holder: str) -> bool:
     return _start_time(int(pid)) != started
 
 
-def is_over(holder: str, until: int, now: int) -> bool:
-    """Whether another process may take over a lease until then (ms): it ran out, or its holder has ended."""
-    return until <= now or is_dead(holder)
-
-
 def _pid_namespace() -> str:
     """This boot of this machine and this pid namespace; "" if the system doesn't tell."""
     try:

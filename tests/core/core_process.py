@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
+
 from core.access import Access
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -86,10 +88,12 @@ class CoreSetup:
 
     folder: Path
     keys: dict[str, str] = field(default_factory=dict)
+    shared: Path | None = None
+    """The database, if it is that of another setup."""
 
     @property
     def database(self) -> Path:
-        return self.folder / "core.db"
+        return self.shared or self.folder / "core.db"
 
     def job(self, action: Action, engine: str = "local") -> Path:
         """The job folder of an action."""
@@ -120,11 +124,13 @@ async def setup_in(
     *,
     responders: Mapping[str, Mapping[str, Any]] | None = None,
     engines: Sequence[Mapping[str, Any]] = (),
+    beside: CoreSetup | None = None,
     **core: Any,
 ) -> CoreSetup:
     """Settings with a `local` engine, further `engines`, and Stepwise responders `<name>_1_0`.
 
-    `responders` gives each one's section; `core` is what differs in `[core]`.
+    `responders` gives each one's section; `core` is what differs in `[core]`. With `beside` it is another host on the
+    database, and with the users, of that setup.
     """
     root = folder / "responders"
     names = responders if responders is not None else {"Stepwise": {}}
@@ -138,10 +144,22 @@ async def setup_in(
     for name, section in names.items():
         lines += [f'[responder."{name}_1_0"]', *_pairs({key: v for key, v in section.items() if key != "config"})]
         lines += [f'[responder."{name}_1_0".config]', *_pairs(section.get("config", {}))]
-    (folder / "settings.toml").write_text("\n".join(["[core]", "database = 'core.db'", *lines[1:]]) + "\n")
-    setup = CoreSetup(folder)
-    await setup.users(*ANALYSTS)
+    setup = CoreSetup(folder) if beside is None else CoreSetup(folder, beside.keys, beside.database)
+    lines[1:1] = _pairs({"database": str(setup.database)})
+    (folder / "settings.toml").write_text("\n".join(lines) + "\n")
+    if beside is None:
+        await setup.users(*ANALYSTS)
     return setup
+
+
+async def hosts_in(folder: Path, names: Sequence[str], **options: Any) -> list[CoreSetup]:
+    """A setup for each of several hosts on one database, with folders of their own; `options` as of `setup_in`."""
+    setups: list[CoreSetup] = []
+    for name in names:
+        (folder / name).mkdir()
+        beside = setups[0] if setups else None
+        setups.append(await setup_in(folder / name, beside=beside, host_name=name, **options))
+    return setups
 
 
 def stepwise(root: Path, name: str) -> None:
@@ -195,6 +213,22 @@ class CoreProcess:
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
+
+    async def lists_hosts(self, **states: str) -> None:
+        """Return once core lists exactly these hosts with these states."""
+        async with asyncio.timeout(POLL_TIMEOUT_S):
+            while {host["name"]: host["state"] for host in await self.hosts()} != states:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def hosts(self) -> list[dict[str, Any]]:
+        """The hosts as an org-admin sees them."""
+        found: list[dict[str, Any]] = (await self.send("GET", "/api/host")).json()
+        return found
+
+    async def send(self, method: str, path: str, body: Any = None, name: str = "lead") -> httpx.Response:
+        """The answer to a request of one of the users."""
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {self.setup.keys[name]}"}) as client:
+            return await client.request(method, f"{self.url}{path}", json=body)
 
     async def ended(self, action_id: str, name: str = "anna") -> Action:
         """The action, once it has ended."""
