@@ -48,7 +48,7 @@ from core.models import (
 CONNECTIONS = 100
 KEEPALIVE_S = 60.0  # less than core's 75 s, so that no connection is used while core closes it
 UNANSWERED = "unanswered"
-"""Among the details of an error: core gave no answer, so that nobody knows whether it did what it was asked for."""
+"""Among the details of an error: core or its store gave no answer, so nobody knows whether it did what it was asked."""
 _ENGINE = "/api/connector/engine"
 
 T = TypeVar("T")
@@ -483,6 +483,8 @@ def error_from_response(status: int, content: bytes) -> ResponderBotError:
         return ResponderBotError(code, f"Core answered {status} without saying why; is it core at this address?")
     fields = body.get("errors")
     details = {key: value for key, value in body.items() if key not in ("type", "message", "errors")}
+    if status == 503:  # its store may have taken the change before it was lost
+        details[UNANSWERED] = True
     return ResponderBotError(
         _BY_TYPE.get((status, str(body.get("type"))), code),
         body["message"],

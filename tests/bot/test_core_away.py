@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
-from tests.bot.running import SOC, running_bot
+from aiohttp import web
+
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.running import SOC, find_card, running_bot
+
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+WHERE = "The store can't be reached (Connection refused); look at PostgreSQL at postgresql://10.1.2.3/soc."
 
 
 async def test_a_home_that_was_never_opened_says_that_core_is_away(tmp_path: Path) -> None:
@@ -28,3 +34,38 @@ async def test_doctor_shows_every_check_while_core_is_away(tmp_path: Path) -> No
         told = json.dumps(await anna.until(lambda view: view.ephemerals(SOC)), ensure_ascii=False)
         for check in ("✗ *core*", "✓ *token*", "✓ *this channel*", f"✓ *channel {SOC}*", "*feed*"):
             assert check in told
+
+
+async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happens_once(tmp_path: Path) -> None:
+    proxy, refused = CoreProxy(), list[str]()
+
+    def without_database(request: web.Request) -> web.Response | None:
+        if request.method != "POST" or not request.path.endswith("/action") or len(refused) == 2:
+            return None
+        refused.append(request.headers["Idempotency-Key"])
+        return web.json_response({"type": "UnavailableError", "message": WHERE}, status=503)
+
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person()
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        proxy.replace(without_database)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
+        assert len(refused) == 2
+        assert len(set(refused)) == 1
+        assert len(await env.client.actions("alert", alert_id)) == 1
+
+
+async def test_nobody_in_slack_reads_where_the_database_is(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person()
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        answer = {"type": "UnavailableError", "message": WHERE}
+        proxy.replace(lambda _: web.json_response(answer, status=503))
+        await anna.command(SOC, f"/responder list {alert_id}")
+        told = json.dumps(await anna.until(lambda view: view.ephemerals(SOC)), ensure_ascii=False)
+        assert "The responder service isn't answering." in told
+        assert "10.1.2.3" not in told
