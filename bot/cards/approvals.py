@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bot.cards import notices, runs, undo_state
+from bot.cards import ids, notices, runs, undo_state
 from bot.cards.alert import AMBER, GREY, SIGNS
-from bot.cards.message import Block, ButtonIds, Message
+from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -14,6 +14,7 @@ from bot.cards.text import (
     escape,
     foreign,
     person_name,
+    plain,
     section,
     slack_date,
 )
@@ -105,6 +106,19 @@ def request_blocks(
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
         blocks.append(buttons(action, button))
     return blocks
+
+
+def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
+    """So many requests of one bulk, which are decided together."""
+    who = person_name(action.created_by)
+    review = {
+        "type": "button",
+        "action_id": ids.numbered(ids.BULK_REVIEW, action.id),
+        "text": plain("Review"),
+        "value": button(Intent("bulk_review", action.bulk or "")),
+    }
+    text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'object')} that you may see ({action.bulk})"
+    return section(text, accessory=review)
 
 
 def direct_request(

@@ -1,7 +1,7 @@
 """The App Home of a person: approvals to give, their alerts and runs, and what they may do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.cards import approvals, ids, runs
@@ -22,6 +22,8 @@ class HomeRun:
     subject: Subject
     confirm: str = ""
     link: str = ""
+    policy: str = ""  # all that its policy says to those who approve it
+    together: int = 1  # requests of one bulk, of which this is the first
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,21 @@ def _rest(shown: Sequence[object]) -> list[Block]:
 def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
     """A request for approval with all that this person's decision needs."""
     view = RedactedView(run.subject, person.clearance)
+    if run.together > 1:
+        return [approvals.bulk_request(run.action, run.together, button)]
     return approvals.request_blocks(
-        run.action, view, button=button, now_ms=now_ms, confirm=run.confirm, link=run.link, voter=person.login
+        run.action, view, button=button, now_ms=now_ms, confirm=run.policy, link=run.link, voter=person.login
     )
+
+
+def by_bulk(waiting: Sequence[HomeRun]) -> list[HomeRun]:
+    """The requests, with one in place of several of a bulk."""
+    found: dict[str, HomeRun] = {}
+    for run in waiting:
+        key = run.action.bulk or run.action.id
+        earlier = found.get(key)
+        found[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
+    return list(found.values())
 
 
 def _alert(alert: HomeAlert, clearance: int) -> Block:

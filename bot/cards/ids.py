@@ -36,6 +36,9 @@ GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
 BULK_START = "bulk_start"
 BULK_RETRY = "bulk_retry"
 BULK_DETAILS = "bulk_details"
+BULK_REVIEW = "bulk_review"
+BULK_APPROVE = "bulk_approve"
+BULK_DENY = "bulk_deny"
 SEVERAL = "several"  # choose several objects to run on
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 

@@ -8,20 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.cards import bulks, ids, names, notices
+from bot.cards import approvals, bulks, ids, names, notices, runs
+from bot.cards.bulks import ShownTarget
 from bot.cards.lists import can_run, reasons
 from bot.cards.message import ButtonIds, Intent, Message
 from bot.cards.text import count
-from bot.features import responses
+from bot.features import responses, subjects
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.decide import UNKNOWN_OUTCOME
 from bot.features.payload import button_token
 from bot.features.retries import until_answered
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from bot.redaction import RedactedView, Subject
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
-from core.models import BulkInput, Document, OfferedResponder
+from core.models import BulkInput, BulkTarget, Document, OfferedResponder
 
 TITLE = "Run on several"
 MOST = 100  # targets of one request to core
@@ -158,9 +161,78 @@ async def on_details(context: Context) -> None:
     if intent is None:
         return
     bulk = await context.core.bulk(intent.object_id)
-    targets = await find_targets(context, [one.object_id for one in bulk.targets], responders=False)
-    views = {object_id: target.view for object_id, target in targets.items()}
-    await responses.show(context, TITLE, bulks.details(bulk, views))
+    shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
+    about = f"bulk:{bulk.id}:{start}"
+    await responses.show_with_buttons(
+        context, TITLE, about, lambda button: bulks.details(bulk, shown, start, button=button)
+    )
+
+
+async def on_review(context: Context) -> None:
+    """Show all that one decision is about, with Approve and Deny for who may see all of it."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    responses.require_permission(context, "manageAction")
+    bulk = await context.core.bulk(intent.object_id)
+    found = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
+    waiting = [one for one in found if one.action is not None and runs.awaits_approval(one.action)]
+    person, why_not, confirm = context.person, "", ""
+    if person is not None and person.login == bulk.created_by:
+        why_not = "You asked for it, so somebody else decides."
+    if waiting:
+        subject = waiting[0].view.subject
+        offered = await context.core.responders(subject.kind, subject.id, explain=True)
+        policy = next((one.policy for one in offered if one.name == bulk.responder_name), None)
+        confirm = approvals.policy_text(policy)
+        if all(approvals.has_voted(one.action, person.login if person else "") for one in waiting if one.action):
+            why_not = why_not or "You have approved it; it needs somebody else's approval as well."
+    readable = [one for one in waiting if approvals.sees_all(one.view.clearance, one.view.subject)]
+    hidden = bulk.awaiting - len(readable)
+    await responses.show_with_buttons(
+        context,
+        "Approve all?",
+        f"bulk:{bulk.id}:review",
+        lambda button: bulks.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button),
+    )
+
+
+async def on_decision(context: Context) -> None:
+    """Approve or deny all of its runs that wait. Core refuses what this person may not decide, and says why."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    approves = intent.what == "bulk_approve"
+    decide = context.core.approve_bulk if approves else context.core.deny_bulk
+    try:
+        answer = await decide(intent.object_id)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+    await responses.respond(context, bulks.decided(answer, "approved" if approves else "denied"), "Done")
+
+
+async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
+    """Those of these that the person may see, each with its action."""
+    clearance, found = own_clearance(context), dict[str, ShownTarget]()
+    by_id = {target.action_id or target.object_id: target for target in targets}
+    left = [one for one in by_id if subjects.OBJECT_ID.fullmatch(one)]
+    while left:
+        answer = await context.core.documents(left[:IDS_AT_ONCE])
+        for document in answer.documents:
+            actions = {action.id: action for action in document.actions}
+            known = {*actions, *_within(document, [target.object_id for target in targets])}
+            for one in [one for one in by_id if one in known]:
+                target, action = by_id[one], actions.get(one)
+                subject = Subject.in_document(document, action.object_id if action else target.object_id)
+                view = RedactedView(subject, clearance) if subject is not None else None
+                if view is not None and view.is_open:
+                    undo = action.undo if action is not None else None
+                    policy = document.policies.get(undo.responder) if undo is not None else None
+                    found[one] = ShownTarget(target, view, action, policy)
+        left = [*answer.left, *left[IDS_AT_ONCE:]]
+    return [found[one] for one in by_id if one in found]
 
 
 FEATURE = Feature(
@@ -168,5 +240,8 @@ FEATURE = Feature(
         ids.BULK_START: Entry(on_start, Ack.WRITE),
         ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
+        ids.BULK_REVIEW: Entry(on_review, modal_title="Approve all?"),
+        ids.BULK_APPROVE: Entry(on_decision, Ack.WRITE),
+        ids.BULK_DENY: Entry(on_decision, Ack.WRITE),
     }
 )

@@ -75,7 +75,7 @@ class FoundRuns:
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
         confirm = policy.confirm if policy else ""
         titled = runs.titled_as(action, self.titled.get(action.id))
-        return HomeRun(titled, subject, confirm, self.links[subject.root_id])
+        return HomeRun(titled, subject, confirm, self.links[subject.root_id], approvals.policy_text(policy))
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny."""

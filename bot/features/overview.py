@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bot.cards import ids, overview, paused, runs
-from bot.cards.home import HomeRun
+from bot.cards.home import HomeRun, by_bulk
 from bot.features import found_runs, home, responses
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.found_runs import DAY_MS, MANY, SOME, FoundRuns, one_of
@@ -41,6 +41,7 @@ async def on_pending_command(context: Context) -> None:
     to_decide = found.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
     others = [run for run in shown if run.action.id not in decided]
+    to_decide = by_bulk(to_decide)
     to_decide = [await found_runs.whole(context, run) for run in to_decide[: overview.MAX_REQUESTS]]
     await responses.show_with_buttons(
         context,

@@ -1,12 +1,13 @@
-"""Renders the one message that tells in a channel how far a bulk is."""
+"""Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bot.cards import bulks as cards
+from bot.cards.approvals import mentions
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.models import BULK
+from bot.outbox.models import BULK, bulk_key, is_person
 from core.models import BulkCounts
 
 if TYPE_CHECKING:
@@ -16,20 +17,31 @@ IDS_AT_ONCE = 200  # as many as core answers
 
 
 class BulkMessages:
-    """Renders them from counts, which name no object. Only who asked in Slack causes the first rendering."""
+    """Renders them from counts, which name no object.
 
-    def __init__(self, core: "CoreClient", outbox: MessageOutbox) -> None:
+    There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
+    for each person who watches. In a channel one reply in its thread tells how it ended.
+    """
+
+    def __init__(self, core: "CoreClient", outbox: MessageOutbox, approvers: Sequence[str]) -> None:
         self._core = core
         self._outbox = outbox
+        self._mention = mentions(approvers)
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
-    async def of(self, bulk: BulkCounts, as_of: int) -> list[DesiredMessage]:
-        """The messages of a bulk that have been asked for, unless they reflect more than `as_of` already."""
+    async def of(self, bulk: BulkCounts, as_of: int, places: Iterable[str] = ()) -> list[DesiredMessage]:
+        """The messages of a bulk in these places, and where it has some unless they reflect more than `as_of` already.
+
+        `places` are channels, and `team:user` for direct messages.
+        """
+        posted = {message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
+        keys = {bulk_key(bulk.id, place): None for place in places}
         if as_of < self._as_of.get(bulk.id, 0):
-            return []
-        self._as_of.pop(bulk.id, None)
-        posted = await self._outbox.messages_named(f"{BULK}:{bulk.id}:")
-        return [await self._message(message.key, bulk) for message in posted]
+            keys = {key: None for key in keys if key not in posted}
+        else:
+            self._as_of.pop(bulk.id, None)
+            keys |= dict.fromkeys(sorted(posted))
+        return [message for key in keys for message in await self._messages(key, bulk)]
 
     async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
@@ -41,14 +53,28 @@ class BulkMessages:
             found.update({bulk.id: bulk for bulk in answer.bulks})
             self._as_of.update({bulk.id: answer.as_of for bulk in answer.bulks})
         rendered = [(key, found.get(key.split(":")[1])) for key in wanted]
-        return [await self._message(key, bulk, by_person=by_person) for key, bulk in rendered if bulk is not None]
+        desired: list[DesiredMessage] = []
+        for key, bulk in rendered:
+            if bulk is not None:
+                desired += await self._messages(key, bulk, by_person=by_person)
+        return desired
 
-    async def _message(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> DesiredMessage:
+    async def _messages(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> list[DesiredMessage]:
+        """The message in one place, and in a channel the replies in its thread."""
         channel = key.rpartition(":")[2]
+        is_direct = is_person(channel)
 
         def render(button: ButtonIds) -> Message:
-            return cards.progress(bulk, button=button)
+            return cards.progress(bulk, button=button, mention="" if is_direct else self._mention)
 
         ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(render))
         is_progress = not cards.has_ended(bulk)
-        return DesiredMessage(key, channel, render(ids), by_person=by_person, is_progress=is_progress, buttons=new)
+        desired = [DesiredMessage(key, channel, render(ids), by_person=by_person, is_progress=is_progress, buttons=new)]
+        if is_direct:
+            return desired
+        late = f"{BULK}late:{bulk.id}:{channel}"
+        if not is_progress and bulk.counts:
+            desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, cards.ended(bulk), thread_of=key))
+        if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
+            desired.append(DesiredMessage(late, channel, cards.late(bulk), thread_of=key))
+        return desired

@@ -59,7 +59,7 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
-        self._bulks = BulkMessages(core, outbox)
+        self._bulks = BulkMessages(core, outbox, channels.approvers)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
@@ -255,7 +255,11 @@ class Notifier:
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         for bulk, as_of in held.bulks.values():
-            desired += await self._bulks.of(bulk, as_of)
+            places = dict[str, None]()
+            for document in documents:
+                work = self._bulk_places(document, bulk.id, changes)
+                places |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
+            desired += await self._bulks.of(bulk, as_of, places)
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
@@ -290,11 +294,9 @@ class Notifier:
         timeline = await self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
-        # A bulk has a message of its own, and may run on all alerts of a group; approvals are asked for in each thread.
+        # A bulk has a message of its own, and may run on all alerts of a group.
         own_runs = [
-            one
-            for one in action_ids
-            if (action := timeline.action(one)) is None or not action.bulk or action.approval is not None
+            one for one in action_ids if (action := timeline.action(one)) is None or not timeline.is_in_bulk(action)
         ]
         await placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
@@ -311,6 +313,17 @@ class Notifier:
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
+
+    async def _bulk_places(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
+        """Where the message of a bulk goes because of its runs on this alert or case."""
+        found = [one for one in document.actions if one.bulk == bulk_id and (one.id, document.id) in changes.actions]
+        if not found:
+            return []
+        timeline = await self._renderer.timeline(document)
+        places: list[str] = []
+        for action in found:
+            places += await self._renderer.bulk_places(action, timeline, has_ended=action.id in changes.ended)
+        return places
 
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
         timeline = await self._renderer.timeline(document)

@@ -135,6 +135,8 @@ class Renderer:
         if action.object_type == "Log":
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
+        if action.bulk:  # which has messages of its own
+            return desired
         if action.approval is not None:
             whole = await self._whole(action, timeline)
             requests = await self._approval_requests(whole, subject, timeline)
@@ -142,12 +144,34 @@ class Renderer:
             desired += await self._direct_requests(whole, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
-            if not action.bulk:  # which has a message of its own
+            if not timeline.is_in_bulk(action):
                 desired += await self._end_replies(action, subject, timeline)
             desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
         return desired
+
+    async def bulk_places(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
+        """Where the message of a bulk goes because of one of its runs.
+
+        While it waits for approval, the channels that show its object, and the people who want to be told of
+        approvals; once it has ended, those who watch. People as `team:user`.
+        """
+        subject, places = timeline.target(action), list[str]()
+        if approvals.is_open(action, self._clock()):
+            placed = await self._outbox.groups.placements([timeline.root_id])
+            grouped = [placement.channel for placement in placed.get(timeline.root_id, ())]
+            channels = dict.fromkeys([*(thread.channel for thread in timeline.threads), *grouped])
+            places += [channel for channel in channels if self._view(subject, channel).is_open]
+            for team, user in await self._outbox.watches.watchers([APPROVALS]):
+                person = await self._recipient(team, user)
+                if person is not None and approvals.may_decide(action, person, subject):
+                    places.append(f"{team}:{user}")
+        if has_ended and action.status not in OPEN_STATUSES:
+            for team, user in await self._watchers(action, subject):
+                if await self._recipient(team, user) is not None:
+                    places.append(f"{team}:{user}")
+        return places
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: its reply, and one on what went wrong."""
@@ -307,10 +331,14 @@ class Renderer:
 
         return await self._in_threads(f"paused:{action.id}", render, subject, timeline)
 
-    async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
+    async def _watchers(self, action: Action, subject: Subject) -> list[tuple[str, str]]:
+        """Team and user of those who watch the object of a run, or its responder."""
         watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
+        return await self._outbox.watches.watchers(list(dict.fromkeys(watched)))
+
+    async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         desired = []
-        for team, user in await self._outbox.watches.watchers(list(dict.fromkeys(watched))):
+        for team, user in await self._watchers(action, subject):
             person = await self._recipient(team, user)
             if person is not None:  # nothing goes to somebody who is no longer linked
                 view = RedactedView(subject, person.clearance)

@@ -76,6 +76,11 @@ class Timeline:
         """An action of the document; None if it isn't there."""
         return next((action for action in self.document.actions if action.id == action_id), None)
 
+    def is_in_bulk(self, action: Action) -> bool:
+        """Whether an action is one of a bulk, or undoes one."""
+        undone = self.action(action.undoes) if action.undoes else None
+        return bool(action.bulk or (undone is not None and undone.bulk))
+
     def actions_on(self, object_id: str) -> Sequence[Action]:
         """The open and the newest actions on an object."""
         return [action for action in self.document.actions if action.object_id == object_id]

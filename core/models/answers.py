@@ -380,7 +380,7 @@ class BulkCounts(ApiModel):
     release_at: Millis | None = None
     """When it undoes the last of them."""
     not_released: int = 0
-    """Actions that core should have undone, and could not; it tries again."""
+    """Actions that were to be undone, and were not."""
     free_at: Millis | None = None
     """When the first rate is free again that refused a target."""
     retried_by: ObjectId | None = None

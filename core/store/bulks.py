@@ -57,13 +57,13 @@ def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
 def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """How many actions of each bulk are in which state.
 
-    `bulk_id, status, outcome` (of failures), `awaits` (1: for approval), `undo_status` (of those that core is to
-    undo), `count`, `expires_at` (the first, ms), `release_at` (the last, ms).
+    `bulk_id, status, outcome` (of failures), `awaits` (1: for approval), `undo_status`, `count`,
+    `expires_at` (the first, ms), `release_at` (the last, ms).
     """
     return reads.rows(
         "SELECT bulk_id, status, CASE WHEN status = 'Failure' AND json_valid(doc) THEN json_extract(doc, '$.outcome')"
         f" END AS outcome, CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
-        " CASE WHEN undo_at IS NOT NULL AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
+        " CASE WHEN status = 'Success' AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
         " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
         " WHERE bulk_id IN (SELECT value FROM json_each(:ids)) GROUP BY bulk_id, status, outcome, awaits, undo_status",
         {"ids": json.dumps(list(bulk_ids))},
