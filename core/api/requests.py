@@ -5,6 +5,7 @@ import base64
 import math
 import os
 import re
+import time
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Coroutine, Mapping, Sequence
@@ -32,6 +33,7 @@ HEADERS_LIMIT_BYTES = 32_768
 PATH_LIMIT_BYTES = 2_048
 QUERY_LIMIT_FIELDS = 64
 VALUES_LIMIT = 30_000  # decoding and validating as many takes 10 to 20 ms of the event loop
+AT_ONCE_S = 0.1  # a body that takes longer outlives the check of who sends it
 SEARCHES_PER_CALLER = 2  # of the store's four at once, so that one caller can't keep others waiting
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -46,6 +48,7 @@ class RequestContext:
         "endpoint",
         "headers",
         "headers_bytes",
+        "is_body_late",
         "login",
         "method",
         "query_string",
@@ -67,6 +70,8 @@ class RequestContext:
         self.endpoint: Endpoint | None = None
         self.login = ""
         self.acted_through = ""
+        self.is_body_late = False
+        """The caller may have lost their rights while the body arrived."""
         self.unread = False
         """The rest of the body has not been read and won't be, so the connection must be closed."""
 
@@ -157,8 +162,11 @@ class BodyReader:
     async def _receive(self, context: RequestContext, receive: Receive) -> bytes:
         if context.content_length > self._limit_bytes:
             raise self._too_large()
+        began = time.monotonic()
         try:
-            return await read_body(receive, self._limit_bytes, self._timeout_s)
+            body = await read_body(receive, self._limit_bytes, self._timeout_s)
+            context.is_body_late = time.monotonic() - began > AT_ONCE_S
+            return body
         except TimeoutError:
             context.unread = True
             sentence = f"The body did not arrive within {self._timeout_s:g} s; send it again."

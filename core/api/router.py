@@ -187,8 +187,8 @@ class Router:
             with suppress(ResponderBotError):
                 caller = await self._authenticate(context)
         raw, body = await self._bodies.read(context, endpoint, receive)
-        if endpoint.takes_body and caller is not _ANONYMOUS:
-            caller = await self._authenticate(context)  # the user may have been disabled while the body arrived
+        if context.is_body_late and caller is not _ANONYMOUS:
+            caller = await self._authenticate(context)
         _authorize(endpoint, caller)
         limiter = partial(self._searches.run, caller.login, receive)
         headers = context.headers

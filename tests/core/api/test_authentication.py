@@ -1,5 +1,6 @@
 """Keys, acting on behalf of a user, and permissions, for every route."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from core.api.requests import AT_ONCE_S
 from tests.core.running import RunningCore, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -241,3 +243,18 @@ async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) 
     assert (missing, forbidden) == ([404] * 3, [403, 403, 403, 401])
     assert homeless[1]["login"] == "homeless@responder-bot.local"
     assert (disabled[0], disabled[1]["type"]) == (404, "NotFoundError")
+
+
+async def test_who_is_disabled_while_a_body_arrives_is_refused(core: RunningCore) -> None:
+    key = await core.key("analyst", "lost")
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"type":"siem","source":"s","sourceRef":"late",'
+        await core.core.access.disable("lost")
+        await asyncio.sleep(2 * AT_ONCE_S)
+        yield b'"title":"t","description":"d"}'
+
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    answer = await core.http.post("/api/alert", content=body(), headers=headers)
+    assert answer.status_code == 401
+    assert (await core.send("GET", "/api/alert/siem;s;late")).status_code == 404
