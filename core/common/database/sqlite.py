@@ -5,23 +5,23 @@ BEGIN fails at once when it has to be upgraded to a write.
 """
 
 import asyncio
-import queue
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlite_utils
 
 from core.common.database.base import Params, Reads, Row, Search, Transaction
 from core.common.database.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
 from core.common.database.errors import STORE_ERRORS, code_of, describe, is_damage, is_file_error
+from core.common.database.failures import Failures
 from core.common.database.files import OpenFiles, out_of_space
+from core.common.database.group_commit import Work, Writer
 from core.common.database.search import SqliteSearch
 from core.common.database.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
@@ -35,27 +35,6 @@ RESTART_WAIT_MS = 250  # how long the writer waits for readers once the write-ah
 MAX_SEARCHES = 4
 MAX_SNAPSHOTS = 2
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
-
-_STOP = object()
-
-
-class _Work:
-    """Work for the writer, and its outcome."""
-
-    def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.work = work
-        self.loop = loop
-        self.done: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def settle(self) -> None:
-        if self.done.cancelled():
-            return
-        if self.error is None:
-            self.done.set_result(self.result)
-        else:
-            self.done.set_exception(self.error)
 
 
 class _Reads:
@@ -88,16 +67,11 @@ class SqliteDatabase:
         self._log = path.with_name(f"{path.name}-wal")
         self._log_limit = 2 * WAL_BYTES
         self._search_limit_s = search_limit_s
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._pending: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
-        self._listeners: list[Callable[[], None]] = []
         self.commits = 0
-        self._is_closed = False
         self._lost = ""  # what is wrong with the files, as of `_files_checked_at`
         self._files_checked_at = float("-inf")
         self._is_rescued = False
-        self._failure: tuple[float, str] | None = None
-        self._damage = ""
+        self._failures = Failures()
         with ExitStack() as opened:
             self._writer_connection = opened.enter_context(closing(open_writer(path, migrate)))
             self._reader = opened.enter_context(closing(connect(path, read_only=True)))
@@ -109,15 +83,11 @@ class SqliteDatabase:
             self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
             self._searches: set[SqliteSearch] = set()
             self._idle_readers: list[sqlite3.Connection] = []
-            self._writer = threading.Thread(target=self._write, name="store-writer", daemon=True)
-            self._writer.start()
+            self._writer = Writer(self._commit, self._restart_long_log)
             opened.pop_all()
 
     async def close(self) -> None:
-        self._is_closed = True
-        self._enqueue(asyncio.get_running_loop())
-        self._queue.put([_STOP])
-        await asyncio.to_thread(self._writer.join)
+        await self._writer.close()
         for search in list(self._searches):
             search.stop()
         self._searchers.shutdown()
@@ -207,21 +177,10 @@ class SqliteDatabase:
 
     async def transaction(self, work: Callable[[Transaction], T]) -> T:
         """Runs in the writer thread."""
-        if self._is_closed:
-            raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
-        loop = asyncio.get_running_loop()
-        item = _Work(work, loop)
-        pending = self._pending.setdefault(loop, [])
-        pending.append(item)
-        if len(pending) == 1:
-            # Enqueued two iterations of the loop later, when requests that arrived together have become work too: the
-            # writer wakes for the first item, and a small commit costs as much as a large one.
-            loop.call_soon(loop.call_soon, self._enqueue, loop)
-        result: T = await item.done
-        return result
+        return await self._writer.run(work)
 
     def on_commit(self, listener: Callable[[], None]) -> None:
-        self._listeners.append(listener)
+        self._writer.on_commit(listener)
 
     def version(self) -> int:
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
@@ -235,23 +194,16 @@ class SqliteDatabase:
         return await asyncio.to_thread(out_of_space, self.path)
 
     def damage(self) -> str:
-        return self._damage
+        return self._failures.damage
 
     def failure(self, within_s: float) -> str:
-        if self._failure is None or time.monotonic() - self._failure[0] > within_s:
-            return ""
-        return self._failure[1]
+        return self._failures.last(within_s)
 
     def forget_failure(self) -> None:
-        self._failure = None
+        self._failures.forget()
 
     def _unavailable(self, sentence: str, cause: Exception | None = None) -> ResponderBotError:
-        self._failure = (time.monotonic(), sentence)
-        if cause is not None and is_damage(cause):
-            self._damage = sentence
-        failure = ResponderBotError("unavailable", sentence)
-        failure.__cause__ = cause
-        return failure
+        return self._failures.unavailable(sentence, cause, is_damage=cause is not None and is_damage(cause))
 
     def _check_files(self) -> None:
         """Raise ResponderBotError("unavailable") if the files are not those that were opened."""
@@ -279,26 +231,7 @@ class SqliteDatabase:
         sentence = f"The store can't be read ({describe(error)}); look at its disk, or restore a backup."
         return self._unavailable(sentence, error)
 
-    def _enqueue(self, loop: asyncio.AbstractEventLoop) -> None:
-        pending = self._pending.pop(loop, None)
-        if pending:
-            self._queue.put(pending)
-
-    def _write(self) -> None:
-        while True:
-            batch = list(self._queue.get())
-            with suppress(queue.Empty):
-                while True:
-                    batch += self._queue.get_nowait()
-            works = [item for item in batch if item is not _STOP]
-            if works:
-                self._commit(works)
-                self._deliver(works)
-                self._restart_long_log()
-            if len(works) < len(batch):
-                return
-
-    def _commit(self, works: list[_Work]) -> None:
+    def _commit(self, works: list[Work]) -> None:
         connection = self._writer_connection
         try:
             self._check_files_if_due()
@@ -359,22 +292,8 @@ class SqliteDatabase:
         except (OSError, *STORE_ERRORS):  # the next commit tells what is wrong
             return
 
-    def _deliver(self, works: list[_Work]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
-        for item in works:
-            by_loop.setdefault(item.loop, []).append(item)
-        for loop, items in by_loop.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._settle, items)
 
-    def _settle(self, items: list[_Work]) -> None:
-        for item in items:
-            item.settle()
-        for listener in self._listeners:
-            listener()
-
-
-def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
+def _all_at_once(works: list[Work], connection: sqlite3.Connection) -> bool:
     """Run each without a savepoint, the usual case; False if one has raised after it had written something."""
     transaction = SqliteTransaction(connection)
     for item in works:
@@ -385,7 +304,7 @@ def _all_at_once(works: list[_Work], connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
+def _one_by_one(works: list[Work], connection: sqlite3.Connection) -> None:
     """Run each in a savepoint of its own, rolled back if it raises."""
     transaction = SqliteTransaction(connection)
     for item in works:
@@ -396,11 +315,10 @@ def _one_by_one(works: list[_Work], connection: sqlite3.Connection) -> None:
         connection.execute("RELEASE item")
 
 
-def _attempt(item: _Work, transaction: SqliteTransaction) -> None:
-    item.result = item.error = None
+def _attempt(item: Work, transaction: SqliteTransaction) -> None:
     try:
-        item.result = item.work(transaction)
-    except Exception as error:
-        if transaction.is_in_doubt(error) and not is_damage(error):
-            raise  # such as a full disk: the whole commit is in doubt
+        item.attempt(transaction)
+    except STORE_ERRORS as error:
+        if not is_damage(error):
+            raise
         item.error = error

@@ -1,0 +1,124 @@
+"""A writer thread, and group commit: works of several callers share a commit."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from core.common.database.base import Transaction
+from core.common.errors import ResponderBotError
+
+T = TypeVar("T")
+
+_STOP = object()
+
+
+class Work:
+    """Work for the writer, and its outcome."""
+
+    def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.done: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def attempt(self, transaction: Transaction) -> None:
+        """Run it, and keep its result or error; raises an error after which the whole commit is in doubt."""
+        self.result = self.error = None
+        try:
+            self.result = self.work(transaction)
+        except Exception as error:
+            if transaction.is_in_doubt(error):
+                raise  # such as a full disk
+            self.error = error
+
+    def settle(self) -> None:
+        if self.done.cancelled():
+            return
+        if self.error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(self.error)
+
+
+class Writer:
+    """A thread that calls `commit` with all works that have arrived; it sets their results or errors.
+
+    `afterwards` is called when the callers know them.
+    """
+
+    def __init__(self, commit: Callable[[list[Work]], None], afterwards: Callable[[], None] = lambda: None) -> None:
+        self._commit = commit
+        self._afterwards = afterwards
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pending: dict[asyncio.AbstractEventLoop, list[Work]] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Commit what is pending; later work raises ResponderBotError("unavailable")."""
+        self._is_closed = True
+        self._enqueue(asyncio.get_running_loop())
+        self._queue.put([_STOP])
+        await asyncio.to_thread(self._thread.join)
+
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in a commit and return its result once that is durable."""
+        if self._is_closed:
+            raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
+        loop = asyncio.get_running_loop()
+        item = Work(work, loop)
+        pending = self._pending.setdefault(loop, [])
+        pending.append(item)
+        if len(pending) == 1:
+            # Enqueued two iterations of the loop later, when requests that arrived together have become work too: the
+            # writer wakes for the first item, and a small commit costs as much as a large one.
+            loop.call_soon(loop.call_soon, self._enqueue, loop)
+        result: T = await item.done
+        return result
+
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        """Call `listener` on the loop of each caller after a commit."""
+        self._listeners.append(listener)
+
+    def notify(self) -> None:
+        """Call the listeners; on their loop."""
+        for listener in self._listeners:
+            listener()
+
+    def _enqueue(self, loop: asyncio.AbstractEventLoop) -> None:
+        pending = self._pending.pop(loop, None)
+        if pending:
+            self._queue.put(pending)
+
+    def _write(self) -> None:
+        while True:
+            batch = list(self._queue.get())
+            with suppress(queue.Empty):
+                while True:
+                    batch += self._queue.get_nowait()
+            works = [item for item in batch if item is not _STOP]
+            if works:
+                self._commit(works)
+                self._deliver(works)
+                self._afterwards()
+            if len(works) < len(batch):
+                return
+
+    def _deliver(self, works: list[Work]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[Work]] = {}
+        for item in works:
+            by_loop.setdefault(item.loop, []).append(item)
+        for loop, items in by_loop.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._settle, items)
+
+    def _settle(self, items: list[Work]) -> None:
+        for item in items:
+            item.settle()
+        self.notify()
