@@ -1,0 +1,264 @@
+"""PostgreSQL: one writer thread with group commit, and threads with a connection each for readers.
+
+See core/docs/storage.md#postgresql.
+"""
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg
+
+from core.common.database.base import Params, Reads, Row, Search, Transaction
+from core.common.database.group_commit import Writer
+from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
+from core.common.database.postgresql.listener import Listener
+from core.common.database.postgresql.migrations import migrate
+from core.common.database.postgresql.search import PostgresqlSearch
+from core.common.database.postgresql.server import Server
+from core.common.database.postgresql.statements import Connection, PostgresqlReads, run_plainly
+from core.common.database.postgresql.writer import GroupWriter
+from core.common.errors import ResponderBotError
+
+T = TypeVar("T")
+
+MAX_READS = 4
+MAX_SEARCHES = 4
+MAX_SNAPSHOTS = 2
+SEARCH_LIMIT_S = 10.0
+BACKGROUND_S = 600
+
+_SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class PostgresqlDatabase:
+    """A `Database` in a schema of a PostgreSQL; `steps` are its migrations, and `prepare` follows them.
+
+    `setting` names the setting that the URL comes from. Raises ResponderBotError for a URL that names no database that
+    can be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        schema: str,
+        steps: Sequence[str],
+        prepare: Callable[[Transaction], None],
+        *,
+        setting: str,
+        search_limit_s: float = SEARCH_LIMIT_S,
+    ) -> None:
+        self._search_limit_s = search_limit_s
+        self._version = 0
+        self._loops: set[asyncio.AbstractEventLoop] = set()
+        self._local = threading.local()
+        self._connections: set[Connection] = set()
+        self._searches: set[PostgresqlSearch] = set()
+        self._server = Server(url, schema, setting)
+        connection = self._server.open()
+        try:
+            migrate(connection, self._server, steps, prepare)
+        except BaseException:
+            connection.close()
+            raise
+        name = secrets.token_hex(8)
+        self._listener = Listener(self._server, self._server.schema, name, self._on_foreign_commit)
+        self._group_writer = GroupWriter(self._server, self._listener, connection)
+        self._writer = Writer(self._group_writer.commit)
+        self._readers = ThreadPoolExecutor(MAX_READS, thread_name_prefix="store-reader")
+        self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
+        self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="store-background")
+
+    async def close(self) -> None:
+        await self._writer.close()
+        for search in list(self._searches):
+            search.stop()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        for executor in (self._searchers, self._snapshots, self._background, self._readers):
+            executor.shutdown()
+        self._listener.close()
+        self._group_writer.close()
+        for connection in self._connections:
+            connection.close()
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    async def read(self, work: Callable[[Reads], T]) -> T:
+        """Runs in a thread."""
+
+        def run(connection: Connection) -> T:
+            if not self._server.is_pooled:
+                return work(PostgresqlReads(connection))
+            run_plainly(connection, self._server.begin("READ ONLY"))
+            result = work(PostgresqlReads(connection))
+            run_plainly(connection, "COMMIT")
+            return result
+
+        return await self._in_thread(self._readers, run)
+
+    async def snapshot(self, work: Callable[[Reads], T]) -> T:
+        """Runs in a thread, apart from short reads and searches."""
+
+        def run(connection: Connection) -> T:
+            run_plainly(connection, self._server.begin(_SNAPSHOT))
+            result = work(PostgresqlReads(connection))
+            run_plainly(connection, "COMMIT")
+            return result
+
+        return await self._in_thread(self._snapshots, run)
+
+    async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
+        def run(connection: Connection) -> list[Row]:
+            connection.answer_s = BACKGROUND_S  # type: ignore[attr-defined]
+            begin = self._server.begin("READ ONLY")
+            run_plainly(connection, f"{begin}; SET LOCAL statement_timeout = '{BACKGROUND_S}s'")
+            rows = PostgresqlReads(connection).rows(sql, params)
+            run_plainly(connection, "COMMIT")
+            return rows
+
+        return await self._in_thread(self._background, run)
+
+    async def search(self, work: Callable[[Search], T]) -> T:
+        """Runs in a thread, at most MAX_SEARCHES at once."""
+        loop, search = asyncio.get_running_loop(), PostgresqlSearch()
+        limit_ms = int(self._search_limit_s * 1000)
+
+        def run(connection: Connection) -> T:
+            run_plainly(connection, f"{self._server.begin(_SNAPSHOT)}; SET LOCAL statement_timeout = {limit_ms}")
+            loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
+            search.begin(connection)
+            try:
+                result = work(search)
+            except psycopg.errors.QueryCanceled as error:
+                sentence = (
+                    f"The search took over {self._search_limit_s:g} s and was stopped; ask for less, or more precisely."
+                )
+                raise ResponderBotError("bad_request", sentence) from error
+            finally:
+                search.end()
+            run_plainly(connection, "COMMIT")
+            return result
+
+        self._searches.add(search)
+        try:
+            return await self._in_thread(self._searchers, run)
+        finally:
+            self._searches.discard(search)
+            search.stop()
+
+    async def _in_thread(self, executor: ThreadPoolExecutor, work: Callable[[Connection], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, self._run, work)
+        except RuntimeError as error:
+            if "after shutdown" not in str(error):
+                raise
+            raise ResponderBotError(
+                "unavailable", "The store is closed; start again, or ask the one that runs."
+            ) from None
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        """Run it on this thread's connection; once more on a new one if that was lost, as after a restart."""
+        connection = self._own_connection()
+        try:
+            return self._attempt(connection, work)
+        except psycopg.Error as error:
+            if not is_unavailable(error):
+                raise
+            if not connection.closed:
+                raise self._unreadable(error) from error
+        connection = self._own_connection()
+        try:
+            return self._attempt(connection, work)
+        except psycopg.Error as error:
+            if not is_unavailable(error):
+                raise
+            raise self._unreadable(error) from error
+
+    def _own_connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None or connection.closed:
+            if connection is not None:
+                self._connections.discard(connection)
+            connection = self._local.connection = self._server.connect()
+            self._connections.add(connection)
+        return connection
+
+    @staticmethod
+    def _attempt(connection: Connection, work: Callable[[Connection], T]) -> T:
+        try:
+            return work(connection)
+        finally:
+            if not connection.closed and connection.info.transaction_status:
+                with suppress(psycopg.Error):
+                    run_plainly(connection, "ROLLBACK")
+                if connection.info.transaction_status:
+                    connection.close()
+
+    def _unreadable(self, error: psycopg.Error) -> ResponderBotError:
+        sentence = f"The store can't be read ({describe(error)}); look at PostgreSQL at {self._server.place}."
+        return self._server.failures.unavailable(sentence, error, is_damage=is_damage(error))
+
+    # --- writes -------------------------------------------------------------------------------------------------------
+
+    async def transaction(self, work: Callable[[Transaction], T]) -> T:
+        """Runs in the writer thread."""
+        self._loops.add(asyncio.get_running_loop())
+        return await self._writer.run(work)
+
+    @property
+    def commits(self) -> int:
+        return self._group_writer.commits
+
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        """Calls it soon after commits of other processes as well."""
+        with suppress(RuntimeError):
+            self._loops.add(asyncio.get_running_loop())
+        self._writer.on_commit(listener)
+
+    def version(self) -> int:
+        return self._version
+
+    def _on_foreign_commit(self) -> None:
+        self._version += 1
+        for loop in list(self._loops):
+            try:
+                loop.call_soon_threadsafe(self._writer.notify)
+            except RuntimeError:  # it is closed
+                self._loops.discard(loop)
+
+    # --- health -------------------------------------------------------------------------------------------------------
+
+    async def size_bytes(self) -> int:
+        sql = (
+            "SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS BIGINT) AS size FROM pg_class"
+            " WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'"
+        )
+        row = await self.read(lambda reads: reads.row(sql, {"schema": self._server.schema}))
+        return int(row["size"]) if row else 0
+
+    async def out_of_space(self) -> str:
+        return ""  # a full disk of the server shows in the write that health tries
+
+    def remark(self) -> str:
+        if self._listener.is_listening:
+            return ""
+        return (
+            "A pooler keeps notifications from arriving, so other hosts' changes are looked for four times a second;"
+            " connect to PostgreSQL itself, or use the pooler's session mode."
+        )
+
+    def damage(self) -> str:
+        return self._server.failures.damage
+
+    def failure(self, within_s: float) -> str:
+        return self._server.failures.last(within_s)
+
+    def forget_failure(self) -> None:
+        self._server.failures.forget()

@@ -1,0 +1,72 @@
+"""Migrations of a schema of PostgreSQL: numbered steps of plain SQL, each applied once, in order."""
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg import errors
+
+from core.common.database.base import Transaction
+from core.common.database.postgresql.errors import describe
+from core.common.database.postgresql.server import Server
+from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
+from core.common.errors import ResponderBotError
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS migration (
+  number BIGINT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+  applied_by TEXT NOT NULL DEFAULT current_user)
+"""
+
+
+def lock(schema: str) -> str:
+    """A statement that waits for all others that write to this schema, on any host, until their commit."""
+    return f"SELECT pg_advisory_xact_lock(hashtext('responder-bot'), hashtext('{schema}'))"
+
+
+def migrate(
+    connection: Connection, server: Server, steps: Sequence[str], prepare: Callable[[Transaction], None]
+) -> None:
+    """Apply the steps that are pending, then `prepare`, in one transaction; a host that starts meanwhile waits.
+
+    Raises ResponderBotError: "bad_request" if a newer release has applied steps that this one doesn't know,
+    "unavailable" if the role may not create or use the tables.
+    """
+    try:
+        # A tenth of a second for each step would do; indexes on large tables take minutes.
+        run_plainly(connection, f"{server.begin()}; SET LOCAL statement_timeout = 0; {lock(server.schema)}")
+        applied = _applied(connection, server.schema)
+        if applied > len(steps):
+            raise ResponderBotError(
+                "bad_request", "This database was made by a newer release; run that one, or name another database."
+            )
+        for number, step in enumerate(steps[applied:], applied + 1):
+            run_plainly(connection, step)
+            connection.execute("INSERT INTO migration (number) VALUES (%(number)s)", {"number": number})
+        prepare(PostgresqlTransaction(connection))
+        run_plainly(connection, "COMMIT")
+    except errors.InsufficientPrivilege as error:
+        info = connection.info
+        sentence = (
+            f"The role {info.user} has too few rights in {server.place} ({describe(error)});"
+            f' as its owner, `GRANT CREATE, CONNECT ON DATABASE "{info.dbname}" TO "{info.user}"`,'
+            f" and let the role own the schema {server.schema} ({server.setting})."
+        )
+        raise ResponderBotError("unavailable", sentence) from None
+    except psycopg.OperationalError as error:
+        sentence = f"The database {server.place} can't be opened ({describe(error)}); correct that, and start again."
+        raise ResponderBotError("unavailable", sentence) from error
+    finally:
+        if not connection.closed and connection.info.transaction_status:
+            run_plainly(connection, "ROLLBACK")
+
+
+def _applied(connection: Connection, schema: str) -> int:
+    """How many steps have been applied; makes the schema if there is none."""
+    found = connection.execute("SELECT to_regclass(%(name)s) AS found", {"name": f"{schema}.migration"}).fetchone()
+    if found is None or found["found"] is None:
+        exists = connection.execute("SELECT to_regnamespace(%(name)s) AS found", {"name": schema}).fetchone()
+        if exists is None or exists["found"] is None:
+            run_plainly(connection, f"CREATE SCHEMA {schema}")
+        run_plainly(connection, _TABLE)
+    row = connection.execute("SELECT coalesce(max(number), 0) AS last FROM migration").fetchone()
+    return int(row["last"]) if row else 0

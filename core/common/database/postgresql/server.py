@@ -1,0 +1,184 @@
+"""Where a database is, and connections to it."""
+
+import re
+import threading
+import time
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg.rows import dict_row
+
+from core.common.database.failures import Failures
+from core.common.database.postgresql.errors import advice, describe
+from core.common.database.postgresql.statements import Connection, adapt, run_plainly
+from core.common.errors import ResponderBotError
+
+T = TypeVar("T")
+
+OLDEST = 14
+CONNECT_TIMEOUT_S = 5
+RETRY_S = 1.0  # while the server can't be reached, one attempt a second is made; all others fail at once
+CUT_S = 10.0  # after which a connection without a word from the other side is given up
+ANSWER_S = 15.0  # how long to wait for the answer to a statement; the server's own limits are shorter
+IDLE_IN_TRANSACTION_S = 10  # the server ends a transaction whose host has stopped in the middle, since others wait
+
+_KEEPALIVES: dict[str, Any] = {
+    "keepalives_idle": 3,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(CUT_S * 1000),
+}
+_SEARCH_PATH = re.compile(r"\s*-c\s*search_path=(\S+)")
+
+
+class LimitedConnection(psycopg.Connection[dict[str, Any]]):
+    """A connection that is given up if an answer takes longer than `answer_s`."""
+
+    answer_s = ANSWER_S
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = 0.5, timeout: float | None = None) -> T:
+        if timeout is None:
+            gen = self._until(gen, time.monotonic() + self.answer_s)
+        return super().wait(gen, interval, timeout)
+
+    def _until(self, gen: Generator[Any, Any, T], end: float) -> Generator[Any, Any, T]:
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("it does not answer")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
+class Server:
+    """A PostgreSQL, by the URL of the settings; `schema` is where the tables are, unless the URL has a search path."""
+
+    def __init__(self, url: str, schema: str, setting: str) -> None:
+        self.setting = setting
+        self.failures = Failures()
+        self.is_pooled = False
+        """Whether a pooler is in between, so that nothing of a session may be relied on."""
+        self._lock = threading.Lock()
+        self._down: ResponderBotError | None = None
+        self._retry_at = float("-inf")
+        try:
+            given: dict[str, Any] = conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:  # its message may quote a password
+            sentence = f"{setting} is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
+            raise ResponderBotError("bad_request", sentence) from error.with_traceback(None)
+        options = str(given.pop("options", ""))
+        found = _SEARCH_PATH.search(options)
+        self.schema = found[1] if found else schema
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
+            sentence = f"The search path in {setting} names no schema; write a word of small letters."
+            raise ResponderBotError("bad_request", sentence)
+        rest = _SEARCH_PATH.sub("", options).strip()
+        self._password = str(given.get("password") or "")
+        self._given: dict[str, Any] = {
+            **{"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "responder-bot", **_KEEPALIVES},
+            "target_session_attrs": "read-write",
+            **given,
+            **({"options": rest} if rest else {}),
+            "client_encoding": "UTF8",
+        }
+        host = str(given.get("host") or given.get("hostaddr") or "localhost")
+        port = f":{given['port']}" if given.get("port") else ""
+        self.place = f"postgresql://{host}{port}/{given.get('dbname') or ''}"
+        """For messages, without user and password."""
+
+    def open(self) -> Connection:
+        """The first connection. Raises ResponderBotError with what is wrong with the settings or the server."""
+        try:
+            connection = self._open()
+        except psycopg.Error as error:
+            words = self._redacted(describe(error))
+            sentence = f"The database {self.place} can't be opened ({words}); {advice(words)} ({self.setting})."
+            raise ResponderBotError("unavailable", sentence) from None
+        version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
+        problem = ""
+        if version < OLDEST * 10_000:
+            old = f"{version // 10_000}.{version % 10_000}"
+            problem = f"is PostgreSQL {old}; upgrade it to {OLDEST} or later"
+        elif encoding != "UTF8":
+            problem = f"has the encoding {encoding}; create one with `ENCODING 'UTF8' TEMPLATE template0`"
+        if problem:
+            connection.close()
+            raise ResponderBotError("unavailable", f"The database {self.place} {problem}, or name another.")
+        self.is_pooled = self._is_behind_pooler(connection)
+        return connection
+
+    def connect(self) -> Connection:
+        """A further connection. Raises ResponderBotError("unavailable"), at once if others just failed."""
+        with self._lock:
+            if self._down is not None:
+                if time.monotonic() < self._retry_at:
+                    raise ResponderBotError("unavailable", self._down.message)
+                self._retry_at = time.monotonic() + RETRY_S
+        try:
+            connection = self._open()
+        except psycopg.Error as error:
+            with self._lock:
+                self._down = self.unreachable(error)
+                self._retry_at = time.monotonic() + RETRY_S
+                raise self._down from None
+        self._down = None
+        return connection
+
+    def unreachable(self, error: BaseException) -> ResponderBotError:
+        words = self._redacted(describe(error))
+        sentence = (
+            f"The store can't be reached ({words}); look at PostgreSQL at {self.place}."
+            " Work goes on by itself once it is back."
+        )
+        return self.failures.unavailable(sentence)
+
+    def begin(self, kind: str = "") -> str:
+        """The statements that begin a transaction, in one round trip."""
+        return f"BEGIN {kind}" + (f"; {self._session('LOCAL ')}" if self.is_pooled else "")
+
+    def _open(self) -> Connection:
+        connection = LimitedConnection.connect(**self._given, autocommit=True, row_factory=dict_row)
+        try:
+            adapt(connection)
+            if self.is_pooled:
+                connection.prepare_threshold = None
+            run_plainly(connection, self._session(""))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _session(self, local: str) -> str:
+        """What holds for a session, or for a transaction."""
+        settings = {
+            "search_path": self.schema,
+            "statement_timeout": "10s",
+            "lock_timeout": "10s",
+            "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S}s",
+            "standard_conforming_strings": "on",
+            "tcp_keepalives_idle": "3",
+            "tcp_keepalives_interval": "2",
+            "tcp_keepalives_count": "3",
+            "tcp_user_timeout": f"{CUT_S:g}s",
+        }
+        lines = [f"SET {local}{name} = '{value}'" for name, value in settings.items()]
+        # What was acknowledged survives a power loss, whatever the server's or the role's setting is.
+        durable = f"set_config('synchronous_commit', 'on', {'true' if local else 'false'})"
+        lines.append(f"SELECT {durable} WHERE current_setting('synchronous_commit') = 'off'")
+        return "; ".join(lines)
+
+    @staticmethod
+    def _is_behind_pooler(connection: Connection) -> bool:
+        """A pooler tells its clients another process id than the server's, since it shares the server's processes."""
+        row = connection.execute("SELECT pg_backend_pid() AS pid").fetchone()
+        return row is None or row["pid"] != connection.info.backend_pid
+
+    def _redacted(self, words: str) -> str:
+        return words.replace(self._password, "...") if self._password else words

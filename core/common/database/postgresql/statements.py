@@ -1,0 +1,127 @@
+"""Statements on a connection to PostgreSQL, in the SQL that both databases take."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.postgres import types as known_types
+from psycopg.pq import TransactionStatus
+
+from core.common.database.base import Params, Row
+from core.common.database.postgresql.errors import is_in_doubt
+
+Connection = psycopg.Connection[dict[str, Any]]
+Cursor = psycopg.Cursor[dict[str, Any]]
+
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%")
+_INT_LIMIT = 2**63
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+@lru_cache(maxsize=2_000)
+def translated(sql: str) -> str:
+    """SQL with `:name` for each parameter, as psycopg takes it."""
+    return _PARAMETER.sub(_placeholder, sql)
+
+
+def _placeholder(match: re.Match[str]) -> str:
+    return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
+
+
+class _TextDumper(Dumper):
+    """A text, also typed so: the type of a parameter must not depend on where it stands.
+
+    PostgreSQL takes no NUL, nor its escape in JSON that is read as such.
+    """
+
+    oid = known_types["text"].oid
+
+    def dump(self, obj: str) -> bytes:
+        if "\0" in obj or "\\u0000" in obj:
+            obj = _NUL.sub(r"\1\\ufffd", obj.replace("\0", "\ufffd"))
+        return obj.encode()
+
+
+class _IntDumper(Dumper):
+    """An integer or truth value: 64 bits whatever its value, so that a statement is planned once."""
+
+    oid = known_types["int8"].oid
+
+    def dump(self, obj: int) -> bytes:
+        if not -_INT_LIMIT <= obj < _INT_LIMIT:
+            raise OverflowError("Python int too large to convert to PostgreSQL bigint")  # as sqlite3 does
+        return str(int(obj)).encode()
+
+
+def adapt(connection: Connection) -> None:
+    """Let parameters have the types that the tables have."""
+    for kind, dumper in ((str, _TextDumper), (int, _IntDumper), (bool, _IntDumper)):
+        connection.adapters.register_dumper(kind, dumper)
+
+
+def run_plainly(connection: Connection, sql: str) -> Cursor:
+    """Run statements without parameters, several in one round trip; gives the result of the last one."""
+    cursor = connection.execute(sql, prepare=False)
+    while cursor.nextset():
+        pass
+    return cursor
+
+
+class PostgresqlReads:
+    """The statements of a unit of work on this connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._cursor: Cursor = connection.cursor()
+        self.changed = 0
+        """How many rows were written."""
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        return [*self._execute(sql, params).fetchall()]
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        return self._execute(sql, params).fetchone()
+
+    def _execute(self, sql: str, params: Params | None) -> Cursor:
+        cursor = self._cursor.execute(translated(sql), params or {})
+        self._count(cursor)
+        return cursor
+
+    def _count(self, cursor: Cursor) -> None:
+        if not (cursor.statusmessage or "").startswith("SELECT"):
+            self.changed += max(cursor.rowcount, 0)
+
+
+class PostgresqlTransaction(PostgresqlReads):
+    """The statements of a transaction that is open on this connection."""
+
+    def run(self, sql: str, params: Params | None = None) -> int:
+        return self._execute(sql, params).rowcount
+
+    def run_all(self, sql: str, params: Iterable[Params]) -> None:
+        values: list[Mapping[str, Any]] = list(params)
+        if values:
+            self._cursor.executemany(translated(sql), values)
+            self._count(self._cursor)
+
+    @contextmanager
+    def savepoint(self, name: str = "inner_work") -> Iterator[None]:
+        run_plainly(self._connection, f"SAVEPOINT {name}")
+        try:
+            yield
+        except BaseException as error:
+            if not is_in_doubt(error):
+                run_plainly(self._connection, f"ROLLBACK TO {name}; RELEASE {name}")
+            raise
+        run_plainly(self._connection, f"RELEASE {name}")
+
+    def is_in_doubt(self, error: Exception) -> bool:
+        return is_in_doubt(error)
+
+    def is_aborted(self) -> bool:
+        """Whether a statement has failed, so that PostgreSQL refuses all further ones."""
+        return self._connection.info.transaction_status == TransactionStatus.INERROR

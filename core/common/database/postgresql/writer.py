@@ -1,0 +1,170 @@
+"""Commits groups of works on a connection of its own."""
+
+import time
+from contextlib import suppress
+
+import psycopg
+
+from core.common.database.group_commit import Work
+from core.common.database.postgresql.errors import describe, is_damage, is_in_doubt, is_unavailable
+from core.common.database.postgresql.listener import Listener
+from core.common.database.postgresql.migrations import lock
+from core.common.database.postgresql.server import Server
+from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
+from core.common.errors import ResponderBotError
+
+DOUBT_S = 10.0  # how long to ask whether a commit whose answer was lost took place
+DOUBT_PAUSE_S = 0.1
+
+
+class CommitLostError(Exception):
+    """The connection was lost, and nothing of the transaction is written."""
+
+
+class GroupWriter:
+    """Commits groups of works, one after the other over all hosts, so that the feed has the order of the commits."""
+
+    def __init__(self, server: Server, listener: Listener, connection: Connection) -> None:
+        self._server = server
+        self._listener = listener
+        self._connection: Connection | None = connection
+        self.commits = 0
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def commit(self, works: list[Work]) -> None:
+        """Run and commit them, each with its own result or error."""
+        try:
+            try:
+                self._commit(works)
+            except CommitLostError:  # such as after a restart of the server: works may be run twice
+                self._commit(works)
+        except CommitLostError as error:
+            self._fail(works, self._server.unreachable(error.__cause__ or error))
+        except psycopg.Error as error:
+            self._fail(works, self._unwritable(error))
+        except ResponderBotError as error:
+            self._fail(works, error)
+        else:
+            for item in works:
+                if isinstance(item.error, psycopg.Error) and is_unavailable(item.error):
+                    item.error = self._unwritable(item.error)
+
+    def _commit(self, works: list[Work]) -> None:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._server.connect()
+        connection = self._connection
+        try:
+            transaction_id = self._begin(connection)
+            transaction = PostgresqlTransaction(connection)
+            if not _all_at_once(works, transaction):
+                run_plainly(connection, "ROLLBACK")
+                transaction_id = self._begin(connection)
+                transaction = PostgresqlTransaction(connection)
+                _one_by_one(works, transaction)
+        except psycopg.Error as error:
+            self._give_up(connection, error)
+            raise
+        if not transaction.changed:
+            self._end(connection, "COMMIT")
+            return
+        try:
+            run_plainly(connection, f"{self._listener.notification()}; COMMIT")
+        except psycopg.Error as error:
+            if not _is_lost(connection):
+                self._give_up(connection, error)
+                raise
+            if not self._took_place(transaction_id, error):
+                raise CommitLostError from error
+        self.commits += 1
+        self._listener.expect()
+
+    def _begin(self, connection: Connection) -> str:
+        """Begin a transaction once all before it, on any host, have committed; returns its number."""
+        number = "SELECT CAST(pg_current_xact_id() AS TEXT) AS number"
+        row = run_plainly(connection, f"{self._server.begin()}; {lock(self._server.schema)}; {number}").fetchone()
+        return str(row["number"]) if row else ""
+
+    def _end(self, connection: Connection, how: str) -> None:
+        """End a transaction that has written nothing."""
+        try:
+            run_plainly(connection, how)
+        except psycopg.Error:
+            connection.close()
+
+    def _give_up(self, connection: Connection, error: psycopg.Error) -> None:
+        """Roll back; raises CommitLostError if the connection is lost, and with it the transaction."""
+        if _is_lost(connection):
+            connection.close()
+            raise CommitLostError from error
+        with suppress(psycopg.Error):
+            run_plainly(connection, "ROLLBACK")
+            return
+        connection.close()
+
+    def _took_place(self, transaction_id: str, cause: psycopg.Error) -> bool:
+        """Whether a commit without an answer took place. Raises ResponderBotError("unavailable") if nobody can tell."""
+        until = time.monotonic() + DOUBT_S
+        while True:
+            with suppress(ResponderBotError, psycopg.Error):
+                self._connection = self._server.connect()
+                status = self._connection.execute(
+                    "SELECT pg_xact_status(CAST(%(number)s AS xid8)) AS status", {"number": transaction_id}
+                ).fetchone()
+                if status is not None and status["status"] in ("committed", "aborted"):
+                    return bool(status["status"] == "committed")
+                self._connection.close()
+            if time.monotonic() > until:
+                raise self._server.unreachable(cause)
+            time.sleep(DOUBT_PAUSE_S)
+
+    def _unwritable(self, error: BaseException) -> ResponderBotError:
+        after = "restore a backup" if is_damage(error) else "try again in a moment, or look at PostgreSQL"
+        sentence = f"The store can't be written ({describe(error)}); {after}."
+        cause = error if isinstance(error, Exception) else None
+        return self._server.failures.unavailable(sentence, cause, is_damage=is_damage(error))
+
+    @staticmethod
+    def _fail(works: list[Work], error: ResponderBotError) -> None:
+        for item in works:
+            item.error = error
+
+
+def _is_lost(connection: Connection) -> bool:
+    return bool(connection.closed or connection.broken)
+
+
+def _all_at_once(works: list[Work], transaction: PostgresqlTransaction) -> bool:
+    """Run each without a savepoint, the usual case; False if one has raised after it had written something.
+
+    Also after a statement that failed: PostgreSQL then refuses all others.
+    """
+    for item in works:
+        before = transaction.changed
+        item.attempt(transaction)
+        if transaction.is_aborted() or (item.error is not None and transaction.changed != before):
+            return False
+    return True
+
+
+def _one_by_one(works: list[Work], transaction: PostgresqlTransaction) -> None:
+    """Run each in a savepoint of its own, rolled back if it raises."""
+    for item in works:
+        before = transaction.changed
+        try:
+            with transaction.savepoint("work"):
+                item.attempt(transaction)
+                if item.error is not None:
+                    raise _UndoError
+        except _UndoError:
+            transaction.changed = before
+        except psycopg.Error as error:  # work that had caught the error of a statement
+            if is_in_doubt(error):
+                raise
+            item.error, transaction.changed = error, before
+
+
+class _UndoError(Exception):
+    """Roll back a work alone."""

