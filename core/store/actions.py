@@ -93,7 +93,9 @@ def open_on(reads: Reads, object_id: int) -> list[Row]:
 def shown_on_artifacts(reads: Reads, artifact_ids: Iterable[int], limit: int) -> tuple[list[Row], dict[int, int]]:
     """As `shown_of`, for several artifacts together, and how many actions each has in all."""
     values = {"ids": json.dumps(list(artifact_ids)), "limit": limit}
-    of_artifacts = "FROM action WHERE kind = 'case_artifact' AND object_id IN (SELECT value FROM json_each(:ids))"
+    of_artifacts = (
+        "FROM action WHERE kind = 'case_artifact' AND object_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+    )
     totals = reads.rows(f"SELECT object_id, count(*) AS total {of_artifacts} GROUP BY object_id", values)
     if not totals:
         return [], {}
@@ -213,7 +215,7 @@ def later_in_force(reads: Reads, action_id: int) -> Row | None:
         " FROM action AS this JOIN action AS later ON later.object_id = this.object_id"
         " AND later.id > this.id AND later.kind = this.kind AND later.responder_name = this.responder_name"
         " WHERE this.id = :id AND later.undoes IS NULL AND later.status IN ('Waiting', 'InProgress', 'Success')"
-        f" AND {undo_status} IS NOT 'undone' ORDER BY later.id DESC LIMIT 1",
+        f" AND {undo_status} IS DISTINCT FROM 'undone' ORDER BY later.id DESC LIMIT 1",
         {"id": action_id},
     )
 

@@ -177,13 +177,16 @@ def resume(tx: Transaction, copied_at: int, now: int) -> None:
     are allocated per second, so the time in ms is always beyond them, also when a backup is restored twice. The table
     `restore` records which event numbers were lost.
     """
-    last = tx.row("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) AS seq,"
-                  " (SELECT last FROM sequence WHERE id = 1) AS id")  # fmt: skip
+    last = tx.row("SELECT (SELECT seq FROM last_event) AS seq, (SELECT last FROM sequence WHERE id = 1) AS id")
     assert last is not None  # noqa: S101 - a select without a table always gives a row
     event, number = _next_free(last["seq"], now), _next_free(last["id"], now)
     tx.run("UPDATE sequence SET last = :number WHERE id = 1", {"number": number})
-    tx.run("DELETE FROM sqlite_sequence WHERE name = 'event'")
-    tx.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('event', :event)", {"event": event})
+    tx.run(
+        'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
+        " VALUES (:event, :at, '', '', 0, 0, '')",
+        {"event": event, "at": now},
+    )
+    tx.run("DELETE FROM event WHERE seq = :event", {"event": event})  # its number is given all the same
     tx.run("DELETE FROM owner")
     tx.run(
         "INSERT INTO restore (at, made_at, last_event, next_event) VALUES (:at, :made_at, :last_event, :next_event)",

@@ -49,7 +49,7 @@ def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """Several bulks, without their requests."""
     return reads.rows(
         "SELECT id, created_by, created_at, responder_name, targets, total, refused, retried_by FROM bulk"
-        " WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id",
+        " WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",
         {"ids": json.dumps(list(bulk_ids))},
     )
 
@@ -65,6 +65,6 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         f" END AS outcome, CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
         " CASE WHEN status = 'Success' AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
         " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
-        " WHERE bulk_id IN (SELECT value FROM json_each(:ids)) GROUP BY bulk_id, status, outcome, awaits, undo_status",
+        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) GROUP BY bulk_id, status, outcome, awaits, undo_status",
         {"ids": json.dumps(list(bulk_ids))},
     )

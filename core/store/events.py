@@ -11,7 +11,7 @@ def append(
     """Append an event for each of these objects; `at` is in ms."""
     shared = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
     tx.run_all(
-        "INSERT INTO event (at, type, object_type, object_id, root_id, user)"
+        'INSERT INTO event (at, type, object_type, object_id, root_id, "user")'
         " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
         ({**shared, "object_id": object_id} for object_id in object_ids),
     )
@@ -19,7 +19,7 @@ def append(
 
 def after(reads: Reads, seq: int, limit: int) -> list[Row]:
     return reads.rows(
-        "SELECT seq, at, type, object_type, object_id, root_id, user FROM event"
+        'SELECT seq, at, type, object_type, object_id, root_id, "user" FROM event'
         " WHERE seq > :seq ORDER BY seq LIMIT :limit",
         {"seq": seq, "limit": limit},
     )
@@ -28,10 +28,7 @@ def after(reads: Reads, seq: int, limit: int) -> list[Row]:
 def bounds(reads: Reads) -> tuple[int, int]:
     """The first seq still stored (0 if none), and the last one ever allocated."""
     # One statement, so both come from one snapshot: a commit between two would look like a gap.
-    row = reads.row(
-        "SELECT coalesce((SELECT min(seq) FROM event), 0) AS first,"
-        " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) AS last"
-    )
+    row = reads.row("SELECT coalesce((SELECT min(seq) FROM event), 0) AS first, (SELECT seq FROM last_event) AS last")
     return (row["first"], row["last"]) if row else (0, 0)
 
 

@@ -20,8 +20,8 @@ class SameTarget:
 
 
 _SAME_TARGET = (
-    " AND CASE WHEN :is_artifact THEN kind = 'case_artifact' AND (object_id = :object_id OR target_key = :key)"
-    " ELSE kind <> 'case_artifact' AND root_id IN (SELECT value FROM json_each(:roots)) END"
+    " AND CASE WHEN :is_artifact = 1 THEN kind = 'case_artifact' AND (object_id = :object_id OR target_key = :key)"
+    " ELSE kind <> 'case_artifact' AND root_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:roots)) END"
 )
 
 
@@ -71,7 +71,9 @@ def add_failure(tx: Transaction, action_id: int, responder_name: str, at: int, s
     """Record that a run failed; returns how many have failed since then (ms), and forgets earlier ones."""
     values = {"id": action_id, "name": responder_name, "at": at, "since": since}
     tx.run("DELETE FROM failure WHERE responder_name = :name AND at <= :since", values)
-    tx.run("INSERT OR IGNORE INTO failure (action_id, responder_name, at) VALUES (:id, :name, :at)", values)
+    tx.run(
+        "INSERT INTO failure (action_id, responder_name, at) VALUES (:id, :name, :at) ON CONFLICT DO NOTHING", values
+    )
     row = tx.row("SELECT count(*) AS total FROM failure WHERE responder_name = :name", values)
     return row["total"] if row else 0
 

@@ -8,7 +8,7 @@ def touch(tx: Transaction) -> None:
 
     Counts up in a row of its own, since SQLite writes nothing when a value stays the same.
     """
-    tx.run("INSERT INTO sequence (id, last) VALUES (2, 1) ON CONFLICT (id) DO UPDATE SET last = last + 1")
+    tx.run("INSERT INTO sequence (id, last) VALUES (2, 1) ON CONFLICT (id) DO UPDATE SET last = sequence.last + 1")
 
 
 def queued(reads: Reads) -> int:

@@ -1,7 +1,6 @@
 """SQL for alerts, cases, tasks, logs, artifacts and case templates: one table with a column `kind`."""
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,17 +59,17 @@ def insert(
 
 def insert_all(tx: Transaction, kind: str, new: Iterable[NewObject], *, parent_id: int | None = None) -> None:
     """Insert objects of one kind and one parent. Raises as `insert` does."""
-    try:
-        tx.run_all(
-            "INSERT INTO object (id, kind, parent_id, unique_key, doc)"
-            " VALUES (:id, :kind, :parent_id, :unique_key, :doc)",
-            (
-                {"id": item.id, "kind": kind, "parent_id": parent_id, "unique_key": item.unique_key, "doc": item.doc}
-                for item in new
-            ),
-        )
-    except sqlite3.IntegrityError as error:
-        raise ResponderBotError("exists", "That name is taken; choose another.") from error
+    rows = [
+        {"id": item.id, "kind": kind, "parent_id": parent_id, "unique_key": item.unique_key, "doc": item.doc}
+        for item in new
+    ]
+    inserted = tx.run_all(
+        "INSERT INTO object (id, kind, parent_id, unique_key, doc)"
+        " VALUES (:id, :kind, :parent_id, :unique_key, :doc) ON CONFLICT DO NOTHING",
+        rows,
+    )
+    if inserted < len(rows):
+        raise ResponderBotError("exists", "That name is taken; choose another.")
 
 
 def update(tx: Transaction, object_id: int, doc: str) -> None:
@@ -113,7 +112,7 @@ def exists(reads: Reads, kind: str, object_id: int) -> bool:
 def existing(reads: Reads, kind: str, object_ids: Collection[int]) -> set[int]:
     """Those of `object_ids` that objects of this kind have."""
     rows = reads.rows(
-        "SELECT id FROM object WHERE id IN (SELECT value FROM json_each(:ids)) AND kind = :kind",
+        "SELECT id FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) AND kind = :kind",
         {"ids": json.dumps(list(object_ids)), "kind": kind},
     )
     return {row["id"] for row in rows}
@@ -168,7 +167,7 @@ async def measure(database: Database, object_ids: Collection[int]) -> tuple[int,
     rows = await database.fetch_in_background(
         "SELECT coalesce(sum(length(doc)), 0) AS chars,"
         " coalesce(sum(length(doc) - length(replace(doc, ',', ''))), 0) AS commas"
-        " FROM object WHERE id IN (SELECT value FROM json_each(:ids))",
+        " FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))",
         {"ids": json.dumps(list(object_ids))},
     )
     return rows[0]["chars"], rows[0]["commas"] + len(object_ids)

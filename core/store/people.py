@@ -85,7 +85,7 @@ def prune_requests(tx: Transaction, before: int) -> int:
 
 
 def add_member(tx: Transaction, group: str, login: str) -> int:
-    sql = "INSERT OR IGNORE INTO group_member (name, login) VALUES (:name, :login)"
+    sql = "INSERT INTO group_member (name, login) VALUES (:name, :login) ON CONFLICT DO NOTHING"
     return tx.run(sql, {"name": group, "login": login})
 
 
@@ -99,7 +99,11 @@ def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
     tx.run(
         "DELETE FROM group_member WHERE name = :name AND login NOT IN (SELECT value FROM json_each(:logins))", values
     )
-    tx.run("INSERT OR IGNORE INTO group_member (name, login) SELECT :name, value FROM json_each(:logins)", values)
+    tx.run(
+        "INSERT INTO group_member (name, login) SELECT :name, value FROM json_each(:logins) WHERE TRUE"
+        " ON CONFLICT DO NOTHING",
+        values,
+    )
 
 
 def members_of(reads: Reads, group: str) -> list[str]:

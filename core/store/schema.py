@@ -341,6 +341,14 @@ def several_hosts(db: Database) -> None:
     )
 
 
+@migrations()
+def number_of_the_last_event(db: Database) -> None:
+    # The newest number ever given, whether or not its event is still there; PostgreSQL has a view of the same name.
+    db.execute(
+        "CREATE VIEW last_event AS SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) AS seq"
+    )
+
+
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
     apply(migrations, db)

@@ -1,63 +1,54 @@
 """SQL for users and the Slack people linked to them."""
 
-import sqlite3
-
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
-_COLUMNS = "user.login AS login, profile, clearance, disabled, created_at"
+_COLUMNS = '"user".login AS login, profile, clearance, disabled, created_at'
 
 
 def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: str, created_at: int) -> None:
     """Insert a user. Raises ResponderBotError("exists") if the login is taken."""
-    try:
-        tx.run(
-            "INSERT INTO user (login, profile, clearance, key_hash, disabled, created_at)"
-            " VALUES (:login, :profile, :clearance, :key_hash, 0, :created_at)",
-            {
-                "login": login,
-                "profile": profile,
-                "clearance": clearance,
-                "key_hash": key_hash,
-                "created_at": created_at,
-            },
-        )
-    except sqlite3.IntegrityError as error:
+    inserted = tx.run(
+        'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at)'
+        " VALUES (:login, :profile, :clearance, :key_hash, 0, :created_at) ON CONFLICT DO NOTHING",
+        {"login": login, "profile": profile, "clearance": clearance, "key_hash": key_hash, "created_at": created_at},
+    )
+    if not inserted:
         raise ResponderBotError(
             "exists", f"There is a user {login} already; `responder-bot user key {login}` gives a new key."
-        ) from error
+        )
 
 
 def by_key_hash(reads: Reads, key_hash: str) -> Row | None:
-    return reads.row(f"SELECT {_COLUMNS}, key_hash FROM user WHERE key_hash = :key_hash", {"key_hash": key_hash})
+    return reads.row(f'SELECT {_COLUMNS}, key_hash FROM "user" WHERE key_hash = :key_hash', {"key_hash": key_hash})
 
 
 def by_login(reads: Reads, login: str) -> Row | None:
-    return reads.row(f"SELECT {_COLUMNS}, key_hash FROM user WHERE login = :login", {"login": login})
+    return reads.row(f'SELECT {_COLUMNS}, key_hash FROM "user" WHERE login = :login', {"login": login})
 
 
 def list_all(reads: Reads) -> list[Row]:
     return reads.rows(
         f"SELECT {_COLUMNS}, (SELECT group_concat(team || ':' || slack_user, ' ') FROM slack_link"
-        " WHERE slack_link.login = user.login) AS slack_ids FROM user ORDER BY login"
+        ' WHERE slack_link.login = "user".login) AS slack_ids FROM "user" ORDER BY login'
     )
 
 
 def set_disabled(tx: Transaction, login: str, disabled: bool) -> int:
-    return tx.run("UPDATE user SET disabled = :disabled WHERE login = :login", {"login": login, "disabled": disabled})
+    return tx.run('UPDATE "user" SET disabled = :disabled WHERE login = :login', {"login": login, "disabled": disabled})
 
 
 def set_profile(tx: Transaction, login: str, profile: str) -> int:
-    return tx.run("UPDATE user SET profile = :profile WHERE login = :login", {"login": login, "profile": profile})
+    return tx.run('UPDATE "user" SET profile = :profile WHERE login = :login', {"login": login, "profile": profile})
 
 
 def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
     values = {"login": login, "clearance": clearance}
-    return tx.run("UPDATE user SET clearance = :clearance WHERE login = :login", values)
+    return tx.run('UPDATE "user" SET clearance = :clearance WHERE login = :login', values)
 
 
 def set_key(tx: Transaction, login: str, key_hash: str) -> int:
-    return tx.run("UPDATE user SET key_hash = :key_hash WHERE login = :login", {"login": login, "key_hash": key_hash})
+    return tx.run('UPDATE "user" SET key_hash = :key_hash WHERE login = :login', {"login": login, "key_hash": key_hash})
 
 
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
@@ -89,7 +80,7 @@ def links_of(reads: Reads, login: str) -> list[Row]:
 def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
     """The user linked to a Slack person. A link whose team isn't known yet has the team `""`."""
     return reads.row(
-        f"SELECT {_COLUMNS}, slack_link.team AS team FROM slack_link JOIN user USING (login)"
+        f'SELECT {_COLUMNS}, slack_link.team AS team FROM slack_link JOIN "user" USING (login)'
         " WHERE slack_user = :slack_user AND team = :team",
         {"slack_user": slack_user, "team": team},
     )

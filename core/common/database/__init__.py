@@ -1,5 +1,5 @@
 """The database that core and bot keep their state in, as its users see it."""
 
-from core.common.database.base import Database, Params, Reads, Row, Search, Transaction
+from core.common.database.base import Database, Dialect, Params, Reads, Row, Search, Transaction
 
-__all__ = ["Database", "Params", "Reads", "Row", "Search", "Transaction"]
+__all__ = ["Database", "Dialect", "Params", "Reads", "Row", "Search", "Transaction"]

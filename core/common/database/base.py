@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 
 Params = Mapping[str, Any]
+
+Dialect = Literal["sqlite", "postgresql"]
+"""Almost all SQL is the same for both; where it can't be, a store asks for the dialect."""
 
 
 class Row(Protocol):
@@ -33,8 +36,8 @@ class Transaction(Reads, Protocol):
     def run(self, sql: str, params: Params | None = None) -> int:
         """Run a statement and return the number of rows that it changed."""
 
-    def run_all(self, sql: str, params: Iterable[Params]) -> None:
-        """Run a statement once for each set of parameters."""
+    def run_all(self, sql: str, params: Iterable[Params]) -> int:
+        """Run a statement once for each set of parameters, and return the number of rows that it changed in all."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Roll back what is written within when it raises; the rest of the transaction stays."""
@@ -55,6 +58,9 @@ class Database(Protocol):
 
     `work` is synchronous, must change nothing but the database, and may be run twice.
     """
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     @property
     def commits(self) -> int:
@@ -99,6 +105,9 @@ class Database(Protocol):
 
     async def out_of_space(self) -> str:
         """Why the largest request doesn't fit any more, or "" (also if that can't be known)."""
+
+    def remark(self) -> str:
+        """A sentence about how the database is reached that an administrator should know, or ""."""
 
     def damage(self) -> str:
         """A sentence about damage found since the database was opened, or ""."""

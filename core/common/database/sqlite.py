@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import sqlite_utils
 
-from core.common.database.base import Params, Reads, Row, Search, Transaction
+from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
 from core.common.database.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
 from core.common.database.errors import STORE_ERRORS, code_of, describe, is_damage, is_file_error
 from core.common.database.failures import Failures
@@ -55,6 +55,8 @@ class SqliteDatabase:
 
     Raises ResponderBotError("unavailable") for a file that isn't a database, or when the disk is full.
     """
+
+    dialect: Dialect = "sqlite"
 
     def __init__(
         self,
@@ -192,6 +194,9 @@ class SqliteDatabase:
 
     async def out_of_space(self) -> str:
         return await asyncio.to_thread(out_of_space, self.path)
+
+    def remark(self) -> str:
+        return ""
 
     def damage(self) -> str:
         return self._failures.damage

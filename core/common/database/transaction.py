@@ -23,8 +23,8 @@ class SqliteTransaction:
     def run(self, sql: str, params: Params | None = None) -> int:
         return self._connection.execute(sql, params or {}).rowcount
 
-    def run_all(self, sql: str, params: Iterable[Params]) -> None:
-        self._connection.executemany(sql, params)
+    def run_all(self, sql: str, params: Iterable[Params]) -> int:
+        return max(self._connection.executemany(sql, params).rowcount, 0)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

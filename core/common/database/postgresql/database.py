@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import psycopg
 
-from core.common.database.base import Params, Reads, Row, Search, Transaction
+from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
 from core.common.database.group_commit import Writer
 from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
 from core.common.database.postgresql.listener import Listener
@@ -41,6 +41,8 @@ class PostgresqlDatabase:
     `setting` names the setting that the URL comes from. Raises ResponderBotError for a URL that names no database that
     can be used.
     """
+
+    dialect: Dialect = "postgresql"
 
     def __init__(
         self,

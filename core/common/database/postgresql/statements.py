@@ -102,11 +102,13 @@ class PostgresqlTransaction(PostgresqlReads):
     def run(self, sql: str, params: Params | None = None) -> int:
         return self._execute(sql, params).rowcount
 
-    def run_all(self, sql: str, params: Iterable[Params]) -> None:
+    def run_all(self, sql: str, params: Iterable[Params]) -> int:
         values: list[Mapping[str, Any]] = list(params)
-        if values:
-            self._cursor.executemany(translated(sql), values)
-            self._count(self._cursor)
+        if not values:
+            return 0
+        self._cursor.executemany(translated(sql), values)
+        self._count(self._cursor)
+        return self._cursor.rowcount
 
     @contextmanager
     def savepoint(self, name: str = "inner_work") -> Iterator[None]:
