@@ -234,11 +234,13 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
 
 def _forget_messages(args: argparse.Namespace) -> int:
     from bot.outbox import forget_messages
+    from core.common.database.location import files_of
 
-    path = _bot_settings(args).bot.database
-    if not path.is_file():
-        raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
-    count = asyncio.run(forget_messages(path))
+    location = _bot_settings(args).bot.database
+    for path in files_of(location):
+        if not path.is_file():
+            raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
+    count = asyncio.run(forget_messages(location))
     print(f"Forgot {count} messages; the bot shows what comes from now on.", file=sys.stderr)
     return 0
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from core.common.settings_file import (
-    DatabaseFile,
+    DatabaseLocation,
     Sections,
     SettingsSection,
     checked,
@@ -38,7 +38,7 @@ class BotSection(SettingsSection):
         "http://127.0.0.1:9000", pattern=r"^https?://\S+$", description="an address such as http://127.0.0.1:9000"
     )
     core_api_key: str = ""
-    database: DatabaseFile = Path("responder-bot-slack.db")
+    database: DatabaseLocation = Path("responder-bot-slack.db")
     access_channel: str = Field(
         "", pattern=r"^([CG][A-Z0-9]+)?$", description="the id of a channel of admins, such as C0123456789"
     )

@@ -46,6 +46,7 @@ from core.api.router import Router
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database import Database, Reads
+from core.common.database.location import files_of
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines.base import Catalogue, Engine
@@ -259,7 +260,14 @@ def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
 
 def paths_of(settings: CoreSettings) -> list[Path]:
     """The local paths that messages may contain."""
-    found = [settings.core.database, settings.core.jobs, settings.core.environments, BUNDLED, Path.cwd(), Path.home()]
+    found = [
+        *files_of(settings.core.database),
+        settings.core.jobs,
+        settings.core.environments,
+        BUNDLED,
+        Path.cwd(),
+        Path.home(),
+    ]
     for engine in settings.engine:
         found += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
     return [*found, *(path.parent for path in found if path.parent != path)]
@@ -319,7 +327,7 @@ def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
     if modes == {"none"}:
         off = "off by [core] confinement: responders run with all rights of core's account"
         return [health.ComponentHealth("confinement", True, off)]
-    reachable = exposed((core.database, core.jobs), Confinement(readable=(), writable=()))
+    reachable = exposed((*files_of(core.database), core.jobs), Confinement(readable=(), writable=()))
     problems = [unavailable(mode) for mode in sorted(modes) if unavailable(mode)]
     problems += [f"{path} can be read by every responder; move it out of the system's folders." for path in reachable]
     others = [

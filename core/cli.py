@@ -17,6 +17,7 @@ from core.common.errors import ResponderBotError
 if TYPE_CHECKING:
     from core.access import Access
     from core.common.database import Transaction
+    from core.common.database.location import Location
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
@@ -248,14 +249,15 @@ def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[A
 
 
 async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
-    """Team ("" if not known yet) and Slack id of all linked users, from a database on this machine.
+    """Team ("" if not known yet) and Slack id of all linked users, from the database itself.
 
     Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
+    from core.common.database.location import files_of
     from core.store import users
     from core.store.opening import open_database
 
-    if not settings.core.database.is_file():
+    if not all(file.is_file() for file in files_of(settings.core.database)):
         return frozenset()
     database = open_database(settings.core.database)
     try:
@@ -586,8 +588,8 @@ def _drain(args: argparse.Namespace) -> int:
 # --- backup, restore --------------------------------------------------------------------------------------------------
 
 
-def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
-    """The paths of core's database and of the bot's."""
+def _databases(args: argparse.Namespace) -> "tuple[Location, Location]":
+    """Where core's database and the bot's are."""
     from core.common.settings_file import read_sections
     from core.settings import bot_database, core_settings
 
@@ -595,11 +597,23 @@ def _databases(args: argparse.Namespace) -> tuple[Path, Path]:
     return core_settings(sections).core.database, bot_database(sections)
 
 
+def _database_files(args: argparse.Namespace, instead: str) -> tuple[Path, Path]:
+    """The files of both databases. Raises ResponderBotError("bad_request") if one is on PostgreSQL."""
+    core_database, bot_database = _databases(args)
+    if not isinstance(core_database, Path) or not isinstance(bot_database, Path):
+        raise ResponderBotError("bad_request", instead)
+    return core_database, bot_database
+
+
 def _backup(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
     from core.store.backup import copy
 
-    core_database, bot_database = _databases(args)
+    core_database, bot_database = _database_files(
+        args,
+        "This copies SQLite files, and the settings name a PostgreSQL: back it up with `pg_dump`, the bot's schema"
+        " before core's (core/docs/storage.md#backups).",
+    )
     beside = Path(f"{args.file}.slack")
     for target in (args.file, beside):
         if target.exists():
@@ -621,7 +635,11 @@ def _backup(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     from core.store.backup import as_time, restore_backup
 
-    core_database, bot_database = _databases(args)
+    core_database, bot_database = _database_files(
+        args,
+        "This restores SQLite files, and the settings name a PostgreSQL: stop every responder-bot, restore with"
+        " `pg_restore`, and start again; the next start notices it (core/docs/storage.md#restoring).",
+    )
     beside = Path(f"{args.file}.slack")
     has_bot = beside.is_file()
     made_at, kept = restore_backup(args.file, core_database, "sequence")

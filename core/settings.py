@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from core.common.accounts import account_problems
+from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
-    DatabaseFile,
+    DatabaseLocation,
     Sections,
     SettingsSection,
     checked,
@@ -43,7 +44,7 @@ Name = Annotated[
 class CoreSection(SettingsSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
-    database: DatabaseFile = Path("responder-bot.db")
+    database: DatabaseLocation = Path("responder-bot.db")
     host: str = "127.0.0.1"
     host_name: str = Field("", pattern=r"^[!-~]{0,253}$", description="a name without blanks, such as web-1")
     """What people know this host by; "" for the machine's own name."""
@@ -228,12 +229,12 @@ class CoreSettings(SettingsSection):
     protect: ProtectSection = Field(default_factory=ProtectSection)
 
 
-def mode_problems(settings: CoreSettings, *databases: Path) -> list[str]:
+def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
     """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
     core, everyone_may_read = settings.core, 0o055
     passes_through = 0o011 if any(section.run_as for section in settings.responder.values()) else 0
     found = [mode_problem(core.jobs, shared=passes_through), mode_problem(core.environments, shared=everyone_may_read)]
-    for file in (core.database, *databases):
+    for file in (file for location in (core.database, *databases) for file in files_of(location)):
         found += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
         found.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
     return [problem for problem in dict.fromkeys(found) if problem]
@@ -300,11 +301,11 @@ def _protect(sections: Sections) -> ProtectSection:
 class _BotDatabaseSection(SettingsSection):
     """The key of `[bot]` that core's commands need."""
 
-    database: DatabaseFile = Path("responder-bot-slack.db")
+    database: DatabaseLocation = Path("responder-bot-slack.db")
 
 
-def bot_database(sections: Sections) -> Path:
-    """The path of the bot's database, for `backup` and `restore`. Raises as `load` does."""
+def bot_database(sections: Sections) -> Location:
+    """Where the bot's database, for `backup` and `restore`. Raises as `load` does."""
     table = sections.tables.get("bot", {})
     own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
     prefix = f"{PREFIX}BOT_DATABASE"

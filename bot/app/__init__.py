@@ -28,6 +28,7 @@ from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs
+from core.common.database.location import files_of
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
 
@@ -253,7 +254,8 @@ async def running(
 
     Raises ResponderBotError with what to do if Slack refuses a token, or the bot's database can't be opened.
     """
-    _create_database_file(settings.bot.database)
+    for file in files_of(settings.bot.database):
+        _create_database_file(file)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
         installation = await _auth_test(settings, session)
         bot = Bot(settings, core, session, installation, clock_ms, rate_limiter)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -21,6 +20,7 @@ from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
 from core.common.clock import Clock, boot_ms
 from core.common.database import Reads, Row, Transaction
+from core.common.database.location import Location
 from core.common.database.probe import Probe
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
@@ -56,7 +56,7 @@ class MessageOutbox:
 
     def __init__(
         self,
-        path: Path,
+        location: Location,
         slack: AsyncWebClient,
         clock_ms: Callable[[], int],
         *,
@@ -64,7 +64,7 @@ class MessageOutbox:
         guard: ClearanceGuard | None = None,
         lease_clock: Clock = boot_ms,
     ) -> None:
-        self._store = open_store(path)
+        self._store = open_store(location)
         self._clock = clock_ms
         self.probe = Probe(self._store, state.touch)
         self.buttons = Buttons(self._store, clock_ms)
@@ -354,7 +354,7 @@ class MessageOutbox:
         return found
 
 
-async def forget_messages(path: Path) -> int:
+async def forget_messages(location: Location) -> int:
     """Delete from the bot's database all that names objects of core; returns how many messages it knew.
 
     The messages stay in Slack as they are. Who watches a responder still does.
@@ -372,7 +372,7 @@ async def forget_messages(path: Path) -> int:
         tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")
         return count
 
-    store = open_store(path)
+    store = open_store(location)
     try:
         return await store.transaction(work)
     finally:

@@ -4,51 +4,63 @@ Both of the first migrations were edited in place for a time, and before that no
 checks what is there (`tests/core/store/earlier` has a file of each shape).
 """
 
-from pathlib import Path
-
 import sqlite_utils
 
-from core.common.database import Database
+from bot.outbox.postgresql import STEPS
+from core.common.database import Database, Transaction
+from core.common.database.location import Location, PostgresqlUrl
+from core.common.database.opening import open_postgresql
 from core.common.database.sqlite import SqliteDatabase, apply
+from core.common.database.transaction import SqliteTransaction
 
 migrations = sqlite_utils.Migrations("bot")
+SCHEMA = "responder_bot"
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
-def open_store(path: Path) -> Database:
-    """The SQLite file of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
+def open_store(location: Location) -> Database:
+    """The database of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
 
     A restored backup becomes a live database here, in the transaction that opens it.
     """
+    if isinstance(location, PostgresqlUrl):
+        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database")
 
     def prepare(db: sqlite_utils.Database) -> None:
         apply(migrations, db)
         if db.table("backup").exists():
-            _resume(db)
+            made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
+            _resume(SqliteTransaction(db.conn), made_at)
+            db.execute("DROP TABLE backup")
 
-    return SqliteDatabase(path, prepare)
+    return SqliteDatabase(location, prepare)
 
 
-def _resume(db: sqlite_utils.Database) -> None:
-    """What was pending in this backup was done after it was made, so nothing of it is repeated unchecked."""
-    made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
-    db.execute("UPDATE inbox SET done_at = ?, payload = '' WHERE done_at = 0", [made_at])  # never carried out again
+def _prepare(tx: Transaction, is_copy: bool) -> None:
+    if is_copy:
+        row = tx.row("SELECT max(max(created_at, changed_at)) AS at FROM message")  # a dump holds no time
+        _resume(tx, row["at"] or 0 if row else 0)
+
+
+def _resume(tx: Transaction, made_at: int) -> None:
+    """What was pending in this backup was done after it was made (ms), so nothing of it is repeated unchecked."""
+    values = {"made_at": made_at, "recent": made_at - REFRESH_MS}
+    tx.run("UPDATE inbox SET done_at = :made_at, payload = '' WHERE done_at = 0", values)  # never carried out again
     # Pending posts are looked for in Slack first.
-    db.execute(
+    tx.run(
         "UPDATE message SET status = 'posting', attempted_version = version,"
         " attempted_at = CASE WHEN attempted_at = 0 THEN pending_since ELSE attempted_at END"
         " WHERE status IN ('unsent', 'posting')"
     )
     # Slack may show later content than this backup has: recent messages are rendered again.
-    db.execute(
+    tx.run(
         "UPDATE message SET clearance = CASE root_id WHEN '' THEN clearance ELSE -1 END, fingerprint = '', digest = ''"
-        " WHERE max(created_at, changed_at) > ?",
-        [made_at - REFRESH_MS],
+        " WHERE created_at > :recent OR changed_at > :recent",
+        values,
     )
-    db.execute("DELETE FROM refresh")
-    db.execute("DELETE FROM lease")
-    db.execute("DELETE FROM replica")
-    db.execute("DROP TABLE backup")
+    tx.run("DELETE FROM refresh")
+    tx.run("DELETE FROM lease")
+    tx.run("DELETE FROM replica")
 
 
 @migrations()

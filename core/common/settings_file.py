@@ -14,9 +14,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic.fields import FieldInfo
 
+from core.common.database.location import Location, parse_location
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
@@ -31,21 +32,14 @@ class SettingsSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _reject_url(value: Any) -> Any:
-    if isinstance(value, str) and "://" in value:
-        raise ValueError("a URL")
-    return value
-
-
-DatabaseFile = Annotated[
-    Path,
-    BeforeValidator(_reject_url),
+DatabaseLocation = Annotated[
+    Location,
+    PlainValidator(parse_location),
     Field(
-        description="the path of a SQLite file, such as data/responder-bot.db; a database server, such as"
-        " postgresql://..., is not supported"
+        description="the path of a SQLite file, such as data/responder-bot.db, or the URL of a PostgreSQL, such as"
+        " postgresql://USER:PASSWORD@HOST/DATABASE"
     ),
 ]
-"""A URL would be taken for a path, and a new SQLite file created there."""
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,15 @@ def made_at(reads: Reads) -> int | None:
     return row["at"] if row else None
 
 
+def mark(tx: Transaction, now: int) -> None:
+    """Mark these tables as a backup, unless they are: made when their last event was, as a dump holds no time."""
+    tx.run(
+        "INSERT INTO backup (made_at) SELECT coalesce((SELECT max(at) FROM event), :now)"
+        " WHERE NOT EXISTS (SELECT 1 FROM backup)",
+        {"now": now},
+    )
+
+
 def resume(tx: Transaction, copied_at: int, now: int) -> None:
     """Make core's marked copy a live database, whose ids and event numbers continue beyond any used before.
 

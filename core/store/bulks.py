@@ -65,6 +65,7 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         f" END AS outcome, CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
         " CASE WHEN status = 'Success' AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
         " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
-        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) GROUP BY bulk_id, status, outcome, awaits, undo_status",
+        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+        " GROUP BY bulk_id, status, outcome, awaits, undo_status",
         {"ids": json.dumps(list(bulk_ids))},
     )

@@ -1,19 +1,35 @@
 """Open core's database."""
 
-from pathlib import Path
-
-from core.common.database import Database
+from core.common.clock import now_ms
+from core.common.database import Database, Transaction
+from core.common.database.location import Location, PostgresqlUrl
+from core.common.database.opening import open_postgresql
 from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
+from core.store import backup
+from core.store.postgresql import STEPS
 from core.store.schema import migrate
 
+SCHEMA = "responder_core"
+SETTING = "[core] database"
 
-def open_database(path: Path) -> Database:
-    """Open the database, or create it; only this account can read it. Raises ResponderBotError("unavailable")."""
+
+def open_database(location: Location) -> Database:
+    """Open the database, or create it; a file is for this account only. Raises ResponderBotError.
+
+    On PostgreSQL, tables that were restored from a dump are marked as a backup is.
+    """
+    if isinstance(location, PostgresqlUrl):
+        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting=SETTING)
     try:
-        create_database(path)
-        return SqliteDatabase(path, migrate)
+        create_database(location)
+        return SqliteDatabase(location, migrate)
     except OSError as error:
-        sentence = f"The database {path} can't be opened ({error.strerror}); name another with [core] database."
+        sentence = f"The database {location} can't be opened ({error.strerror}); name another with [core] database."
         raise ResponderBotError("unavailable", sentence) from error
+
+
+def _prepare(tx: Transaction, is_copy: bool) -> None:
+    if is_copy:
+        backup.mark(tx, now_ms())

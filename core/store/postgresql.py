@@ -4,27 +4,9 @@ The first one makes the tables as SQLite's migrations have left them (schema.py)
 both databases take one text of SQL. Texts are compared by code point whatever the database's collation is.
 """
 
-_FUNCTIONS = """
--- SQLite's functions for JSON. A document here is never damaged: only core writes it.
-CREATE FUNCTION json_valid(doc TEXT) RETURNS BOOLEAN LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT doc IS NOT NULL $$;
-CREATE FUNCTION json_extract(doc TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT CAST(doc AS json) #>> string_to_array(substr(path, 3), '.') $$;
-CREATE FUNCTION json_type(doc TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT json_typeof(CAST(doc AS json) #> string_to_array(substr(path, 3), '.')) $$;
-CREATE FUNCTION json_each(doc TEXT) RETURNS TABLE (key TEXT, value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$
-    SELECT key, value
-      FROM json_each_text(CASE WHEN json_typeof(CAST(doc AS json)) = 'object' THEN CAST(doc AS json) END)
-    UNION ALL
-    SELECT CAST(place - 1 AS TEXT), value
-      FROM json_array_elements_text(CASE WHEN json_typeof(CAST(doc AS json)) = 'array' THEN CAST(doc AS json) END)
-        WITH ORDINALITY AS members (value, place)
-  $$;
-CREATE FUNCTION joined(before TEXT, value TEXT, separator TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT coalesce(before || separator || value, value) $$;
-CREATE AGGREGATE group_concat(TEXT, TEXT) (sfunc = joined, stype = TEXT);
+from core.common.database.functions import FUNCTIONS
 
+_COMPARABLE = """
 -- A value of a document, compared as SQLite compares it: numbers and truth values, then texts.
 CREATE TYPE comparable AS (class BIGINT, number NUMERIC, text TEXT COLLATE "C");
 CREATE FUNCTION comparable(value JSONB) RETURNS comparable LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -149,4 +131,4 @@ CREATE TABLE restore (
 CREATE TABLE backup (made_at BIGINT NOT NULL);
 """
 
-STEPS = (_FUNCTIONS + _TABLES,)
+STEPS = (FUNCTIONS + _COMPARABLE + _TABLES,)

@@ -49,7 +49,7 @@ class PostgresqlDatabase:
         url: str,
         schema: str,
         steps: Sequence[str],
-        prepare: Callable[[Transaction], None],
+        prepare: Callable[[Transaction, bool], None],
         *,
         setting: str,
         search_limit_s: float = SEARCH_LIMIT_S,

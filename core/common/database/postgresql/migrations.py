@@ -11,10 +11,21 @@ from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS migration (
+_TABLES = """
+CREATE TABLE migration (
   number BIGINT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
-  applied_by TEXT NOT NULL DEFAULT current_user)
+  applied_by TEXT NOT NULL DEFAULT current_user);
+CREATE TABLE place (tables TEXT NOT NULL, server TEXT NOT NULL, release BIGINT NOT NULL)
+"""
+# Numbers that PostgreSQL gave to the tables: those of tables that were restored from a dump differ.
+_TABLES_NOW = """
+SELECT string_agg(CAST(oid AS TEXT), ' ' ORDER BY oid) AS tables FROM pg_class
+  WHERE relnamespace = to_regnamespace(%(schema)s) AND relname IN ('migration', 'place')
+"""
+# Those of the server and its database; a new release of PostgreSQL that takes them over (pg_upgrade) changes them too.
+_SERVER_NOW = """
+SELECT concat((SELECT oid FROM pg_database WHERE datname = current_database()), ' ', system_identifier) AS server,
+  CAST(current_setting('server_version_num') AS BIGINT) / 10000 AS release FROM pg_control_system()
 """
 
 
@@ -24,7 +35,7 @@ def lock(schema: str) -> str:
 
 
 def migrate(
-    connection: Connection, server: Server, steps: Sequence[str], prepare: Callable[[Transaction], None]
+    connection: Connection, server: Server, steps: Sequence[str], prepare: Callable[[Transaction, bool], None]
 ) -> None:
     """Apply the steps that are pending, then `prepare`, in one transaction; a host that starts meanwhile waits.
 
@@ -42,7 +53,7 @@ def migrate(
         for number, step in enumerate(steps[applied:], applied + 1):
             run_plainly(connection, step)
             connection.execute("INSERT INTO migration (number) VALUES (%(number)s)", {"number": number})
-        prepare(PostgresqlTransaction(connection))
+        prepare(PostgresqlTransaction(connection), _is_copy(connection, server.schema))
         run_plainly(connection, "COMMIT")
     except errors.InsufficientPrivilege as error:
         info = connection.info
@@ -67,6 +78,23 @@ def _applied(connection: Connection, schema: str) -> int:
         exists = connection.execute("SELECT to_regnamespace(%(name)s) AS found", {"name": schema}).fetchone()
         if exists is None or exists["found"] is None:
             run_plainly(connection, f"CREATE SCHEMA {schema}")
-        run_plainly(connection, _TABLE)
+        run_plainly(connection, _TABLES)
     row = connection.execute("SELECT coalesce(max(number), 0) AS last FROM migration").fetchone()
     return int(row["last"]) if row else 0
+
+
+def _is_copy(connection: Connection, schema: str) -> bool:
+    """Whether these tables are a copy of those that were opened last, such as from a dump; remembers where they are."""
+    tables = connection.execute(_TABLES_NOW, {"schema": schema}).fetchone()
+    server = connection.execute(_SERVER_NOW).fetchone()
+    assert tables is not None  # noqa: S101 - an aggregate gives a row
+    assert server is not None  # noqa: S101 - a function gives a row
+    now = {**tables, **server}
+    before = connection.execute("SELECT tables, server, release FROM place").fetchone()
+    if before == now:
+        return False
+    connection.execute("DELETE FROM place")
+    connection.execute("INSERT INTO place (tables, server, release) VALUES (%(tables)s, %(server)s, %(release)s)", now)
+    if before is None:
+        return False
+    return bool(before["tables"] != now["tables"] or before["release"] == now["release"])

@@ -1,0 +1,50 @@
+"""Where a database is: a SQLite file, or the URL of a PostgreSQL."""
+
+import re
+from pathlib import Path
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class PostgresqlUrl:
+    """A URL that may hold a password: `str` and `repr` don't show it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return "postgresql://..."
+
+    def __repr__(self) -> str:
+        return f"PostgresqlUrl({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PostgresqlUrl) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+Location = Path | PostgresqlUrl
+
+
+def parse_location(value: object) -> Location:
+    """The location that a setting gives. Raises ValueError for anything but a path and the URL of a PostgreSQL.
+
+    Other URLs would be taken for a path, and a new SQLite file created there.
+    """
+    if isinstance(value, Path | PostgresqlUrl):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ValueError("neither a path nor a URL")
+    scheme = _SCHEME.match(value)
+    if scheme is None:
+        return Path(value)
+    if scheme[1] not in ("postgresql", "postgres"):
+        raise ValueError("the URL of another database")
+    return PostgresqlUrl(value)
+
+
+def files_of(location: Location) -> list[Path]:
+    """The file of a database on this machine; none of one on PostgreSQL."""
+    return [] if isinstance(location, PostgresqlUrl) else [location]

@@ -1,0 +1,31 @@
+"""Open a database on PostgreSQL, if what that needs is installed."""
+
+from collections.abc import Callable, Sequence
+
+from core.common.database.base import Database, Transaction
+from core.common.database.location import PostgresqlUrl
+from core.common.errors import ResponderBotError
+
+
+def open_postgresql(
+    url: PostgresqlUrl,
+    schema: str,
+    steps: Sequence[str],
+    prepare: Callable[[Transaction, bool], None],
+    *,
+    setting: str,
+) -> Database:
+    """Open the database and bring its schema up to date by `steps`; `setting` names the setting of the URL.
+
+    `prepare` is called in the same transaction, with whether the tables are a copy that was restored from a dump.
+    Raises ResponderBotError.
+    """
+    try:
+        from core.common.database.postgresql import PostgresqlDatabase
+    except ImportError as error:
+        sentence = (
+            f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
+            f" `pip install 'responder-bot[postgresql]'`, or name a SQLite file with {setting}."
+        )
+        raise ResponderBotError("bad_request", sentence) from error
+    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting)
