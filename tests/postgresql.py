@@ -3,22 +3,23 @@
 `RESPONDER_BOT_TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made.
 """
 
+import atexit
 import fcntl
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+from psycopg import sql
 
 RUN = os.environ.setdefault("RESPONDER_BOT_TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
 
+_schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
 
 _GUARD = """
@@ -65,6 +66,7 @@ def programs() -> Path:
     return max(Path(package.origin).parent.glob("pginstall*/bin/postgres")).parent
 
 
+@cache
 def server_url() -> str:
     """The URL of a database that tests share."""
     given = os.environ.get("RESPONDER_BOT_TEST_POSTGRESQL")
@@ -94,14 +96,17 @@ def _wait_until_ready(url: str, folder: Path) -> None:
     raise AssertionError(f"no PostgreSQL in {folder}")
 
 
-@contextmanager
-def schema_url() -> Iterator[str]:
-    """The URL of a schema of its own, which is dropped afterwards."""
-    schema = f"test_{secrets.token_hex(6)}"
+def schema_url(schema: str) -> str:
+    """The URL of a schema, which is dropped when the tests of this process are over."""
     url = server_url()
-    try:
-        yield f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
-    finally:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET client_min_messages = warning")
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    if os.environ.get("RESPONDER_BOT_TEST_POSTGRESQL") and not _schemas:  # one of our own ends as a whole
+        atexit.register(_drop_schemas, url)
+    _schemas.add(schema)
+    return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
+
+
+def _drop_schemas(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        for schema in _schemas:
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))

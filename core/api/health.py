@@ -71,6 +71,7 @@ class StoreProbe:
     """Health of the store, by a durable write and a read (see core.common.database.probe)."""
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
         self._probe = Probe(database, measures.touch, seconds)
 
     @property
@@ -81,7 +82,8 @@ class StoreProbe:
     async def check(self) -> ComponentHealth:
         """The store as it is now, or as it was within the last second."""
         result = await self._probe.check()
-        return ComponentHealth("store", not result.message, result.message, vital=result.is_down)
+        message = result.message or self._database.remark()
+        return ComponentHealth("store", not result.message, message, vital=result.is_down)
 
 
 class Metrics:

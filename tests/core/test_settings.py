@@ -187,9 +187,9 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
             "[core] user_domain must be a domain without @, such as example.org.",
         ),
         (
-            "[core]\ndatabase = 'postgresql://core:secret@db/core'",
-            "[core] database must be the path of a SQLite file, such as data/responder-bot.db; a database server,"
-            " such as postgresql://..., is not supported.",
+            "[core]\ndatabase = 'mysql://core:secret@db/core'",
+            "[core] database must be the path of a SQLite file, such as data/responder-bot.db, or the URL of a"
+            " PostgreSQL, such as postgresql://USER:PASSWORD@HOST/DATABASE.",
         ),
         ("[core]\nlog_level = 'loud'", "[core] log_level must be one of debug, info, warning, error."),
         (

@@ -200,7 +200,7 @@ async def test_a_paused_responder_is_listed_told_and_resumed(
             service = {"Authorization": f"Bearer {core.keys['service']}", "X-On-Behalf-Of": "org-admin"}
             assert (await core.send("POST", resume, {}, headers=service)).json()["resumedBy"].startswith("org-admin@")
             assert (await core.send("POST", resume, {})).status_code == 409
-    settings = core.core.settings.core.database.parent / "responder-bot.toml"
+    settings = Path(str(core.core.settings.core.database)).parent / "responder-bot.toml"
     command = ["responders", "resume", "Fragile_1_0", "--config", str(settings)]
     assert await run_command(command) == 0
     assert capsys.readouterr().err == "Fragile_1_0 runs again; its failures so far are forgotten.\n"

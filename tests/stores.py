@@ -1,0 +1,61 @@
+"""Which database tests run on: SQLite, or PostgreSQL with `RESPONDER_BOT_TEST_STORE=postgresql`.
+
+Tests of the store itself run on both, by the fixture `store`; those about SQLite's files are marked `sqlite`.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from bot.outbox.store import open_store
+from core.common.database import Database, Dialect
+from core.common.database.location import Location, PostgresqlUrl
+from core.store.opening import open_database
+from tests.postgresql import schema_url
+
+DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgresql")
+
+_chosen: list[Dialect] = ["postgresql" if os.environ.get("RESPONDER_BOT_TEST_STORE") == "postgresql" else "sqlite"]
+
+
+def dialect() -> Dialect:
+    return _chosen[-1]
+
+
+@contextmanager
+def using(dialect: Dialect) -> Iterator[None]:
+    """Let tests run on this database within."""
+    _chosen.append(dialect)
+    try:
+        yield
+    finally:
+        _chosen.pop()
+
+
+def location(path: Path) -> Location:
+    """The database for this path: that file, or a schema of its own on PostgreSQL, the same each time."""
+    if dialect() == "sqlite":
+        return path
+    return PostgresqlUrl(schema_url(f"t_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"))
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Database]:
+    """Core's database for this path."""
+    database = open_database(location(path))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def opened_bots(path: Path) -> AsyncIterator[Database]:
+    """The bot's database for this path."""
+    database = open_store(location(path))
+    try:
+        yield database
+    finally:
+        await database.close()
