@@ -36,7 +36,7 @@ async def at_rest(env: BotEnvironment) -> None:
 
 def stored(env: BotEnvironment, sql: str) -> Any:
     """What a second connection to the bot's database answers; it may write."""
-    with sqlite3.connect(env.settings.bot.database) as connection:
+    with sqlite3.connect(str(env.settings.bot.database)) as connection:
         found = connection.execute(sql).fetchall()
     connection.close()
     return found

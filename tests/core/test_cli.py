@@ -278,9 +278,9 @@ async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: P
     ],
 )
 async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, section: str, command: list[str]) -> None:
-    (tmp_path / "responder-bot.toml").write_text(f'[{section}]\ndatabase = "postgresql://core:secret@db/core"\n')
+    (tmp_path / "responder-bot.toml").write_text(f'[{section}]\ndatabase = "mysql://core:secret@db/core"\n')
     refused = await run(tmp_path, *command)
-    variable = {f"RESPONDER_BOT_{section.upper()}_DATABASE": "postgresql://core:secret@db/core"}
+    variable = {f"RESPONDER_BOT_{section.upper()}_DATABASE": "mysql://core:secret@db/core"}
     (tmp_path / "responder-bot.toml").unlink()
     again = await run(tmp_path, *command, **variable)
     for ended in (refused, again):

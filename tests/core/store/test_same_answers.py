@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
 from core.common.database import Database, Transaction
+from core.common.database.location import PostgresqlUrl
 from core.store import objects
 from core.store.opening import open_database
 from core.store.search import (
@@ -204,6 +205,7 @@ def tables_of_postgresql(path: Path) -> Tables:
     found: Tables = {}
     with stores.using("postgresql"):
         location = stores.location(path)
+    assert isinstance(location, PostgresqlUrl)
     with psycopg.connect(location.text, row_factory=dict_row) as connection:
         columns = connection.execute(
             "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns"
@@ -216,7 +218,7 @@ def tables_of_postgresql(path: Path) -> Tables:
         }
         kinds = {"bigint": "INTEGER", "text": "TEXT"}
         for row in columns:
-            kind = kinds.get(row["data_type"], row["data_type"])
+            kind = kinds.get(row["data_type"], "")
             column = (row["column_name"], kind, row["is_nullable"] == "NO")
             found.setdefault(row["table_name"], (set(), set()))[0].add(column)
         indexes = connection.execute(

@@ -90,12 +90,6 @@ class PostgresqlDatabase:
         for connection in self._connections:
             connection.close()
 
-    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
-        return self._run(lambda connection: PostgresqlReads(connection).rows(sql, params))
-
-    def row(self, sql: str, params: Params | None = None) -> Row | None:
-        return self._run(lambda connection: PostgresqlReads(connection).row(sql, params))
-
     # --- reads --------------------------------------------------------------------------------------------------------
 
     async def read(self, work: Callable[[Reads], T]) -> T:
