@@ -40,8 +40,12 @@ CREATE INDEX button_expires_at ON button (expires_at);
 CREATE TABLE inbox (
   key TEXT COLLATE "C" PRIMARY KEY, payload TEXT COLLATE "C", at BIGINT, holder TEXT COLLATE "C", leased_until BIGINT,
   done_at BIGINT);
+CREATE INDEX inbox_pending ON inbox (at) WHERE done_at = 0;
 CREATE TABLE state (name TEXT COLLATE "C" PRIMARY KEY, value TEXT COLLATE "C");
 CREATE TABLE lease (name TEXT COLLATE "C" PRIMARY KEY, holder TEXT COLLATE "C", until BIGINT);
+CREATE TABLE replica (
+  holder TEXT COLLATE "C" PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, pid BIGINT NOT NULL,
+  version TEXT COLLATE "C" NOT NULL, started_at BIGINT NOT NULL, beat BIGINT NOT NULL);
 CREATE TABLE watch (
   team TEXT COLLATE "C", "user" TEXT COLLATE "C", watched TEXT COLLATE "C", at BIGINT,
   PRIMARY KEY (team, "user", watched));

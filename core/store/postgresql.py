@@ -57,11 +57,14 @@ CREATE TABLE action (
   created_at BIGINT NOT NULL, dispatched_at BIGINT, owner TEXT COLLATE "C", engine_job_id TEXT COLLATE "C",
   cancelled_by TEXT COLLATE "C", parameters TEXT COLLATE "C", approval_expires_at BIGINT,
   doc TEXT COLLATE "C" NOT NULL, whole_report TEXT COLLATE "C", whole_operations TEXT COLLATE "C",
-  whole_parameters TEXT COLLATE "C", bulk_id BIGINT, target_key TEXT COLLATE "C", undoes BIGINT, undo_at BIGINT);
+  whole_parameters TEXT COLLATE "C", bulk_id BIGINT, target_key TEXT COLLATE "C", undoes BIGINT, undo_at BIGINT,
+  host_id TEXT COLLATE "C");
 CREATE INDEX action_object_id_id ON action (object_id, id);
 CREATE INDEX action_created_by_id ON action (created_by, id);
 CREATE INDEX action_status_responder_name ON action (status, responder_name);
 CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress');
+CREATE INDEX action_unclaimed ON action (engine_name, id)
+  WHERE status IN ('Waiting', 'InProgress') AND owner IS NULL AND approval_expires_at IS NULL;
 CREATE INDEX action_on_artifact ON action (root_id, id) WHERE kind = 'case_artifact';
 CREATE INDEX action_in_bulk ON action (bulk_id, status) WHERE bulk_id IS NOT NULL;
 CREATE INDEX action_dispatched ON action (responder_name, dispatched_at) WHERE dispatched_at IS NOT NULL;
@@ -105,7 +108,15 @@ CREATE TABLE access_request (
 CREATE TABLE group_member (name TEXT COLLATE "C", login TEXT COLLATE "C", PRIMARY KEY (name, login));
 
 CREATE TABLE catalogue (engine TEXT COLLATE "C" PRIMARY KEY, doc TEXT COLLATE "C", at BIGINT);
-CREATE TABLE owner (id TEXT COLLATE "C" PRIMARY KEY, lease_until BIGINT NOT NULL);
+CREATE TABLE owner (
+  id TEXT COLLATE "C" PRIMARY KEY, lease_until BIGINT NOT NULL, host TEXT COLLATE "C", host_id TEXT COLLATE "C",
+  version TEXT COLLATE "C", started_at BIGINT, beat BIGINT NOT NULL DEFAULT 0, draining BIGINT NOT NULL DEFAULT 0,
+  stopped BIGINT NOT NULL DEFAULT 0);
+CREATE TABLE host_catalogue (
+  host_id TEXT COLLATE "C", engine TEXT COLLATE "C", host TEXT COLLATE "C" NOT NULL, up BIGINT NOT NULL,
+  capacity BIGINT, doc TEXT COLLATE "C" NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (host_id, engine));
+CREATE TABLE lost_host (
+  host_id TEXT COLLATE "C" PRIMARY KEY, host TEXT COLLATE "C" NOT NULL, at BIGINT NOT NULL, ended BIGINT NOT NULL);
 CREATE TABLE ending (
   action_id BIGINT PRIMARY KEY, at BIGINT NOT NULL, report TEXT COLLATE "C" NOT NULL,
   outcomes TEXT COLLATE "C" NOT NULL);
