@@ -1,6 +1,6 @@
 """A PostgreSQL for tests: one server for each run of pytest, started by the first test that asks for it.
 
-`RESPONDER_BOT_TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made.
+`TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made.
 """
 
 import atexit
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-RUN = os.environ.setdefault("RESPONDER_BOT_TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
+RUN = os.environ.setdefault("TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
 
 _schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
@@ -69,7 +69,7 @@ def programs() -> Path:
 @cache
 def server_url() -> str:
     """The URL of a database that tests share."""
-    given = os.environ.get("RESPONDER_BOT_TEST_POSTGRESQL")
+    given = os.environ.get("TEST_POSTGRESQL")
     if given:
         return given
     folder = Path(tempfile.gettempdir(), f"responder-bot-postgresql-{RUN}")
@@ -99,7 +99,7 @@ def _wait_until_ready(url: str, folder: Path) -> None:
 def schema_url(schema: str) -> str:
     """The URL of a schema, which is dropped when the tests of this process are over."""
     url = server_url()
-    if os.environ.get("RESPONDER_BOT_TEST_POSTGRESQL") and not _schemas:  # one of our own ends as a whole
+    if os.environ.get("TEST_POSTGRESQL") and not _schemas:  # one of our own ends as a whole
         atexit.register(_drop_schemas, url)
     _schemas.add(schema)
     return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"

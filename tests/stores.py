@@ -1,4 +1,4 @@
-"""Which database tests run on: SQLite, or PostgreSQL with `RESPONDER_BOT_TEST_STORE=postgresql`.
+"""Which database tests run on: SQLite, or PostgreSQL with `TEST_STORE=postgresql`.
 
 Tests of the store itself run on both, by the fixture `store`; those about SQLite's files are marked `sqlite`.
 """
@@ -17,7 +17,7 @@ from tests.postgresql import schema_url
 
 DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgresql")
 
-_chosen: list[Dialect] = ["postgresql" if os.environ.get("RESPONDER_BOT_TEST_STORE") == "postgresql" else "sqlite"]
+_chosen: list[Dialect] = ["postgresql" if os.environ.get("TEST_STORE") == "postgresql" else "sqlite"]
 
 
 def dialect() -> Dialect:
