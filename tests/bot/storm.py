@@ -63,7 +63,7 @@ class Figures:
     refused: int = 0
     quiet_clicks: list[Click] = field(default_factory=list)
     storm_clicks: list[Click] = field(default_factory=list)
-    memory: dict[str, list[float]] = field(default_factory=lambda: {"core": [], "bot": []})
+    memory: dict[str, list[float]] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
     placed: Counter[str] = field(default_factory=Counter)
     twice: int = 0
@@ -174,10 +174,10 @@ class _Storm:
         return Click(acknowledged, final, (action.end_date - action.dispatched_at) / 1000)
 
     async def kill(self) -> None:
-        """Kill core and bot, and start them again."""
-        for process in self.processes.values():
-            await process.kill()
+        """Kill core and the first bot, and start them again; the bot only if no other can go on."""
         for name in ("core", "bot"):
+            await self.processes.pop(name).kill()
+        for name in ("core", "bot")[: 1 if self.processes else 2]:
             self.processes[name] = await start_process(self.installed, "core" if name == "core" else "bot")
             await self.processes[name].up()
 
@@ -198,7 +198,7 @@ class _Storm:
 
     def memory(self) -> None:
         for name, process in self.processes.items():
-            self.figures.memory[name].append(_memory_mib(process.pid))
+            self.figures.memory.setdefault(name, []).append(_memory_mib(process.pid))
 
 
 async def storm(
@@ -210,8 +210,9 @@ async def storm(
     kill: bool = False,
     more: int = 0,
     clicks: int = CLICKS,
+    replicas: int = 1,
 ) -> Figures:
-    """Run a storm in this folder."""
+    """Run a storm in this folder, with so many bots."""
     figures = Figures()
     emulator = SlackEmulator(rates=True)
     add_people_and_channels(emulator)
@@ -222,7 +223,7 @@ async def storm(
         file = folder / "responder-bot.toml"
         file.write_text(file.read_text().replace("group = false\n", ""))
         async with (
-            _running(installed) as processes,
+            _running(installed, replicas) as processes,
             EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
             CoreClient(installed.core_url, installed.keys["lea"]) as client,
         ):
@@ -238,17 +239,17 @@ async def storm(
 async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill: bool, more: int, clicks: int) -> None:
     figures = made.figures
     figures.quiet_clicks = [await made.click() for _ in range(clicks)]
-    before = {name: _processor_s(process.pid) for name, process in made.processes.items()}
+    before = {process.pid: _processor_s(process.pid) for process in made.processes.values()}
     posting = asyncio.create_task(made.post(alerts, seconds, alike))
     await asyncio.sleep(seconds / 4)
     if kill:
         await made.kill()
-        before = dict.fromkeys(before, 0.0)
     else:
         while len(figures.storm_clicks) < clicks and not posting.done():
             figures.storm_clicks.append(await made.click())
     await posting
-    figures.processor = {name: _processor_s(made.processes[name].pid) - used for name, used in before.items()}
+    processes = made.processes.items()
+    figures.processor = {name: _processor_s(one.pid) - before.get(one.pid, 0.0) for name, one in processes}
     ended = time.monotonic()
     critical = await made.create("Domain admin added", CRITICAL)
     await made.anna.until(lambda view: _card(view, STORM, critical), timeout_s=120)
@@ -272,14 +273,16 @@ async def _until_standing(made: _Storm, count: int) -> None:
 
 
 @asynccontextmanager
-async def _running(installed: Installation) -> AsyncIterator[dict[str, BotProcess]]:
+async def _running(installed: Installation, replicas: int) -> AsyncIterator[dict[str, BotProcess]]:
     processes: dict[str, BotProcess] = {}
     try:
         processes["core"] = await start_process(installed, "core")
         await processes["core"].up()
-        processes["bot"] = await start_process(installed, "bot")
-        await processes["bot"].up()
-        await installed.emulator.wait_connected()
+        for number in range(1, replicas + 1):
+            name = "bot" if number == 1 else f"bot {number}"
+            processes[name] = await start_process(installed, "bot")
+            await processes[name].up()
+        await installed.emulator.wait_connected(replicas)
         yield processes
     finally:
         for process in processes.values():
@@ -321,6 +324,7 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("--alike", type=float, default=1.0)
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--replicas", type=int, default=1, help="bots; with --kill another goes on for the first")
     parser.add_argument("--more", type=int, default=0)
     parser.add_argument("--clicks", type=int, default=CLICKS, help="before the storm, and at most as many in it")
     given = vars(parser.parse_args())

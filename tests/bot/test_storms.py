@@ -118,8 +118,21 @@ def digest_in(messages: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.slow
-async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a_storm(tmp_path: Path) -> None:
-    figures = await storm(tmp_path, 600, 4.0, kill=True, clicks=0)
+async def test_a_storm_keeps_to_slacks_rates_and_takes_no_memory(tmp_path: Path) -> None:
+    figures = await storm(tmp_path, 1_000, 4.0, alike=0.5, clicks=0, more=2_000)
+    assert sum(figures.placed.values()) == 1_001
+    assert (figures.twice, figures.refused) == (0, 0)
+    assert figures.posts_a_minute <= 60
+    for before, after in figures.memory.values():
+        assert after <= 1.2 * before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a_storm(
+    tmp_path: Path, replicas: int
+) -> None:
+    figures = await storm(tmp_path, 600, 4.0, kill=True, clicks=0, replicas=replicas)
     assert sum(figures.placed.values()) == 601
     assert (figures.twice, figures.refused) == (0, 0)
     assert figures.posts_a_minute <= 60

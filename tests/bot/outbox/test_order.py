@@ -6,7 +6,7 @@ from pathlib import Path
 from bot.cards.message import Message
 from bot.outbox import DesiredMessage, RateLimiter
 from bot.redaction import RedactedView, Subject
-from tests.bot.outbox.harness import SOC, OutboxEnvironment, all_sent, cancelled, desired, outbox_environment
+from tests.bot.outbox.harness import SOC, OutboxEnvironment, all_sent, cancelled, desired, outbox_environment, until
 
 OTHER = "C0OTHER"
 MINUTE_MS = 60_000
@@ -118,3 +118,14 @@ async def test_a_channel_that_refuses_holds_up_no_other(tmp_path: Path) -> None:
         tried = [body["channel"] for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len(tried) - tried.count(OTHER) == 9
         assert sum(problem.waiting for problem in await env.outbox.problems()) == 180
+
+
+async def test_thousands_that_wait_in_one_channel_hold_up_no_other(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, rate_limiter=RateLimiter()) as env:
+        env.clock.stop()
+        env.emulator.add_channel(OTHER, name="other")
+        await env.outbox.upsert(*(alert(number) for number in range(100, 5_100)))
+        await until(lambda: len(sent(env)) == 3)  # as many as Slack takes at once
+        await env.outbox.upsert(alert(1, channel=OTHER, text="of the other channel"))
+        await env.anna.until(lambda view: view.messages(OTHER))
+        assert sent(env)[3:] == ["of the other channel"]
