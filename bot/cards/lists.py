@@ -28,6 +28,7 @@ from bot.cards.text import (
 from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, withheld
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
 
+_TIME = re.compile(r"free again at (?:\d{4}-\d\d-\d\d )?\d\d:\d\d UTC")  # as core says it, for programs too
 OVERRIDABLE = {"protect", "rate", "rate_per_target"}
 MAX_OPTIONS = 100
 MAX_LINES = 40
@@ -92,7 +93,7 @@ def responder_list(
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += _lines(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
-    why_not = [f"✗ *{names.shown(r)}*: {foreign(reasons(r), 300)}" for r in cannot]
+    why_not = [f"✗ *{names.shown(r)}*: {shown_reasons(r, 300)}" for r in cannot]
     blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
         blocks.append(_menu_block(view, button, channel))
@@ -150,6 +151,16 @@ def _asks(responder: OfferedResponder) -> list[str]:
 def reasons(responder: OfferedResponder) -> str:
     """Why it can't run; foreign text, not escaped."""
     return "; ".join(responder.reasons or []) or "it gives no reason"
+
+
+def shown_reasons(responder: OfferedResponder, limit: int) -> str:
+    """Likewise as mrkdwn, with the times at which rates are free again in each reader's time."""
+    text = foreign(reasons(responder), limit)
+    for refusal in responder.refusals or ():
+        if refusal.until is not None:
+            until = slack_date(refusal.until, DAY_AND_TIME)
+            text = _TIME.sub(lambda _, until=until: f"free again {until}", text, count=1)  # type: ignore[misc]
+    return text
 
 
 def _lines(head: str, lines: Sequence[str]) -> list[Block]:

@@ -159,9 +159,9 @@ def _open_word(running: Action) -> str:
 def cannot_run(
     responder: OfferedResponder, view: RedactedView, reason: str, *, button: ButtonIds | None = None
 ) -> Message:
-    """Why a responder was not run; with `button` an org-admin may override that."""
+    """Why a responder was not run (`reason`, mrkdwn); with `button` an org-admin may override that."""
     name = names.shown(responder)
-    text = f"*{name}* can't run on {_target(view)}: {foreign(reason, 1500)}. Nothing was run."
+    text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
     blocks: list[Block] = [section(text)]
     if button is not None:
         value = button(Intent("break_glass", view.subject.id, responder.id))

@@ -13,8 +13,8 @@ from bot.cards.lists import (
     can_be_overridden,
     can_run,
     option_value,
-    reasons,
     responder_of_option,
+    shown_reasons,
     target_of_option,
 )
 from bot.cards.message import Message
@@ -311,7 +311,7 @@ async def start(context: Context, request: RunRequest) -> bool:
             "Can't run",
             f"cannot:{subject.id}:{responder.id}",
             lambda button: questions.cannot_run(
-                responder, view, reasons(responder), button=button if may_break else None
+                responder, view, shown_reasons(responder, 1500), button=button if may_break else None
             ),
         )
         return False
@@ -560,7 +560,7 @@ FEATURE = Feature(
         "run": Command(
             Entry(on_run_command, Ack.WRITE),
             USAGE,
-            "run a responder; a part of its name will do",
+            "run a responder, on each of several ids too; a part of its name will do",
             "manageAction",
             usage_error=_usage_error,
         )

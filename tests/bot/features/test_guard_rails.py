@@ -1,6 +1,8 @@
 """Rules of the settings as people meet them in Slack: who, on what, how often, and what failed too often."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tests.bot.running import OPEN, SOC
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
     "Isolate": {"approve_by": ["lea"]},
+    "Contain": {"undo": "Quarantine_1_0", "undo_after_minutes": 60},
+    "Quarantine": {"run_by": ["lea"], "approval": 0},
     "Report": {"undo": "Fail_1_0", "rate": ["1/1h"]},
     "Fail": {"breaker": {"failures": 1, "within_minutes": 10}},
 }
@@ -109,6 +113,34 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
     assert "released" not in text_of(elsewhere)
 
 
+@pytest.mark.slow  # core looks for what is due every few seconds
+async def test_a_release_that_core_is_refused_is_told_once_and_done_by_who_may(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    form = await env.until("anna", topmost(ids.START_VIEW, "How long"))
+    await env["anna"].submit(form["id"], {})
+    waiting = (await env.client.actions("alert", alert.id))[0]
+    await env.client.approve(waiting.id)
+    action = await env.ended_run(alert)
+    assert action.undo is not None
+    assert action.undo.at is not None
+    with closing(sqlite3.connect(env.folder / "core.db")) as database, database:  # as if its time had come
+        database.execute("UPDATE action SET undo_at = 1 WHERE id = ?", [int(action.id[1:])])
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was to be released")))
+    assert "only lea may run it" in text_of(told)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    await env["anna"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await env.told("anna", "only lea may run it")
+    await env["lea"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await env.until("anna", in_thread(card["ts"], ": released."))
+    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": released." in text_of(m)]) == 1
+    undone = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
+    assert [one.created_by.partition("@")[0] for one in undone] == ["lea"]
+
+
 async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
@@ -119,6 +151,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         await env[name].command(SOC, f"/responder run report {alert.id}")
         refused = fine(await env.until(name, topmost(ids.NOTICE_VIEW, "can't run")))
         assert "an org-admin may break glass, with a reason and another org-admin's approval" in text_of(refused)
+        assert "free again <!date^" in text_of(refused)  # in each reader's time
+        assert "free again at" not in text_of(refused)
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
     form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
@@ -142,5 +176,8 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "lea")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+    await env["lea"].open_home()
+    home = await env.until("lea", lambda s: s.home if "asks to run *Isolate*" in text_of(s.home or {}) else None)
+    assert "Can be approved by: lea." in text_of(home)
     await env["lea"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     assert (await env.ended_run(alert)).status == "Success"
