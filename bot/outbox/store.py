@@ -15,6 +15,7 @@ from core.common.database.transaction import SqliteTransaction
 
 migrations = sqlite_utils.Migrations("bot")
 SCHEMA = "responder_bot"
+NEEDED = "several_hosts"  # as in core/store/schema.py
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
@@ -27,7 +28,7 @@ def open_store(location: Location) -> Database:
         return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database")
 
     def prepare(db: sqlite_utils.Database) -> None:
-        apply(migrations, db)
+        apply(migrations, db, NEEDED)
         if db.table("backup").exists():
             made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
             _resume(SqliteTransaction(db.conn), made_at)

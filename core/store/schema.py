@@ -16,6 +16,8 @@ from core.common.database.sqlite import apply
 from core.store.backup import MARK
 
 migrations = Migrations("core")
+NEEDED = "undos"
+"""The newest migration without which a process can't use the database; one that follows it only adds to the tables."""
 
 
 @migrations()
@@ -351,4 +353,4 @@ def number_of_the_last_event(db: Database) -> None:
 
 def migrate(db: Database) -> None:
     """Apply the migrations that are pending."""
-    apply(migrations, db)
+    apply(migrations, db, NEEDED)

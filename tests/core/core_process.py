@@ -248,17 +248,18 @@ class CoreProcess:
 
 @asynccontextmanager
 async def core_process(
-    setup: CoreSetup, name: str = "core", *, wrapper: Sequence[str] = ()
+    setup: CoreSetup, name: str = "core", *, wrapper: Sequence[str] = (), code: Path = ROOT
 ) -> AsyncIterator[CoreProcess]:
     """Start a core on the settings of `setup`; at the end it is killed, if it still lives.
 
-    `wrapper` is a command that executes the command after it.
+    `wrapper` is a command that executes the command after it, `code` the folder of another release.
     """
     log = setup.folder / f"{name}-{os.urandom(2).hex()}.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *(*wrapper, sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
-            cwd=ROOT,
+            cwd=code,
+            env={**os.environ, "PYTHONPATH": str(code)},
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
         )

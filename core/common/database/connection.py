@@ -16,21 +16,30 @@ PAGE_BYTES = 16_384
 BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
 WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
 WAL_BYTES = WAL_PAGES * PAGE_BYTES
+_NEEDED = "_sqlite_migration_needed"  # which a release may be behind, but not further
 MMAP_BYTES = 0x7FFF0000  # SQLite's maximum: halves the time of a short read; address space only, until it is read
 
 
-def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
+def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database, needed: str) -> None:
     """Apply the migrations that are pending.
 
-    Raises ResponderBotError("bad_request") if a newer release has applied migrations that this one doesn't know.
+    `needed` is the newest one that a process has to know to use the tables: those after it only add to them. Raises
+    ResponderBotError("bad_request") if a newer release has applied migrations that this one doesn't know, and needs one
+    of them.
     """
     with closing(sqlite_utils.Database(memory=True)) as empty:
         known = {one.name for one in migrations.pending(empty)}
-    if not {one.name for one in migrations.applied(db)} <= known:
+    is_newer = not {one.name for one in migrations.applied(db)} <= known
+    recorded = {row["name"] for row in db.table(_NEEDED).rows} if db.table(_NEEDED).exists() else set()
+    if is_newer and not (recorded and recorded <= known):
         raise ResponderBotError(
             "bad_request", "This database was made by a newer release; run that one, or name another file."
         )
     migrations.apply(db)
+    if not is_newer and recorded != {needed}:
+        db.table(_NEEDED).create({"name": str}, if_not_exists=True)
+        db.table(_NEEDED).delete_where()
+        db.table(_NEEDED).insert({"name": needed})
 
 
 def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:

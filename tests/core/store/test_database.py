@@ -16,11 +16,11 @@ import sqlite_utils
 from bot.outbox.store import open_store
 from core.common.database import Database, Reads, Search, Transaction
 from core.common.database.connection import WAL_BYTES
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite import SqliteDatabase, apply
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.measures import touch
-from core.store.schema import migrate
+from core.store.schema import NEEDED, migrate, migrations
 
 
 @asynccontextmanager
@@ -201,14 +201,32 @@ def test_an_id_is_a_tilde_and_digits() -> None:
     assert objects.parse_id("~12") == 12
 
 
-async def test_a_database_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
-    def newer(db: sqlite_utils.Database) -> None:
-        migrate(db)
-        later = sqlite_utils.Migrations("core")
-        later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
-        later.apply(db)
+def of_the_future(*, needed: str) -> Callable[[sqlite_utils.Database], None]:
+    """Migrates a database as a later release does, with one more migration."""
 
-    await SqliteDatabase(tmp_path / "a.db", newer).close()
+    def migrate_further(db: sqlite_utils.Database) -> None:
+        later = sqlite_utils.Migrations("core")
+        for one in migrations.pending(empty):
+            later(name=one.name)(lambda db: None)
+        later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
+        migrate(db)
+        apply(later, db, needed)
+
+    empty = sqlite_utils.Database(memory=True)
+    return migrate_further
+
+
+async def test_a_database_that_a_newer_release_needs_for_itself_is_left_alone(tmp_path: Path) -> None:
+    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed="from_the_future")).close()
+    with pytest.raises(ResponderBotError, match="made by a newer release"):
+        SqliteDatabase(tmp_path / "a.db", migrate)
+
+
+async def test_a_database_to_which_a_newer_release_only_added_is_used_on(tmp_path: Path) -> None:
+    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed=NEEDED)).close()
+    async with opened(tmp_path / "a.db") as database:
+        assert await database.transaction(objects.next_id) == 1
+    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed="from_the_future")).close()
     with pytest.raises(ResponderBotError, match="made by a newer release"):
         SqliteDatabase(tmp_path / "a.db", migrate)
 

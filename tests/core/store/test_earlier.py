@@ -8,15 +8,19 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import FeedCheckpoint, MessageOutbox
+from bot.outbox import store as bot_schema
 from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import Action
+from core.store import schema as core_schema
 from core.store.opening import open_database
 from tests.core.core_process import ROOT, CoreProcess, core_process, run_body, setup_in
 
@@ -92,6 +96,34 @@ async def test_outcomes_that_an_earlier_core_only_wrote_into_its_reports(tmp_pat
         ("Success", None, None),
     ]
     assert [Action.model_validate(doc).id for doc in docs] == [doc["id"] for doc in docs]
+
+
+@pytest.mark.parametrize("schema", [core_schema, bot_schema])
+def test_what_a_release_of_before_has_to_go_on_with_is_only_added_to(tmp_path: Path, schema: ModuleType) -> None:
+    """After NEEDED: a process of the release before goes on using the tables."""
+    with closing(sqlite_utils.Database(memory=True)) as empty:
+        names = [one.name for one in schema.migrations.pending(empty)]
+    later = [*names[names.index(schema.NEEDED) + 1 :], ""]
+    db = sqlite_utils.Database(tmp_path / "a.db")
+    schema.migrations.apply(db, stop_before=later[0]) if later[0] else schema.migrations.apply(db)
+    before = constraints(db)
+    schema.migrations.apply(db)
+    after = constraints(db)
+    assert {name: after[name] for name in before} == before
+    db.close()
+
+
+def constraints(db: sqlite_utils.Database) -> dict[str, object]:
+    """What each table demands of a row, each trigger, and each unique index."""
+    found: dict[str, object] = {}
+    for table in db.tables:
+        columns = db.execute(f"PRAGMA table_info([{table.name}])").fetchall()
+        # An added column is one that INSERTs may leave out; of a former one the name, the type and the rest stay.
+        found |= {f"{table.name}.{name}": rest for _, name, *rest in columns}
+        demanded = {name for _, name, _, not_null, default, key in columns if not_null and default is None and not key}
+        found[f"{table.name} demands"] = demanded
+        found[f"{table.name} unique"] = {tuple(index.columns) for index in table.indexes if index.unique}
+    return found
 
 
 async def status(core: CoreProcess, action_id: str) -> str:
