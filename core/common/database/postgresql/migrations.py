@@ -11,9 +11,10 @@ from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
+ADDS_ONLY = "-- Adds only.\n"
 _TABLES = """
 CREATE TABLE migration (
-  number BIGINT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+  number BIGINT PRIMARY KEY, is_needed BIGINT NOT NULL, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
   applied_by TEXT NOT NULL DEFAULT current_user);
 CREATE TABLE place (tables TEXT NOT NULL, server TEXT NOT NULL, release BIGINT NOT NULL)
 """
@@ -39,20 +40,24 @@ def migrate(
 ) -> None:
     """Apply the steps that are pending, then `prepare`, in one transaction; a host that starts meanwhile waits.
 
-    Raises ResponderBotError: "bad_request" if a newer release has applied steps that this one doesn't know,
+    A step that begins with ADDS_ONLY leaves alone what processes of the release before use. Raises ResponderBotError:
+    "bad_request" if a newer release has applied another step that this one doesn't know,
     "unavailable" if the role may not create or use the tables.
     """
     try:
         # A tenth of a second for each step would do; indexes on large tables take minutes.
         run_plainly(connection, f"{server.begin()}; SET LOCAL statement_timeout = 0; {lock(server.schema)}")
-        applied = _applied(connection, server.schema)
-        if applied > len(steps):
+        applied, needed = _applied(connection, server.schema)
+        if needed > len(steps):
             raise ResponderBotError(
                 "bad_request", "This database was made by a newer release; run that one, or name another database."
             )
         for number, step in enumerate(steps[applied:], applied + 1):
             run_plainly(connection, step)
-            connection.execute("INSERT INTO migration (number) VALUES (%(number)s)", {"number": number})
+            connection.execute(
+                "INSERT INTO migration (number, is_needed) VALUES (%(number)s, %(is_needed)s)",
+                {"number": number, "is_needed": not step.startswith(ADDS_ONLY)},
+            )
         prepare(PostgresqlTransaction(connection), _is_copy(connection, server.schema))
         run_plainly(connection, "COMMIT")
     except errors.InsufficientPrivilege as error:
@@ -71,16 +76,19 @@ def migrate(
             run_plainly(connection, "ROLLBACK")
 
 
-def _applied(connection: Connection, schema: str) -> int:
-    """How many steps have been applied; makes the schema if there is none."""
+def _applied(connection: Connection, schema: str) -> tuple[int, int]:
+    """How many steps have been applied, and how many a process has to know; makes the schema if there is none."""
     found = connection.execute("SELECT to_regclass(%(name)s) AS found", {"name": f"{schema}.migration"}).fetchone()
     if found is None or found["found"] is None:
         exists = connection.execute("SELECT to_regnamespace(%(name)s) AS found", {"name": schema}).fetchone()
         if exists is None or exists["found"] is None:
             run_plainly(connection, f"CREATE SCHEMA {schema}")
         run_plainly(connection, _TABLES)
-    row = connection.execute("SELECT coalesce(max(number), 0) AS last FROM migration").fetchone()
-    return int(row["last"]) if row else 0
+    row = connection.execute(
+        "SELECT coalesce(max(number), 0) AS last,"
+        " coalesce(max(CASE WHEN is_needed = 1 THEN number END), 0) AS needed FROM migration"
+    ).fetchone()
+    return (int(row["last"]), int(row["needed"])) if row else (0, 0)
 
 
 def _is_copy(connection: Connection, schema: str) -> bool:
