@@ -234,7 +234,7 @@ async def test_health_and_metrics_are_served(tmp_path: Path, transport: Literal[
             async with session.get(url + "/metrics") as answer:
                 counted = (await answer.text()).splitlines()
             assert response["status"] == "ok"
-            assert [part["name"] for part in response["parts"]] == [way_in, "delivery", "feed"]
+            assert [part["name"] for part in response["parts"]] == [way_in, "delivery", "replicas", "feed"]
             assert 'responder_bot_acknowledge_seconds_count{surface="command"} 1.0' in counted
             assert "responder_bot_messages_stuck 0.0" in counted
             assert any(re.match("responder_bot_store_commits_total [1-9]", line) for line in counted)
