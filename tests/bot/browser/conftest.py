@@ -73,9 +73,9 @@ async def open_window(browser: Browser, url: str, console_errors: list[str], **o
     return page
 
 
-@asynccontextmanager
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def chromium() -> AsyncIterator[Browser]:
-    """The system's Chromium, headless."""
+    """The system's Chromium, headless; its start costs as much as a test, so a module has one."""
     program = shutil.which("chromium")
     if program is None:
         pytest.fail("No chromium found. Install it from the system's packages: apt-get install chromium")
@@ -84,6 +84,12 @@ async def chromium() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=program, headless=True, args=ARGUMENTS)
         yield browser
         await browser.close()
+
+
+async def close_windows(browser: Browser) -> None:
+    """Close all windows, with what they keep."""
+    for context in browser.contexts:
+        await context.close()
 
 
 @asynccontextmanager
@@ -109,18 +115,18 @@ async def screenshot(page: Page, name: str) -> None:
     await page.screenshot(path=ARTEFACTS / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.png")
 
 
-@pytest_asyncio.fixture
-async def env() -> AsyncIterator[BrowserEnvironment]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def env(chromium: Browser) -> AsyncIterator[BrowserEnvironment]:
     emulator = SlackEmulator(MANIFEST, rates=False)
     people(emulator)
     await emulator.start()
     app = SampleApp(emulator)
     await app.start()
     await emulator.wait_connected()
-    async with chromium() as browser:
-        env = BrowserEnvironment(emulator, app, browser, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
-        env.page = await env.open_page()
-        yield env
+    env = BrowserEnvironment(emulator, app, chromium, None, [])  # type: ignore[arg-type]  # the page is opened in the next line
+    env.page = await env.open_page()
+    yield env
+    await close_windows(chromium)
     await app.stop()
     await emulator.stop()
     assert env.console_errors == []
@@ -133,10 +139,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
         yield running
 
 
-@pytest_asyncio.fixture
-async def flows(demo: RunningDemo) -> AsyncIterator[FlowEnvironment]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def flows(demo: RunningDemo, chromium: Browser) -> AsyncIterator[FlowEnvironment]:
     """Windows on the demo, and alerts for it."""
-    async with chromium() as browser, httpx.AsyncClient(base_url=demo.core, timeout=30) as core:
-        flows = FlowEnvironment(demo, core, partial(open_window, browser), [])
+    async with httpx.AsyncClient(base_url=demo.core, timeout=30) as core:
+        flows = FlowEnvironment(demo, core, partial(open_window, chromium), [])
         yield flows
+        await close_windows(chromium)
     assert flows.console_errors == []

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 from bot.demo.environment import ISOLATE, MAIL
 from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral, leave_modal
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 COUNT = """() => {
     if (window.clicks === undefined)

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.bot.browser.conftest import BrowserEnvironment, requests_held, screenshot
 from tests.bot.browser.flows import assert_in_viewport
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def chosen(env: BrowserEnvironment, action_id: str, key: str) -> Any:

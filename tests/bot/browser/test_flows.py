@@ -26,7 +26,7 @@ from tests.bot.browser.flows import (
     switch_user,
 )
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 MENU = ".block-actions"  # of a card: its responders; observables have menus of their own above
 
 

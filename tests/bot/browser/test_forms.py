@@ -5,7 +5,7 @@ from playwright.async_api import FilePayload, Page
 
 from tests.bot.browser.conftest import BrowserEnvironment, screenshot
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def open_form(env: BrowserEnvironment) -> Page:

@@ -6,7 +6,7 @@ from playwright.async_api import Route, expect
 from tests.bot.browser.conftest import BrowserEnvironment, requests_held, screenshot
 from tests.bot.browser.sample_blocks import HOSTILE
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_a_command_is_completed_by_keys_and_its_card_is_shown(env: BrowserEnvironment) -> None:

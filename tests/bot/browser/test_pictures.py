@@ -24,7 +24,7 @@ from tests.bot.browser.flows import (
     modal,
 )
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 420)
 NOW = int(time.time() * 1000)  # so that the pictures say "today"
