@@ -85,7 +85,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
                 [home.HomeRun(failed, subject)],
                 [home.HomeRun(done, subject)],
             ),
-            Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2),
+            person,
             ["`/responder help`"],
             button=seen["button"],
             now_ms=now_ms,

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
-    ("commands", "kills"), [(("serve",), 16), (("core", "bot"), 10)], ids=["serve", "core and bot"]
+    ("commands", "kills"), [(("serve",), 20), (("core", "bot"), 12)], ids=["serve", "core and bot"]
 )
 async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
     tmp_path: Path, commands: Sequence[Command], kills: int

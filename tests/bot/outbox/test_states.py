@@ -419,5 +419,5 @@ def test_slack_shows_in_the_end_what_is_desired() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_slack_shows_in_the_end_what_is_desired_after_many_steps() -> None:
-    long = settings(stateful_step_count=30, max_examples=20)
+    long = settings(stateful_step_count=30, max_examples=60)
     run_state_machine_as_test(Delivery, settings=long)
