@@ -555,7 +555,8 @@ def _hosts(args: argparse.Namespace) -> int:
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
     for host in found:
         if host.lost_at is not None:
-            rows.append((host.name, f"lost at {as_time(host.lost_at)}", *("",) * 6))
+            lost = f"lost at {as_time(host.lost_at)}, with {host.actions_ended} runs"
+            rows.append((host.name, lost, *("",) * 6))
         for core in host.cores:
             loads = [f"{one.name} {one.running}/{'-' if one.slots is None else one.slots}" for one in core.engines]
             rows.append(

@@ -7,7 +7,7 @@ holder has not renewed it for LEASE_MS while this core looked on (core/docs/sema
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -21,6 +21,8 @@ from core.store import hosts as stored
 from core.store.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
+LOOKS = 3  # so often it has to be seen so; after an outage of the database, others need a moment to renew theirs
+PAUSE_MS = 10_000  # after a pause between looks that is longer, they are counted anew
 STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
 AHEAD_MS = 10_000  # a clock of another host that is further ahead is told
 BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
@@ -54,6 +56,8 @@ class _Seen:
     until: int
     at: int
     """By the clock of leases (ms)."""
+    looks: int = 0
+    """How often it was seen so since, without a long pause."""
 
 
 class Hosts:
@@ -75,6 +79,7 @@ class Hosts:
         self._started_at = clock()
         self._renewed_at = lease_clock()
         self._seen: dict[str, _Seen] = {}
+        self._looked_at = lease_clock()
         self._rows: Sequence[Row] = ()
         self._lost: Sequence[Row] = ()
         self._ahead_ms: dict[str, int] = {}
@@ -187,7 +192,9 @@ class Hosts:
             return stored.all_cores(tx), stored.lost(tx), stored.without_lease(tx)
 
         self._rows, self._lost, without = await self._database.snapshot(read)
-        self._seen = {row["id"]: self._as_seen(row) for row in self._rows}
+        now = self._lease_clock()
+        has_paused, self._looked_at = now - self._looked_at > PAUSE_MS, now
+        self._seen = {row["id"]: self._as_seen(row, now, has_paused=has_paused) for row in self._rows}
         live = self.live_hosts()
         over = [row["id"] for row in self._rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
         return [*over, *(holder for holder in without if holder != self.holder)]
@@ -243,13 +250,14 @@ class Hosts:
             },
         )
 
-    def _as_seen(self, row: Row) -> _Seen:
+    def _as_seen(self, row: Row, now: int, *, has_paused: bool) -> _Seen:
+        """The lease as it is now. `has_paused`: this core could not look for a while, so maybe nobody could renew."""
         before = self._seen.get(row["id"])
         if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
-            return before
+            return replace(before, looks=0 if has_paused else before.looks + 1)
         if before is not None and row["host_id"] and row["id"] != self.holder and not row["stopped"]:
             self._ahead_ms[row["host_id"]] = row["lease_until"] - LEASE_MS - self._clock()
-        return _Seen(row["beat"], row["lease_until"], self._lease_clock())
+        return _Seen(row["beat"], row["lease_until"], now)
 
     def is_over(self, row: Row) -> bool:
         """Whether a core's lease is over, as far as this core has seen."""
@@ -259,7 +267,7 @@ class Hosts:
             return True
         seen = self._seen.get(row["id"])
         allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
-        return seen is not None and self._lease_clock() - seen.at >= allowed
+        return seen is not None and seen.looks >= LOOKS and self._lease_clock() - seen.at >= allowed
 
 
 def _actions(count: int) -> str:

@@ -188,7 +188,7 @@ class Runner:
 
     def _check_drained(self) -> None:
         """Slots are also taken by runs that are just being recorded."""
-        is_idle = not self._following and all(slots.free == slots.all for slots in self._slots.values())
+        is_idle = not self.followed() and all(slots.free == slots.all for slots in self._slots.values())
         if self._hosts.draining and is_idle and not self.drained.is_set():
             log.info("drained", host=self._hosts.host.name)
             self.drained.set()

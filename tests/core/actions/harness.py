@@ -10,7 +10,7 @@ from typing import Any
 from core.access import Access, Caller
 from core.actions import operations
 from core.actions.guards import Guards
-from core.actions.hosts import Host, Hosts
+from core.actions.hosts import LOOKS, Host, Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.report import ReportLimits
@@ -41,6 +41,14 @@ ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PROFILE_OF.items()
 
 
 HERE = Host("here", "here")
+
+
+async def silence(clock: SetClock, ms: int, *cores: "ActionParts | Harness") -> None:
+    """Let these cores look on for so long, while no other core does anything."""
+    clock.now_ms += ms
+    for _ in range(LOOKS + 1):  # the first look after a jump of the clock begins anew
+        for core in cores:
+            await core.runner.tick()
 
 
 @dataclass

@@ -21,6 +21,7 @@ from tests.core.actions.harness import (
     next_run,
     open_harness,
     run_input,
+    silence,
     started_run,
 )
 from tests.core.scripted_engine import ScriptedEngine
@@ -299,8 +300,7 @@ async def test_a_core_whose_lease_ended_loses_its_actions_and_its_late_report_is
             action_parts(database, harness.clock, engine) as other,
         ):
             assert engine.runs == []
-            harness.clock.now_ms += LEASE_MS
-            await other.runner.tick()
+            await silence(harness.clock, LEASE_MS, other)
             run = await engine.taken.get()
             late.finish(Report(False, message="late"))
             run.finish(Report(True, full={"message": "by the second"}))

@@ -1,5 +1,6 @@
 """Several hosts on one database: actions go to a host that has their responder and a free slot, and each ends once."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.actions.hosts import LEASE_MS, STOPPED_LEASE_MS, Host
+from core.actions.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.actions.runner import HOMELESS_MS
 from core.common.database import Row
 from core.common.errors import ResponderBotError
@@ -24,6 +25,7 @@ from tests.core.actions.harness import (
     next_run,
     open_harness,
     run_input,
+    silence,
     started_run,
 )
 from tests.core.core_process import until
@@ -106,9 +108,7 @@ async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: P
 
 async def lose(harness: Harness, other: ActionParts) -> None:
     """Let the lease of the harness's core end, as the other sees it."""
-    await look(other)
-    harness.clock.now_ms += LEASE_MS
-    await look(other)
+    await silence(harness.clock, LEASE_MS, other)
 
 
 async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewhere(tmp_path: Path) -> None:
@@ -182,15 +182,13 @@ async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_
         adopted, _ = await started_run(harness)
         await harness.runner.close()
         await look(other)
-        harness.clock.now_ms += STOPPED_LEASE_MS - 1
-        await look(other)
+        await silence(harness.clock, STOPPED_LEASE_MS - 1, other)
         assert (await harness.action(adopted.id)).status == "InProgress"
         again = ScriptedEngine()
         async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, again) as next_core:
             assert ((await next_run(again)).job.action_id, next_core.runner.followed()) == (adopted.id, 1)
         await look(other)
-        harness.clock.now_ms += STOPPED_LEASE_MS
-        await look(other)
+        await silence(harness.clock, STOPPED_LEASE_MS, other)
         assert message_of(await harness.ended(adopted.id)).startswith("Host here was lost while it ran.")
     assert engine.runs == []
 
@@ -201,14 +199,62 @@ async def test_a_live_core_of_the_same_host_adopts_and_others_leave_it_to_that(t
         action, _ = await started_run(harness)
         async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, replica) as same:
             await look(other, same)
-            harness.clock.now_ms += LEASE_MS - 1
-            await look(same)  # and so renews its own lease
-            harness.clock.now_ms += 1
-            await look(other)
+            await silence(harness.clock, LEASE_MS - 1, same)  # which so renews its own lease
+            await silence(harness.clock, 1, other)
             assert (await harness.action(action.id)).status == "InProgress"
             await look(same)
             assert (await next_run(replica)).job.action_id == action.id
     assert engine.runs == []
+
+
+async def test_nobody_is_lost_since_nobody_could_renew_for_a_while(tmp_path: Path) -> None:
+    """As after an outage of the database: whoever comes back first gives the others time to renew their leases."""
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(tmp_path, harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        await look(other, other, other)
+        harness.clock.now_ms += 10 * LEASE_MS
+        await look(*[other] * LOOKS)
+        assert (await harness.action(action.id)).status == "InProgress"
+        await look(harness, other)
+        assert (await harness.action(action.id)).status == "InProgress"
+        await silence(harness.clock, LEASE_MS, other)
+        assert (await harness.action(action.id)).status == "Failure"
+
+
+async def test_a_run_on_another_host_is_stopped_there(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(tmp_path, harness, "web2", engine) as other:
+        await look(harness, other)
+        action, _ = await started_run(harness)
+        await other.actions.cancel(ANNA, action.id)
+        ended = await harness.ended(action.id)
+        assert (ended.status, ended.outcome) == ("Failure", "stopped")
+        assert message_of(ended) == "Cancelled by anna@example.org"
+    assert engine.runs == []
+
+
+async def test_what_is_due_is_done_once_by_three_cores_at_the_same_moment(tmp_path: Path) -> None:
+    policies = {
+        BLOCK_HOST.name: ResponderSection(undo=NOTIFY.name, undo_after_minutes=1),
+        NOTIFY.name: ResponderSection(approval=1, approval_expires_minutes=1),
+    }
+    engines = [ScriptedEngine(), ScriptedEngine()]
+    async with (
+        open_harness(tmp_path, policies=policies) as harness,
+        host(tmp_path, harness, "web2", engines[0], policies=policies) as second,
+        host(tmp_path, harness, "web3", engines[1], policies=policies) as third,
+    ):
+        _, run = await started_run(harness)
+        run.finish(Report(True))
+        await harness.ended(run.job.action_id)
+        harness.clock.now_ms += 60_000
+        await asyncio.gather(*(core.undos.run_due() for core in (harness, second, third)))
+        assert len(await rows(harness, "SELECT id FROM action WHERE undoes IS NOT NULL")) == 1
+        harness.clock.now_ms += 60_000  # nobody approves them
+        await asyncio.gather(*(core.runner.tick() for core in (harness, second, third)))
+        ended = await rows(harness, "SELECT object_id FROM event WHERE type = 'action.ended'")
+        assert len(ended) == len({row["object_id"] for row in ended}) == 2
 
 
 async def test_a_lost_undo_may_be_asked_for_again(tmp_path: Path) -> None:
@@ -254,6 +300,23 @@ async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tm
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
+async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        wrong = SetClock(harness.clock() - 60_000)
+        async with host(tmp_path, harness, "web2", ScriptedEngine(), clock=wrong) as other:
+            assert await harness.hosts.problems() == []
+            await look(harness, other, harness)
+            (told,) = await harness.hosts.problems()
+            assert told == (
+                "The clock of host web2 is some 60 s behind that of here; keep both in step, with NTP for instance."
+            )
+            (told,) = await other.hosts.problems()
+            assert told.startswith("The clock of host here is some 60 s ahead of that of web2;")
+        async with host(tmp_path, harness, "web3", ScriptedEngine(), host=Host("here", "another")):
+            await look(harness)
+            assert await harness.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
+
+
 @pytest.mark.parametrize("ahead_ms", [60_000, -60_000, 86_400_000])
 async def test_leases_hold_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms: int) -> None:
     engine = ScriptedEngine()
@@ -264,8 +327,7 @@ async def test_leases_hold_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms
             theirs = (await other.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
             await (await next_run(engine)).begin()
             for _ in range(3):
-                harness.clock.now_ms += LEASE_MS - 1
-                await look(harness, other)
+                await silence(harness.clock, LEASE_MS - 1, harness, other)
                 wrong.now_ms -= 120_000  # it jumps, too
             assert (harness.runner.followed(), other.runner.followed()) == (1, 1)
             for each in (run, engine.runs[0]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.actions.hosts import LEASE_MS
+from core.actions.hosts import LEASE_MS, LOOKS
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.common.database import Database
@@ -187,7 +187,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         async with asyncio.timeout(POLL_TIMEOUT_S):
             while await cluster.open_ids():
                 harness.clock.now_ms += 600_000
-                for core in cluster.cores:
+                for core in cluster.cores * (LOOKS + 1):
                     await core.runner.tick()
                 for end in cluster.shared_jobs.ends.values():
                     if not end.done():

@@ -27,6 +27,7 @@ from tests.core.actions.harness import (
     next_run,
     open_harness,
     run_input,
+    silence,
     started_run,
 )
 from tests.core.core_process import (
@@ -61,8 +62,7 @@ async def test_a_core_whose_lease_ended_does_not_clean_up_the_job(tmp_path: Path
     async with open_harness(tmp_path) as harness:
         action, late = await started_run(harness)
         async with second(tmp_path, harness, other) as core:
-            harness.clock.now_ms += LEASE_MS
-            await core.runner.tick()
+            await silence(harness.clock, LEASE_MS, core)
             run = await next_run(other)
             late.finish(Report(True, full={"message": "late"}))
             await until(lambda: not harness.runner.followed(), "the end of what the first follows")
@@ -81,8 +81,7 @@ async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) 
         async with second(tmp_path, harness, other) as core:
             assert (await next_run(other)).job.action_id == queued.id
             own = (await core.actions.start(ANNA, run_input(harness))).action
-            harness.clock.now_ms += LEASE_MS
-            await core.runner.tick()
+            await silence(harness.clock, LEASE_MS, core)
             adopted = await next_run(other)
             assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
             assert other.taken.empty()
@@ -97,8 +96,7 @@ async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         action, _ = await started_run(harness)
         async with second(tmp_path, harness, other) as core, second(tmp_path, harness, third) as late:
-            harness.clock.now_ms += LEASE_MS
-            await core.runner.tick()
+            await silence(harness.clock, LEASE_MS, core)
             assert (await next_run(other)).job.action_id == action.id
             await late.runner.tick()
             assert late.runner.followed() == 0
@@ -143,8 +141,7 @@ async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts
             await core.runner.tick()
             (row,) = await database.fetch_in_background("SELECT owner FROM action")
             assert row["owner"] == "1-1-elsewhere-1"
-            harness.clock.now_ms += LEASE_MS
-            await core.runner.tick()
+            await silence(harness.clock, LEASE_MS, core)
             assert (await next_run(other)).job.action_id == action.id
 
 
@@ -154,8 +151,7 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_withdrawn(tmp
         action, _ = await started_run(harness)
         await harness.lifecycle.cancel(ANNA, action.id)
         async with second(tmp_path, harness, other) as core:
-            harness.clock.now_ms += LEASE_MS
-            await core.runner.tick()
+            await silence(harness.clock, LEASE_MS, core)
             (await next_run(other)).finish(Report(False, message="It broke by itself"))
             ended = await harness.ended(action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
