@@ -54,6 +54,8 @@ def confirm(
         blocks.append(section(_why(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
     if not ready:
         return Message(text, (*blocks, context("Nothing was run.")))
+    if policy and (limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]):
+        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy and policy.approval else ""
     blocks.append(context(f"{begins or 'All start at once.'} Core checks each as a run on that object alone."))
     run = {

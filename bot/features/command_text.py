@@ -67,11 +67,11 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:
-    """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`, each once."""
+    """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`."""
     words = split_words(text)
     marked = [word for word in words if "/" not in word and word.startswith(("~", "%")) and parse_id(word)]
     found = [object_id for word in marked for object_id in find_ids(word)]
-    return " ".join(word for word in words if word not in marked), list(dict.fromkeys(found))
+    return " ".join(word for word in words if word not in marked), found
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:

@@ -67,8 +67,12 @@ class RunRequest:
 async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
-    if await _on_several(context, text, typed):
+    rest, named_ids = split_name_and_ids(text)
+    wanted = list(dict.fromkeys(named_ids))
+    if len(wanted) > 1 and await _on_several(context, rest, wanted, typed):
         return
+    if len(wanted) < len(named_ids):  # the same id twice
+        text = " ".join([rest, *wanted])
     name, object_id = subjects.require_id(replace(context, text=text), USAGE)
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
@@ -95,11 +99,8 @@ async def on_run_command(context: Context) -> None:
     await start(context, await _typed_request(RunRequest(subject, responder), typed))
 
 
-async def _on_several(context: Context, text: str, typed: Mapping[str, str]) -> bool:
+async def _on_several(context: Context, name: str, wanted: Sequence[str], typed: Mapping[str, str]) -> bool:
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
-    name, wanted = split_name_and_ids(text)
-    if len(wanted) < 2:
-        return False
     responses.require_permission(context, "manageAction")
     if len(wanted) > bulk.MOST:
         raise ResponderBotError("bad_request", f"At most {bulk.MOST} objects at once, not {len(wanted)}.")

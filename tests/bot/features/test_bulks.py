@@ -1,6 +1,8 @@
 """A responder on several objects: one question, one message that tells how far it is, and what failed again."""
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,26 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         for alert_id in alert_ids:
             assert len(await env.client.actions("alert", alert_id)) == 2
         assert len(bulk_messages(env["anna"].live_view)) == 2
+
+
+async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Report": {"rate": ["2/1h"]}}) as env:
+        alert_ids = await alerts(env, 3)
+        question = await asked(env, "anna", "report", alert_ids)
+        assert "Its rate is 2/1h: core refuses the runs beyond it." in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        message = await shown(env, "3 of 3, 0 failed, 1 refused")
+        assert "The rate is free again <!date^" in text_of(message)
+        for _ in range(2):
+            await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
+            await env.told("anna", "Nothing can run again now: ")
+        assert len(bulk_messages(env["anna"].live_view)) == 1
+        with closing(sqlite3.connect(env.folder / "core.db")) as database, database:  # as if an hour had passed
+            database.execute("UPDATE action SET dispatched_at = dispatched_at - 3600000")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
+        await env.told("anna", "Runs again on 1 object; 0 refused")
+        await shown(env, "1 of 1, 0 failed, 0 refused")
+        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
 
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
