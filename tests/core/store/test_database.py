@@ -14,13 +14,14 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import open_store
-from core.common.database import Database, Reads, Search, Transaction
+from core.common.database import Database, Dialect, Reads, Search, Transaction
 from core.common.database.connection import WAL_BYTES
 from core.common.database.sqlite import SqliteDatabase, apply
 from core.common.errors import ResponderBotError
 from core.store import objects
 from core.store.measures import touch
 from core.store.schema import NEEDED, migrate, migrations
+from tests import stores
 
 
 @asynccontextmanager
@@ -367,3 +368,15 @@ def stopped(search: Search) -> None:
     rows = search.rows("SELECT value FROM json_each('[1, 2, 3]'), sequence")
     next(rows)
     raise ResponderBotError("bad_request", "early")
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_sql_may_name_the_index_that_sqlite_takes(tmp_path: Path, dialect: Dialect) -> None:
+    sql = (
+        "SELECT ' INDEXED BY nothing' AS word, count(*) AS number FROM placement p INDEXED BY placement_of_group"
+        " WHERE p.group_key = :key AND p.group_key <> ''"
+    )
+    with stores.using(dialect):
+        async with stores.opened_bots(tmp_path / "bot.db") as database:
+            (row,) = await database.read(lambda reads: reads.rows(sql, {"key": "k"}))
+    assert dict(row) == {"word": " INDEXED BY nothing", "number": 0}

@@ -17,18 +17,20 @@ from core.common.database.postgresql.errors import is_in_doubt
 Connection = psycopg.Connection[dict[str, Any]]
 Cursor = psycopg.Cursor[dict[str, Any]]
 
-_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%")
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%|(\sINDEXED BY \w+)")
 _INT_LIMIT = 2**63
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
-    """SQL with `:name` for each parameter, as psycopg takes it."""
+    """SQL with `:name` for each parameter, as psycopg takes it; PostgreSQL chooses the index itself."""
     return _PARAMETER.sub(_placeholder, sql)
 
 
 def _placeholder(match: re.Match[str]) -> str:
+    if match[2]:
+        return ""
     return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
 
 
