@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from core.common.database import Reads, Row, Search, Transaction
@@ -115,12 +116,25 @@ def newest_on_artifacts(reads: Reads, case_id: int, limit: int) -> list[int]:
 
 def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> None:
     """Let the actions on artifacts belong to a case; `ids` are those of the artifacts, and their ids there."""
+    values = [{"root": case_id, "before": before, "now": now} for before, now in ids.items()]
+    for one in values:
+        if one["before"] != one["now"]:
+            _name_object(tx, one["before"], one["now"])
     tx.run_all(
-        "UPDATE action SET root_id = :root, object_id = :now, doc = CASE WHEN :before <> :now AND json_valid(doc)"
-        " THEN json_set(doc, '$.objectId', '~' || :now) ELSE doc END"
-        " WHERE object_id = :before AND kind = 'case_artifact'",
-        ({"root": case_id, "before": before, "now": now} for before, now in ids.items()),
+        "UPDATE action SET root_id = :root, object_id = :now WHERE object_id = :before AND kind = 'case_artifact'",
+        values,
     )
+
+
+def _name_object(tx: Transaction, before: int, now: int) -> None:
+    """Let the documents of the actions on an artifact name another one; one that is damaged stays as it is."""
+    of_artifact = "SELECT id, doc FROM action WHERE object_id = :before AND kind = 'case_artifact'"
+    for row in tx.rows(of_artifact, {"before": before}):
+        with suppress(ValueError, TypeError):
+            doc = json.dumps(
+                {**json.loads(row["doc"]), "objectId": f"~{now}"}, ensure_ascii=False, separators=(",", ":")
+            )
+            tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"doc": doc, "id": row["id"]})
 
 
 def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, now: int) -> int:
