@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.features.base import Check
 from bot.outbox.errors import classify
 from bot.settings import ChannelSection, Grouping, Route
+from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES
 
 CLEAR = 0
@@ -92,18 +93,23 @@ class Channels:
 
         Refresh at once when `requested` returns another text than before: Slack sends each event to one replica only.
         """
-        last_request, waited_s = await requested(), 0.0
+        last_request: str | None = None
+        waited_s = 0.0
         while True:
-            await asyncio.sleep(POLL_REQUESTS_S)
-            waited_s += POLL_REQUESTS_S
             has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
             try:
                 request = await requested()
-                if request != last_request or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
-                    last_request, waited_s = request, 0.0
+                is_asked = last_request not in (None, request)
+                last_request = request
+                if is_asked or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
+                    waited_s = 0.0
                     await self.refresh()
+            except ResponderBotError as error:  # the store is away
+                log.warning("channels_not_refreshed", reason=error.message)
             except Exception:
                 log.exception("channels_not_refreshed")
+            await asyncio.sleep(POLL_REQUESTS_S)
+            waited_s += POLL_REQUESTS_S
 
     async def _ask_slack(self, channel: str) -> _ChannelState:
         try:

@@ -203,7 +203,8 @@ class Runner:
             task.cancel()
         await asyncio.gather(*dropped.values(), return_exceptions=True)
         for number in dropped:
-            row = await self._database.read(partial(stored.find, action_id=number))
+            find = partial(self._database.read, partial(stored.find, action_id=number))
+            row = await _until_store_answers(find)
             if row is not None and row["status"] not in OPEN_STATUSES:
                 with suppress(ResponderBotError):  # the engine is gone
                     await self._offers.engine(row["engine_name"]).clean_up(f"~{number}")
@@ -373,31 +374,31 @@ class Runner:
             )
             return
         if job is None:
-            job = await _retry_until_writable(lambda: self._lifecycle.dispatch(number))
+            job = await _until_store_answers(lambda: self._lifecycle.dispatch(number))
         if job is None:
             return
         if isinstance(job, Report):
             await self._apply_report(number, job)
             return
-        if self._hosts.is_late() and not await self._lifecycle.still_holds(number):
+        if self._hosts.is_late() and not await _until_store_answers(lambda: self._lifecycle.still_holds(number)):
             return  # frozen meanwhile: it may have been given up
-        is_reported = job.resumed and await self._lifecycle.has_stored_report(number)
+        is_reported = job.resumed and await _until_store_answers(lambda: self._lifecycle.has_stored_report(number))
         report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report):
             await self._clean_up(engine, number, job)  # otherwise another core follows it and needs the job's files
 
     async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:
-            await self._lifecycle.progress(number, progress)
+            await _until_store_answers(lambda: self._lifecycle.progress(number, progress))
             known = self._job_id_known.get(number)
             if known is not None and progress.engine_job_id:
                 known.set()
 
-        if job.resumed and await self._lifecycle.is_cancelled(number):
+        if job.resumed and await _until_store_answers(lambda: self._lifecycle.is_cancelled(number)):
             try:  # an earlier core didn't finish that
                 await engine.cancel(job)
             except ResponderBotError:
-                await self._lifecycle.withdraw_cancel(number)
+                await _until_store_answers(lambda: self._lifecycle.withdraw_cancel(number))
         try:
             return await engine.run(job, on_progress)
         except Exception:
@@ -418,7 +419,7 @@ class Runner:
 
     async def _apply_report(self, number: int, report: Report | None) -> bool:
         """Store the end; False if the action isn't this process's to end."""
-        return await _retry_until_writable(lambda: self._lifecycle.apply_report(number, report))
+        return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report))
 
     async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -431,13 +432,13 @@ class Runner:
                 log.exception("lease_tick_failed")
 
 
-async def _retry_until_writable(change: Callable[[], Awaitable[T]]) -> T:
-    """Make a change, again until the store can be written: what it records has already happened."""
+async def _until_store_answers(ask: Callable[[], Awaitable[T]]) -> T:
+    """Make a change or read, again until the store can be used: what it is about already goes on."""
     while True:
         try:
-            return await change()
+            return await ask()
         except ResponderBotError as error:
             if error.code != "unavailable":
                 raise
-            log.warning("store_not_writable", reason=error.message)
+            log.warning("store_not_usable", reason=error.message)
             await asyncio.sleep(STORE_RETRY_S)

@@ -1,0 +1,113 @@
+"""A PostgreSQL of a test's own, durable and over TCP, that can be killed and started again."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.bot.chaos import free_port
+from tests.postgresql import programs
+
+POLL_S = 0.02
+READY_S = 60.0
+
+
+class PostgresqlServer:
+    """A PostgreSQL that can be killed, over TCP at `address`; its data is durable."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.address, self.port = address, free_port()
+        self.kills = 0
+        self._folder = Path(tempfile.mkdtemp(prefix="responder-bot-machines-"))
+        self._programs = programs()
+        self._as_other: dict[str, Any] = {}
+        if os.getuid() == 0:  # which PostgreSQL refuses to run as
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+            self._as_other = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, schema: str, address: str = "", port: int = 0) -> str:
+        """Where that schema is; through another address if one is given."""
+        where = f"{address or self.address}:{port or self.port}"
+        return f"postgresql://postgres@{where}/postgres?options=-csearch_path%3D{schema}"
+
+    def rows(self, schema: str, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url(schema)) as connection:
+            return connection.execute(sql.encode()).fetchall()
+
+    async def create(self) -> None:
+        """Make its files, and start it."""
+        await asyncio.to_thread(self._init)
+        await self.start()
+
+    def _init(self) -> None:
+        options = ("-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+        subprocess.run(
+            [self._programs / "initdb", "-D", self._folder / "data", *options],
+            check=True,
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            **self._as_other,
+        )
+        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
+
+    async def start(self) -> None:
+        """Start it, and wait until it answers."""
+        await asyncio.to_thread(self._start)
+        async with asyncio.timeout(READY_S):
+            while not await asyncio.to_thread(self._answers):  # noqa: ASYNC110 - it tells nobody that it is ready
+                await asyncio.sleep(POLL_S)
+
+    def _start(self) -> None:
+        settings = {
+            "listen_addresses": self.address,
+            "port": self.port,
+            "unix_socket_directories": self._folder,
+            "max_connections": 200,
+            "logging_collector": "off",
+        }
+        arguments = [f"--{name}={value}" for name, value in settings.items()]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self._folder / "data", *arguments],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **self._as_other,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("public"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    async def kill(self) -> None:
+        """SIGKILL for the server and all its processes, as without memory or power."""
+        assert self._process is not None
+        pid = self._process.pid
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for one in (pid, *children):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        await asyncio.to_thread(self._process.wait)
+        self.kills += 1
+
+    async def close(self) -> None:
+        """Stop it, and delete its files."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(shutil.rmtree, self._folder)
