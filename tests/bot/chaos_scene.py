@@ -6,7 +6,7 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -174,13 +174,25 @@ class Scene:
     def refused(self) -> int:
         """How often a person was told that nothing was done, or perhaps nothing, since core was silent."""
         return sum(
-            any(words in text_of(message) for words in ("isn't answering", "may have started on"))
+            any(words in text_of(message) for words in ("isn't answering", "may have started on", "The store can't"))
             for person in self.people.values()
             for message in [
                 *(m for channel in CHANNELS for m in person.live_view.ephemerals(channel)),
                 *person.live_view.earlier_modals,
             ]
         )
+
+    def told_of(self, requests: Collection[Request]) -> list[str]:
+        """What people were told where nothing came of these requests, for whoever looks for the reason."""
+        return [
+            text_of(message)
+            for person in self.people.values()
+            for message in (
+                *(m for c in CHANNELS for m in person.live_view.ephemerals(c)),
+                *person.live_view.earlier_modals,
+            )
+            if any(one.object_id in text_of(message) for one in requests)
+        ]
 
     # --- as people
 
@@ -452,7 +464,7 @@ def check_runs(scene: Scene, actions: Sequence[Action], lost: str = "") -> dict[
     assert not twice
     assert set(by_request) <= {(one.responder, one.object_id) for one in scene.requests}
     missing = {one for one in scene.acknowledged if (one.responder, one.object_id) not in by_request}
-    assert len(missing) <= scene.refused(), missing
+    assert len(missing) <= scene.refused(), (missing, scene.told_of(missing))
     lost_runs = 0
     for (responder, object_id), (action,) in by_request.items():
         ran = scene.installed.counted(responder, object_id)
@@ -503,7 +515,12 @@ def check_operations(scene: Scene, done: Sequence[Action]) -> None:
 
 def faults_in(installed: Installation) -> list[str]:
     """What processes logged that only an error of our own explains."""
-    return [f"{name}: {text}" for name, text in installed.logs() if "Traceback" in text or '"internal_error"' in text]
+    return [
+        f"{name}: {line}"
+        for name, text in installed.logs()
+        for line in (text.splitlines() if "Traceback" in text or '"internal_error"' in text else ())
+        if not line.startswith("{") or "Traceback" in line or '"internal_error"' in line
+    ]
 
 
 async def cancelled(task: "asyncio.Task[None]") -> None:
