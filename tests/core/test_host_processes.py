@@ -39,6 +39,7 @@ async def cli(setup: CoreSetup, *args: str) -> tuple[int, str]:
     return ended.code, ended.out + ended.err
 
 
+@pytest.mark.slow
 async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp_path: Path) -> None:
     one_setup, two_setup = await hosts_in(tmp_path, ["web1", "web2"], max_concurrent_actions=1)
     async with core_process(one_setup) as one, core_process(two_setup) as two:

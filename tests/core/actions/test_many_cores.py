@@ -206,7 +206,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             await cluster.go(core)
         await all_slots_are_free(cluster.cores[0], harness)
     async with opened(path) as database:
-        assert await database.fetch_in_background("SELECT id FROM owner WHERE NOT stopped") == []
+        assert await database.fetch_in_background("SELECT id FROM owner WHERE stopped = 0") == []
 
 
 async def hung_up(request: Coroutine[Any, Any, Any]) -> None:
