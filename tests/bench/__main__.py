@@ -31,6 +31,9 @@ MEASUREMENTS: Mapping[str, str] = {
     "responder": "responder_runs",
     "acknowledge": "acknowledge",
     "click": "click",
+    "postgresql": "postgresql",
+    "hosts": "several_hosts",
+    "failover": "failover",
 }
 """Name on the command line, and the module, which has `measure(folder, scale)`."""
 

@@ -4,11 +4,15 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from core.common.database import Transaction
+from core.common.database.location import PostgresqlUrl
 from core.common.database.sqlite import SqliteDatabase
 from core.models import Action, Alert
+from core.store.opening import open_database
 from core.store.schema import migrate
 
 KEY = "a-key-of-the-benchmark"
@@ -80,24 +84,45 @@ def fill(path: Path, alerts: int, actions: int) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO user (login, profile, clearance, key_hash, disabled, created_at) VALUES (?, ?, 2, ?, 0, ?)",
-        [(ANALYST, "analyst", _hash(KEY), NOW), ("bot@responder-bot.local", "service", _hash(SERVICE_KEY), NOW)],
-    )
-    connection.execute("INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', 'U0BENCH', ?)", (ANALYST,))
-    connection.executemany(
-        "INSERT INTO object (id, kind, unique_key, doc) VALUES (?, 'alert', ?, ?)", _alert_rows(alerts)
-    )
-    connection.executemany(
-        "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, dispatched_at, engine_job_id, parameters, doc)"
-        " VALUES (?1, 'alert', ?2, ?2, ?3, 'local', 'r-idle', 'Success', ?4, ?4, ?5, ?5, ?6, '{}', ?7)",
-        _action_rows(alerts, actions),
-    )
-    connection.execute("UPDATE sequence SET last = ?", (alerts + actions,))
+    for sql, rows in _statements(alerts, actions):
+        connection.executemany(sql, rows)
     connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+
+
+async def fill_postgresql(url: str, actions: int = 0) -> None:
+    """The same in a PostgreSQL, with one alert."""
+
+    def work(tx: Transaction) -> None:
+        for sql, rows in _statements(1, actions):
+            for row in rows:
+                tx.run(sql, row)
+
+    database = open_database(PostgresqlUrl(url))
+    await database.transaction(work)
+    await database.close()
+
+
+def _statements(alerts: int, actions: int) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    """Statements, each with the rows of values that it is run with."""
+    users = ((ANALYST, "analyst", KEY), ("bot@responder-bot.local", "service", SERVICE_KEY))
+    yield (
+        'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at)'
+        " VALUES (:login, :profile, 2, :key_hash, 0, :now)",
+        ({"login": login, "profile": profile, "key_hash": _hash(key), "now": NOW} for login, profile, key in users),
+    )
+    link = {"login": ANALYST}
+    yield "INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', 'U0BENCH', :login)", [link]
+    yield "INSERT INTO object (id, kind, unique_key, doc) VALUES (:id, 'alert', :key, :doc)", _alert_rows(alerts)
+    yield (
+        "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
+        " created_by, acted_through, created_at, dispatched_at, engine_job_id, parameters, doc)"
+        " VALUES (:id, 'alert', :alert, :alert, :responder, 'local', 'r-idle', 'Success', :login, :login, :now, :now,"
+        " :job, '{}', :doc)",
+        _action_rows(alerts, actions),
+    )
+    yield "UPDATE sequence SET last = :last", [{"last": alerts + actions}]
 
 
 async def _create(path: Path) -> None:
@@ -105,18 +130,20 @@ async def _create(path: Path) -> None:
     await SqliteDatabase(path, migrate).close()
 
 
-def _alert_rows(alerts: int) -> Iterator[tuple[int, str, str]]:
+def _alert_rows(alerts: int) -> Iterator[dict[str, Any]]:
     template = alert(123_456_789).to_json()
     for number in range(1, alerts + 1):
-        yield number, f"siem;suricata;event-{number}", template.replace("123456789", str(number))
+        doc = template.replace("123456789", str(number))
+        yield {"id": number, "key": f"siem;suricata;event-{number}", "doc": doc}
 
 
-def _action_rows(alerts: int, actions: int) -> Iterator[tuple[int, int, str, str, int, str, str]]:
+def _action_rows(alerts: int, actions: int) -> Iterator[dict[str, Any]]:
     template = action(123_456_789, 987_654_321).to_json()
     for n in range(actions):
         number, alert_id = alerts + 1 + n, n % alerts + 1
         doc = template.replace("123456789", str(number)).replace("987654321", str(alert_id))
-        yield number, alert_id, RESPONDER, ANALYST, NOW, f"local-{number}", doc
+        run = {"responder": RESPONDER, "login": ANALYST, "now": NOW, "job": f"local-{number}"}
+        yield {"id": number, "alert": alert_id, **run, "doc": doc}
 
 
 def _hash(key: str) -> str:

@@ -12,7 +12,18 @@ from pathlib import Path
 from tests.bench.comparison import Row, Spread
 from tests.bench.processes import CLIENT_CPUS, SERVER_CPUS
 
-_LIBRARIES = ("uvicorn", "starlette", "fastapi", "sqlalchemy", "aiosqlite", "httpx", "aiohttp", "slack-bolt")
+_LIBRARIES = (
+    "uvicorn",
+    "starlette",
+    "fastapi",
+    "sqlalchemy",
+    "aiosqlite",
+    "asyncpg",
+    "psycopg",
+    "httpx",
+    "aiohttp",
+    "slack-bolt",
+)
 HEAD = ("measurement", "responder-bot", "peer", "ratio (min to max)", "goal", "met", "noise of ratio")
 
 

@@ -1,7 +1,7 @@
-"""The peer of core, as a competent developer would write it: FastAPI, SQLAlchemy's async ORM, aiosqlite.
+"""The peer of core, as a competent developer would write it: FastAPI, SQLAlchemy's async ORM, aiosqlite or asyncpg.
 
-Tuned: WAL, an index for each query, one query for a list, no access log, the report stored as text, and a lock around
-writes, so that none fails because the database is locked.
+Tuned: an index for each query, one query for a list, no access log, the report stored as text. On SQLite: WAL, and a
+lock around writes, so that none fails because the database is locked. On PostgreSQL: a connection for each request.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from sqlalchemy import ForeignKey, Index, event, select
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, event, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -28,7 +28,7 @@ from tests.bench.processes import send_line
 
 
 class Base(DeclarativeBase):
-    pass
+    type_annotation_map: ClassVar = {int: BigInteger().with_variant(Integer, "sqlite")}
 
 
 class User(Base):
@@ -106,7 +106,10 @@ class RunIn(BaseModel):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-def engine_of(path: Path) -> AsyncEngine:
+def engine_of(path: Path, url: str = "") -> AsyncEngine:
+    """For the PostgreSQL at `url` if one is given, otherwise for that file."""
+    if url:
+        return create_async_engine(url.replace("postgresql:", "postgresql+asyncpg:").partition("?")[0], pool_size=32)
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_size=10, connect_args={"timeout": 30})
 
     @event.listens_for(engine.sync_engine, "connect")
@@ -120,11 +123,11 @@ def engine_of(path: Path) -> AsyncEngine:
     return engine
 
 
-def application(path: Path, ends: bool, program: str = "") -> FastAPI:
+def application(path: Path, ends: bool, program: str = "", url: str = "") -> FastAPI:
     """With `ends`, its engine ends each run at once; with `program`, it starts this, a process for each run."""
-    engine = engine_of(path)
+    engine = engine_of(path, url)
     sessions = async_sessionmaker(engine, expire_on_commit=False)
-    writing = asyncio.Lock()
+    writing = nullcontext() if url else asyncio.Lock()
     following: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -194,7 +197,8 @@ def application(path: Path, ends: bool, program: str = "") -> FastAPI:
             created_by=user.login,
             created_at=now,
         )
-        await session.commit()  # end the read transaction, which could not be upgraded: "database is locked"
+        if not url:
+            await session.commit()  # end the read transaction, which could not be upgraded: "database is locked"
         async with writing:
             session.add(created)
             await session.flush()
@@ -233,9 +237,9 @@ async def execute(program: str, job: Path, target: Alert) -> str:
     return (job / "output" / "output.json").read_text()
 
 
-async def fill(path: Path, actions: int, titles: Sequence[str]) -> None:
+async def fill(path: Path, actions: int, titles: Sequence[str], url: str = "") -> None:
     """Create one user, one alert and its actions, as in core's database; with `titles`, an alert for each."""
-    engine = engine_of(path)
+    engine = engine_of(path, url)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
     sample = alert(1)
@@ -248,17 +252,21 @@ async def fill(path: Path, actions: int, titles: Sequence[str]) -> None:
         for number in range(2, actions + 2):
             fields = action(number, 1).model_dump(include={column.name for column in Action.__table__.columns})
             session.add(Action(**{**fields, "id": number, "object_id": 1}))
+        if url:  # its numbers were given
+            await session.flush()
+            await session.execute(text(f"SELECT setval(pg_get_serial_sequence('actions', 'id'), {actions + 1})"))
         await session.commit()
     await engine.dispose()
 
 
 def main(given: dict[str, Any]) -> None:
     path = Path(given["folder"]) / "peer.db"
+    url = str(given.get("database", ""))
     if not path.exists():
-        asyncio.run(fill(path, int(given.get("actions", 10)), given.get("titles", ())))
+        asyncio.run(fill(path, int(given.get("actions", 10)), given.get("titles", ()), url))
     sock = socket.create_server(("127.0.0.1", 0))
     send_line({"url": f"http://127.0.0.1:{sock.getsockname()[1]}"})
-    app = application(path, bool(given.get("ends")), str(given.get("program", "")))
+    app = application(path, bool(given.get("ends")), str(given.get("program", "")), url)
     config = uvicorn.Config(app, access_log=False, log_level="warning")
     uvicorn.Server(config).run([sock])
 
