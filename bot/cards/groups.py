@@ -84,7 +84,7 @@ def _group(content: GroupContent) -> list[Block]:
     times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
     blocks.append(context(f"{times} · {_severities(content)}{_cards(content)}"))
     lines = [_most("Observables", content.facts, content), _bar(content)]
-    if len(content.titles) > 1:
+    if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
         lines.insert(0, _most("Titles", content.titles, content))
     return [*blocks, section("\n".join(line for line in lines if line))]
 
@@ -149,7 +149,7 @@ def _bar(content: GroupContent) -> str:
 
 def _state(content: GroupContent, now_ms: int) -> str:
     if content.is_digest and now_ms - content.last_at >= STORM_MS:
-        return f"The storm is over: no alert has come in here for {duration(STORM_MS)}."
+        return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
     if content.is_ungrouped:
         return "Ungrouped: further alerts like these get cards of their own."
     if content.muted_until > now_ms:

@@ -1,0 +1,90 @@
+"""A channel in a storm and after it, as people see it: the real bot at Slack's published rates."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from bot.outbox import RateLimiter
+from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
+from tests.bot.browser.test_pictures import SCHEMES
+from tests.bot.outbox.harness import ManualClock
+from tests.bot.running import SOC, BotEnvironment, running_bot
+from tests.bot.test_storms import MINUTE_MS, second
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": {"after": 1}}]
+WHAT = ("DNS tunnel", "ET SCAN Nmap", "New service", "Macro in a mail", "Odd login time", "USB stick", "Blocked upload")
+WHERE = ("vpn", "mail", "file server", "proxy", "build host", "kiosk", "jump host", "printer", "intranet")
+WHO = ("finance", "sales", "support")
+
+
+def others() -> list[dict[str, Any]]:
+    """Alerts of which each says something else."""
+    titles = [f"{what} at the {where} of {who}" for what in WHAT for where in WHERE for who in WHO]
+    sources = ("wazuh", "suricata")
+    return [
+        {"title": title, "sourceRef": f"o{n}", "source": sources[n % 3 == 0], "severity": 1 + (n % 9 == 0)}
+        for n, title in enumerate(titles)
+    ]
+
+
+def alike(numbers: Sequence[int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": f"Logon failed {17 + n} times for svc-backup from 198.51.100.7",
+            "sourceRef": f"a{n}",
+            "source": "wazuh",
+            "severity": 1,
+            "artifacts": [{"dataType": "ip", "data": f"198.51.100.{7 + 2 * (n % 4 == 0)}"}],
+        }
+        for n in numbers
+    ]
+
+
+async def post(env: BotEnvironment, alerts: Sequence[dict[str, Any]]) -> None:
+    plain = {"description": "", "tags": [], "artifacts": []}
+    await asyncio.gather(*(env.post_alert(**{**plain, **alert}) for alert in alerts))
+
+
+async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Browser) -> None:
+    clock, limiter, console = ManualClock(), RateLimiter(), list[str]()
+    clock.stop()
+    async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock, rates=True, rate_limiter=limiter) as env:
+        page = await open_window(chromium, f"{env.emulator.page_url}#/U0ANNA/{SOC}", console)
+        shown = page.locator("main .message.card")
+        await post(env, alike(range(1)))
+        await expect(shown).to_have_count(1)
+        await post(env, alike(range(1, 88)))
+        await expect(shown).to_have_count(2)
+        await post(env, others())
+        for _ in range(2):  # until Slack takes one more
+            await second(env, clock)
+        await expect(page.get_by_text("more than Slack takes")).to_be_visible()
+        await post(env, [{"title": "Domain admin added on dc-1", "sourceRef": "c", "severity": 4}])
+        await second(env, clock)
+        await expect(page.get_by_text("Domain admin added on dc-1")).to_be_visible()
+        for _ in range(4):  # by then the cards of groups may be updated again
+            await second(env, clock)
+        await expect(page.get_by_text("1 critical, 21 medium")).to_be_visible()  # of the digest
+        await pictured(page, "storm-during", "88 × Logon failed")
+        clock.ahead_ms += 11 * MINUTE_MS
+        await expect(page.get_by_text("The storm is over")).to_be_visible()
+        await pictured(page, "storm-after", "The storm is over")
+        await close_windows(chromium)
+    assert console == []
+
+
+async def pictured(page: Page, name: str, words: str) -> None:
+    """The channel from the card with these words on, light and dark."""
+    await page.mouse.move(0, 0)
+    await page.set_viewport_size({"width": 1040, "height": 1000})
+    first = page.locator("main .message.card", has_text=words)
+    await first.evaluate("shown => shown.scrollIntoView({block: 'start'})")
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        await page.locator("main").screenshot(path=ARTEFACTS / f"{name}-{scheme}.png")
