@@ -39,6 +39,7 @@ from core.records.writes import check_growth, merge_tags, number_of, record_even
 from core.store import objects
 
 KIND: Literal["alert"] = "alert"
+CREATED_AT_ONCE = 16  # of many that arrive together: what people do queues behind no more of them
 LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
 MAX_SEPARATORS = 8  # a reference may contain `;` itself; more would only give more ways to read one
 
@@ -52,6 +53,7 @@ class Alerts:
         self._database = database
         self._clock = clock
         self._organisation = organisation
+        self._creating = asyncio.Semaphore(CREATED_AT_ONCE)
 
     async def create(self, caller: Caller, request: AlertInput) -> Alert:
         """Create an alert. Raises ResponderBotError("exists") if type, source and sourceRef are taken."""
@@ -63,7 +65,8 @@ class Alerts:
                 raise ResponderBotError("exists", sentence)
             return _create(tx, request, caller.login, now)
 
-        return await self._change(work)
+        async with self._creating:
+            return await self._change(work)
 
     async def get_json(self, id_or_ref: str) -> str:
         """An alert's JSON. Raises ResponderBotError("not_found"), as do the next methods."""
