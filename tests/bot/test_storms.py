@@ -19,7 +19,6 @@ from tests.bot.storm import storm
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliet", "kilo", "lima")
 SECOND_MS, MINUTE_MS = 1_000, 60_000
-CALLS = ("chat.postMessage", "chat.update")
 CARD = re.compile(r"alert (~\d+):")
 
 
