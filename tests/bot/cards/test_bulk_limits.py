@@ -1,0 +1,100 @@
+"""A run on a hundred objects with hostile texts fits in Slack, and its approver reads all of it."""
+
+import json
+
+from bot.cards import bulks, several, start, views
+from bot.cards.bulks import ShownTarget
+from bot.cards.message import Intent
+from bot.cards.start import Given, WizardState
+from bot.redaction import RedactedView, Subject
+from bot.slack_emulator.limits import problems
+from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Policy, Undo
+from tests.bot.cards import samples
+from tests.bot.cards.samples import HOSTILE, NOW, button
+from tests.bot.cards.test_limits import fine, fine_view
+
+MANY = 100
+IDS = [f"~{10**17 + n}" for n in range(MANY)]
+VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
+
+
+def bulk(**more: object) -> Bulk:
+    targets = [
+        BulkTarget(object_type="alert", object_id=one, status=201, action_id=f"~{n}", action_status="Success")
+        for n, one in enumerate(IDS)
+    ]
+    values = {
+        "id": "~9",
+        "created_by": "anna@soc.example",
+        "created_at": NOW,
+        "responder_name": HOSTILE,
+        "title": HOSTILE,
+        "total": MANY,
+        "refused": 7,
+        "counts": {"Waiting": 50, "Failure": 20},
+        "outcomes": {"failed": 5, "denied": 5, "expired": 5, "stopped": 5, "cancelled": 5},
+        "awaiting": 50,
+        "expires_at": NOW,
+        "timed": 3,
+        "release_at": NOW,
+        "not_released": 3,
+        "free_at": NOW,
+        "targets": targets,
+    }
+    return Bulk.model_validate({**values, **more})
+
+
+def test_the_question_the_message_and_the_replies_fit() -> None:
+    responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
+    refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
+    for ready in (VIEWS, VIEWS[:1], []):
+        asked = bulks.confirm(responder, ready, refused, "100 objects", Intent("bulk_start", "C", "{}"), button=button)
+        fine(asked)
+        fine_view(views.message_view("Run on several", asked))
+    fine(bulks.progress(bulk(), button=button, mention=" ".join(["<@U0LEA>"] * 50)))
+    fine(bulks.progress(bulk(awaiting=0, counts={}), button=button))
+    fine(bulks.ended(bulk()))
+    fine(bulks.late(bulk()))
+    entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
+    fine(bulks.outcome(BulkAnswer(id="~9", actions=entries)))
+    fine(bulks.decided(BulkAnswer(id="~9", actions=entries), "approved"))
+
+
+def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
+    undo = Undo(responder=HOSTILE, status="available", at=NOW, after_minutes=60)
+    found = bulk()
+    shown = [
+        ShownTarget(target, view, samples.ended(number=n + 100, undo=undo), Policy(confirm=HOSTILE, approval=1))
+        for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
+    ]
+    pages = [bulks.details(found, shown, start_at, button=button) for start_at in (0, 40, 80)]
+    for page in pages:
+        fine_view(views.message_view("Run on several", page))
+    assert all(sum(one in json.dumps(page.blocks) for page in pages) == 1 for one in IDS)
+
+
+def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
+    inputs = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
+    action = samples.awaiting(parameters=json.dumps({**inputs, "last": "x" * 7000 + " the end"}))
+    shown = [
+        ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
+        for target, view in zip(bulk().targets, VIEWS, strict=True)
+    ]
+    review = bulks.review(bulk(), shown, 0, "", HOSTILE, button=button)
+    view = views.message_view("Approve all?", review)
+    fine_view(view)
+    text = json.dumps(view)
+    assert all(one in text for one in IDS)
+    assert "the end" in text
+    assert "bulk_approve" in text
+
+
+def test_the_form_for_a_hundred_objects_fits() -> None:
+    chosen = [start.object_option(view.subject, 2) for view in VIEWS]
+    state = WizardState(channel="C0123456789", id=IDS[0], targets=tuple(IDS), responder="f" * 32)
+    assert len(state.to_text()) <= 3000
+    fine_view(several.targets_view(WizardState(channel="C0123456789"), chosen, MANY))
+    offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
+    fine_view(several.responder_view(state, offered))
+    fine_view(several.inputs_view(state, offered[0][0], Given(text=HOSTILE)))
+    assert problems("options", {"options": chosen}) == []
