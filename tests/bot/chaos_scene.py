@@ -65,6 +65,8 @@ class Scene:
     analysts: Sequence[str] = (ANNA, BEN)
     """Those of `people` who ask for responders; the others decide."""
     kinds: Sequence[str] = ON_ALERTS
+    patience_s: float = QUIET_S
+    """How long somebody waits for a card."""
     pace_s: float = ALERT_S
     """At most so long from one alert to the next."""
     clients: dict[str, CoreClient] = field(default_factory=dict)
@@ -223,7 +225,7 @@ class Scene:
             self.acknowledged.add(request)
 
     async def _choose(self, who: EmulatedUser, request: Request) -> None:
-        card = await who.until(lambda view: card_in(view, request.channel, request.alert_id), QUIET_S)
+        card = await who.until(lambda view: card_in(view, request.channel, request.alert_id), self.patience_s)
         assert card is not None
         while True:
             now = card_in(who.live_view, request.channel, request.alert_id) or card

@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 from tests.bot.chaos import BotProcess, Installation, start_process
 from tests.postgresql_process import PostgresqlServer
 
-NETWORK = "10.77.0"
+NETWORK = f"10.77.{os.getpid() % 256}"
 GATEWAY = f"{NETWORK}.1"
-BRIDGE = "rbchaos"
+BRIDGE = f"rb{os.getpid()}"
+"""Of this process, since others on this machine may run the same."""
 POLL_S = 0.02
 READY_S = 60.0
 
@@ -199,7 +200,7 @@ class Bridge:
         )
 
     def open(self) -> None:
-        """Raises CalledProcessError, such as where another run has it open."""
+        """Raises CalledProcessError."""
         _run("ip", "link", "add", BRIDGE, "type", "bridge")
         _run("ip", "address", "add", f"{GATEWAY}/24", "dev", BRIDGE)
         _run("ip", "link", "set", BRIDGE, "up")
@@ -217,7 +218,7 @@ class NamespaceMachine(Machine):
     def __init__(self, installed: Installation, number: int, slack_url: str, database_port: int) -> None:
         super().__init__(installed)
         self.address = f"{NETWORK}.{10 + number}"
-        self._link = f"rbchaos{number}"
+        self._link = f"{BRIDGE}n{number}"
         self._slack_port = urlsplit(slack_url).port
         self._database_port = database_port
         self._machine: asyncio.subprocess.Process | None = None
