@@ -248,11 +248,16 @@ class Trouble:
 
     async def run(self) -> None:
         """Returns with everything up again."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._kill_hosts())
-            group.create_task(self._at(self.plan.outages, self._kill_database))
-            group.create_task(self._at(self.plan.cuts, self._cut_network))
-        await asyncio.gather(*self._restarts)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._kill_hosts())
+                group.create_task(self._at(self.plan.outages, self._kill_database))
+                group.create_task(self._at(self.plan.cuts, self._cut_network))
+            await asyncio.gather(*self._restarts)
+        finally:
+            for restart in self._restarts:
+                restart.cancel()
+            await asyncio.gather(*self._restarts, return_exceptions=True)
 
     async def _at(self, times: int, what: Callable[[], Any]) -> None:
         for _ in range(times):
