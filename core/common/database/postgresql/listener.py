@@ -13,7 +13,7 @@ from core.common.database.postgresql.statements import Connection
 from core.common.errors import ResponderBotError
 
 POLL_S = 0.25  # without LISTEN
-CHECK_S = 5.0  # with it, to notice a lost connection
+CHECK_S = 2.0  # with it, to notice a lost connection
 LATE_S = 2.0  # a notification of this process's own commit that takes longer shows that LISTEN does not work
 
 

@@ -1,0 +1,451 @@
+"""A PostgreSQL that can't be used is a sentence without secrets; one that comes back is used again."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from core.common.database import Database, Transaction
+from core.common.database.location import PostgresqlUrl
+from core.common.errors import ResponderBotError
+from core.store import events, objects
+from core.store.backup import made_at
+from core.store.measures import touch
+from core.store.opening import open_database
+from tests import stores
+from tests.postgresql import server_url
+
+SECRET = "s3cret-pass"
+MESSAGES = [bytes([kind]) for kind in b"ACDEGHIKNRSTVWZcdnst123"]  # of the server, by their first byte
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    with stores.using("postgresql"):
+        location = stores.location(tmp_path / "core.db")
+    assert isinstance(location, PostgresqlUrl)
+    return location.text
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    database = open_database(PostgresqlUrl(url))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def refusal(url: str) -> str:
+    with pytest.raises(ResponderBotError) as caught:
+        open_database(PostgresqlUrl(url))
+    assert SECRET not in caught.value.message
+    assert caught.value.message.endswith(".")
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def admin(sql: str) -> None:
+    with psycopg.connect(server_url(), autocommit=True) as connection:
+        connection.execute(sql.encode())
+
+
+def with_host(url: str, host: str, port: int) -> str:
+    """The same database, by another way."""
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    options = quote(str(given["options"]))
+    return f"postgresql://{given['user']}@{host}:{port}/{given['dbname']}?options={options}"
+
+
+# --- a way that can be cut --------------------------------------------------------------------------------------------
+
+
+class Way:
+    """Passes bytes on to the server, until told otherwise; `change` may change what the server says."""
+
+    def __init__(self, url: str, change: Callable[[bytes], bytes] = lambda data: data) -> None:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+        self._target = (str(given["host"]), int(given.get("port") or 5432))
+        self._change = change
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._sockets: list[socket.socket] = []
+        self.is_open = True
+        self.on_commit: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                if not self.is_open:
+                    near.close()
+                    continue
+                host, port = self._target
+                if host.startswith("/"):
+                    far = socket.socket(socket.AF_UNIX)
+                    far.connect(f"{host}/.s.PGSQL.{port}")
+                else:
+                    far = socket.create_connection((host, port))
+                self._sockets += [near, far]
+                threading.Thread(target=self._up, args=(near, far), daemon=True).start()
+                threading.Thread(target=self._pass, args=(far, near), daemon=True).start()
+
+    def _up(self, near: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError):
+            while data := near.recv(65_536):
+                far.sendall(data)
+                if b"COMMIT" in data and b"NOTIFY" in data and self.on_commit is not None:
+                    self.on_commit()
+        self._end(near, far)
+
+    def _pass(self, far: socket.socket, near: socket.socket) -> None:
+        with suppress(OSError):
+            while data := far.recv(65_536):
+                near.sendall(self._change(data))
+        self._end(near, far)
+
+    @staticmethod
+    def _end(*both: socket.socket) -> None:
+        for one in both:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """End all connections, and refuse new ones."""
+        self.is_open = False
+        self._end(*self._sockets)
+
+    def close(self) -> None:
+        self.cut()
+        self._end(self._listener)
+        self._listener.close()
+        self._thread.join()
+        for one in self._sockets:
+            one.close()
+
+
+@contextmanager
+def way(url: str, change: Callable[[bytes], bytes] = lambda data: data) -> Iterator[tuple[Way, str]]:
+    made = Way(url, change)
+    try:
+        yield made, with_host(url, "127.0.0.1", made.port)
+    finally:
+        made.close()
+
+
+# --- what is refused at the start -------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_none_is_a_sentence() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    message = refusal(f"postgresql://core:{SECRET}@127.0.0.1:{port}/core")
+    assert f"The database postgresql://127.0.0.1:{port}/core can't be opened (" in message
+    assert "start PostgreSQL there, or correct the settings ([core] database)." in message
+
+
+def test_another_protocol_is_a_sentence() -> None:
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client:
+                    client.recv(100)
+                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        message = refusal(f"postgresql://core:{SECRET}@127.0.0.1:{server.getsockname()[1]}/core")
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert "name the host and port of a PostgreSQL in the settings" in message
+
+
+@pytest.mark.parametrize(
+    "url", [f"postgresql://core:{SECRET}%zz@db/core", f"postgresql://core:{SECRET}@db/core?colour=red"]
+)
+def test_a_url_that_is_none_is_a_sentence(url: str) -> None:
+    assert refusal(url) == (
+        "[core] database is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
+    )
+
+
+def test_a_search_path_that_is_no_schema_is_a_sentence() -> None:
+    assert "names no schema" in refusal(f"{server_url()}&options=-csearch_path%3Da%22;b")
+
+
+def test_a_password_that_is_wrong_is_told_without_it(url: str) -> None:
+    admin("DROP ROLE IF EXISTS asked")
+    admin("CREATE ROLE asked LOGIN PASSWORD 'another'")
+    given = psycopg.conninfo.conninfo_to_dict(server_url())
+    message = refusal(f"postgresql://asked:{SECRET}@/postgres?host={given['host']}")
+    assert '(password authentication failed for user "asked"); correct the user and the password' in message
+
+
+def test_a_database_that_is_missing_is_a_sentence() -> None:
+    given = psycopg.conninfo.conninfo_to_dict(server_url())
+    message = refusal(f"postgresql://postgres@/nowhere?host={given['host']}")
+    assert '(database "nowhere" does not exist); create it' in message
+
+
+def test_a_role_that_may_not_make_tables_is_a_sentence() -> None:
+    admin("DROP ROLE IF EXISTS weak")
+    admin("CREATE ROLE weak LOGIN")
+    given = psycopg.conninfo.conninfo_to_dict(server_url())
+    message = refusal(f"postgresql://weak@/postgres?host={given['host']}")
+    assert "The role weak has too few rights in" in message
+    assert 'GRANT CREATE, CONNECT ON DATABASE "postgres" TO "weak"' in message
+
+
+def test_a_database_that_is_not_utf_8_is_a_sentence() -> None:
+    admin("DROP DATABASE IF EXISTS latin")
+    admin("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    given = psycopg.conninfo.conninfo_to_dict(server_url())
+    message = refusal(f"postgresql://postgres@/latin?host={given['host']}")
+    assert "has the encoding LATIN1; create one with" in message
+
+
+def test_a_server_that_is_too_old_is_a_sentence(url: str) -> None:
+    def older(data: bytes) -> bytes:
+        name = b"server_version\0"
+        start = data.find(name)
+        if start < 0:
+            return data
+        end = data.index(b"\0", start + len(name))
+        return data[: start + len(name)] + b"13.9".ljust(end - start - len(name), b" ") + data[end:]
+
+    with way(url, older) as (_, by_way):
+        assert "is PostgreSQL 13.9; upgrade it to 14 or later" in refusal(by_way)
+
+
+async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
+    async with opened(url) as database:
+        await database.transaction(lambda tx: tx.run("INSERT INTO migration (number) VALUES (1000)"))
+    assert refusal(url) == ("This database was made by a newer release; run that one, or name another database.")
+
+
+def test_without_psycopg_the_url_is_a_sentence() -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from core.common.database.location import PostgresqlUrl\n"
+        "from core.store.opening import open_database\n"
+        "open_database(PostgresqlUrl('postgresql://core:s3cret-pass@db/core'))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert "pip install 'responder-bot[postgresql]'" in last
+    assert SECRET not in last
+
+
+async def test_hosts_that_start_at_once_make_the_tables_once(url: str) -> None:
+    found = await asyncio.gather(*(asyncio.to_thread(open_database, PostgresqlUrl(url)) for _ in range(4)))
+    numbers = await asyncio.gather(*(database.transaction(objects.next_id) for database in found for _ in range(10)))
+    assert sorted(numbers) == list(range(1, 41))
+    for database in found:
+        await database.close()
+
+
+# --- what is lost while it runs ---------------------------------------------------------------------------------------
+
+
+def ids(database: Database) -> "asyncio.Future[list[int]]":
+    sql = "SELECT id FROM object ORDER BY id"
+    return asyncio.ensure_future(database.read(lambda reads: [row["id"] for row in reads.rows(sql)]))
+
+
+def insert(number: int) -> Callable[[Transaction], None]:
+    return lambda tx: objects.insert(tx, number, "case", "{}")
+
+
+async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
+    async with opened(url) as database:
+        await database.transaction(insert(1))
+        assert await ids(database) == [1]
+        admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'responder-bot'")
+        await database.transaction(insert(2))
+        assert await ids(database) == [1, 2]
+
+
+async def test_a_server_that_cannot_be_reached_is_a_503_at_once_and_used_when_it_is_back(url: str) -> None:
+    with way(url) as (between, by_way):
+        async with opened(by_way) as database:
+            await database.transaction(insert(1))
+            between.cut()
+            for _ in range(20):  # without failing at once, each would try to connect
+                with pytest.raises(
+                    ResponderBotError, match=r"^The store can't be reached \(.*\); look at Postgre"
+                ) as read:
+                    await ids(database)
+                with pytest.raises(ResponderBotError) as written:
+                    await database.transaction(insert(2))
+            assert read.value.code == written.value.code == "unavailable"
+            assert database.failure(60)
+            between.is_open = True
+            while True:  # each attempt fails or works; there is nothing to wait for
+                with suppress(ResponderBotError):
+                    await database.transaction(insert(3))
+                    break
+                await asyncio.sleep(0.05)
+            assert await ids(database) == [1, 3]
+
+
+@pytest.mark.parametrize("is_back", [True, pytest.param(False, marks=pytest.mark.slow)])
+async def test_a_commit_without_an_answer_is_looked_up(url: str, is_back: bool) -> None:
+    """The server commits, and the network is cut before its answer is read."""
+    with way(url) as (between, by_way):
+        async with opened(by_way) as database, opened(url) as other:
+
+            def cut() -> None:
+                between.on_commit = None
+                between.cut()
+                between.is_open = is_back
+
+            await database.transaction(insert(1))
+            between.on_commit = cut
+            if is_back:
+                await database.transaction(insert(2))
+                assert await ids(database) == [1, 2]
+            else:
+                with pytest.raises(ResponderBotError) as caught:
+                    await database.transaction(insert(2))
+                assert caught.value.code == "unavailable"
+                assert await ids(other) in ([1], [1, 2])  # nobody was told that it is written
+
+
+@pytest.mark.slow
+async def test_other_hosts_wait_for_a_stopped_one_only_for_some_seconds(url: str) -> None:
+    """A host that stops in the middle of a transaction, as a frozen machine does, holds up the others for 10 s."""
+    program = """
+import asyncio, sys, threading
+from core.common.database.location import PostgresqlUrl
+from core.store import objects
+from core.store.opening import open_database
+
+def work(tx):
+    objects.next_id(tx)
+    print("in the middle", flush=True)
+    threading.Event().wait()
+
+async def main():
+    await open_database(PostgresqlUrl(sys.argv[1])).transaction(work)
+
+asyncio.run(main())
+"""
+    async with opened(url) as database:
+        stopped = await asyncio.create_subprocess_exec(sys.executable, "-c", program, url, stdout=subprocess.PIPE)
+        try:
+            assert stopped.stdout is not None
+            assert await stopped.stdout.readline() == b"in the middle\n"
+            while True:
+                with suppress(ResponderBotError):  # it may have waited as long as it may
+                    assert await database.transaction(objects.next_id) == 1
+                    break
+        finally:
+            stopped.kill()
+            await stopped.communicate()
+
+
+# --- several hosts ----------------------------------------------------------------------------------------------------
+
+
+async def noticed(database: Database, act: Callable[[], "asyncio.Future[None]"]) -> None:
+    """Wait until `database` has noticed what another host commits."""
+    told = asyncio.Event()
+    database.on_commit(told.set)
+    version = database.version()
+    await act()
+    async with asyncio.timeout(30):
+        while database.version() == version:
+            await told.wait()
+            told.clear()
+
+
+async def test_a_commit_of_another_host_is_noticed(url: str) -> None:
+    async with opened(url) as one, opened(url) as other:
+        for number in range(1, 4):
+            await noticed(one, lambda n=number: asyncio.ensure_future(other.transaction(insert(n))))  # type: ignore[misc] # n is bound here
+            assert await ids(one) == list(range(1, number + 1))
+        assert one.remark() == ""
+
+
+@pytest.mark.slow
+async def test_a_pooler_that_drops_notifications_is_noticed_and_polled_through(url: str) -> None:
+    def without(data: bytes) -> bytes:
+        kept, at = b"", 0
+        while data[at : at + 1] in MESSAGES:
+            end = at + 1 + int.from_bytes(data[at + 1 : at + 5], "big")
+            kept += b"" if data[at : at + 1] == b"A" else data[at:end]
+            at = end
+        return kept + data[at:]
+
+    with way(url, without) as (_, by_way):
+        async with opened(by_way) as one, opened(url) as other:
+            await one.transaction(touch)  # its own notification does not arrive either
+            async with asyncio.timeout(60):
+                while not one.remark():  # noqa: ASYNC110 - the thread that finds out tells nobody
+                    await asyncio.sleep(0.1)
+            assert "A pooler keeps notifications from arriving" in one.remark()
+            await noticed(one, lambda: asyncio.ensure_future(other.transaction(insert(1))))
+
+
+async def test_events_have_the_order_of_their_commits(url: str) -> None:
+    """Whoever has read up to a number misses none below it, whatever host wrote it and whatever was rolled back."""
+
+    def work(tx: Transaction) -> None:
+        events.append(tx, at=1, type="x", object_type="case", object_ids=[1, 2], root_id=1, user="u")
+
+    def failing(tx: Transaction) -> None:
+        work(tx)
+        raise ValueError
+
+    async with opened(url) as one, opened(url) as other:
+        seen: list[int] = []
+
+        async def follow() -> None:
+            while len(seen) < 80:
+                rows = await one.read(lambda reads: events.after(reads, seen[-1] if seen else 0, 500))
+                seen.extend(row["seq"] for row in rows)
+
+        following = asyncio.create_task(follow())
+        writes = [
+            database.transaction(one_of) for _ in range(20) for database in (one, other) for one_of in (work, failing)
+        ]
+        await asyncio.gather(*writes, return_exceptions=True)
+        await following
+    assert seen == list(range(1, 81))
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+async def test_tables_that_were_restored_from_a_dump_are_marked(url: str) -> None:
+    """Their numbers differ; here the tables are made anew, as `pg_restore --clean` does."""
+    async with opened(url) as database:
+        assert await database.read(made_at) is None
+        await database.transaction(
+            lambda tx: events.append(tx, at=77, type="x", object_type="y", object_ids=[1], root_id=1, user="u")
+        )
+    async with opened(url) as database:
+        assert await database.read(made_at) is None
+        for sql in ("CREATE TABLE copied AS TABLE place", "DROP TABLE place", "ALTER TABLE copied RENAME TO place"):
+            await database.transaction(lambda tx, sql=sql: tx.run(sql))  # type: ignore[misc] # sql is bound here
+    async with opened(url) as database:
+        assert await database.read(made_at) == 77
+
+
+async def test_what_is_acknowledged_is_durable_whatever_the_role_s_setting_is(url: str) -> None:
+    async with opened(f"{url}{quote(' -csynchronous_commit=off')}") as database:
+        row = await database.read(lambda reads: reads.row("SELECT current_setting('synchronous_commit') AS value"))
+        assert row is not None
+        assert row["value"] == "on"
