@@ -28,6 +28,13 @@ if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
     os.environ["SSL_CERT_FILE"] = file.name
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("TEST_STORE") == "postgresql":
+        for item in items:
+            if item.get_closest_marker("sqlite"):
+                item.add_marker(pytest.mark.skip(reason="about SQLite's files"))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.unlink(os.environ["SSL_CERT_FILE"])

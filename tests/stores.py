@@ -5,9 +5,13 @@ Tests of the store itself run on both, by the fixture `store`; those about SQLit
 
 import hashlib
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
+from typing import Any
+
+import psycopg
 
 from bot.outbox.store import open_store
 from core.common.database import Database, Dialect
@@ -39,6 +43,23 @@ def location(path: Path) -> Location:
     if dialect() == "sqlite":
         return path
     return PostgresqlUrl(schema_url(f"t_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"))
+
+
+def setting(path: Path) -> str:
+    """As `location`, for a settings file."""
+    found = location(path)
+    return found.text if isinstance(found, PostgresqlUrl) else str(found)
+
+
+def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What a connection of its own answers; it may write."""
+    found = location(path)
+    if isinstance(found, PostgresqlUrl):
+        with psycopg.connect(found.text, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+    with closing(sqlite3.connect(found)) as database, database:
+        return database.execute(sql).fetchall()
 
 
 @asynccontextmanager

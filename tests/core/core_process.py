@@ -18,6 +18,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Action, Profile
 from core.store.opening import open_database
+from tests import stores
 
 ROOT = Path(__file__).parents[2]
 POLL_INTERVAL_S = 0.01  # changes of another process can only be polled
@@ -107,7 +108,7 @@ class CoreSetup:
         return self.runs(name).read_text().count("\n") if self.runs(name).exists() else 0
 
     async def users(self, *users: tuple[str, Profile]) -> None:
-        database = open_database(self.database)
+        database = open_database(stores.location(self.database))
         access = Access(database, "example.org", now_ms)
         try:
             for name, profile in users:
@@ -145,7 +146,7 @@ async def setup_in(
         lines += [f'[responder."{name}_1_0"]', *_pairs({key: v for key, v in section.items() if key != "config"})]
         lines += [f'[responder."{name}_1_0".config]', *_pairs(section.get("config", {}))]
     setup = CoreSetup(folder) if beside is None else CoreSetup(folder, beside.keys, beside.database)
-    lines[1:1] = _pairs({"database": str(setup.database)})
+    lines[1:1] = _pairs({"database": stores.setting(setup.database)})
     (folder / "settings.toml").write_text("\n".join(lines) + "\n")
     if beside is None:
         await setup.users(*ANALYSTS)

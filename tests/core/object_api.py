@@ -17,13 +17,13 @@ from core.api import cases as cases_api
 from core.api import events as events_api
 from core.api.router import Router
 from core.common.database import Database
-from core.common.database.sqlite import SqliteDatabase
 from core.models import Profile
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.events import Feed
-from core.store.schema import migrate
+from core.store.opening import open_database
+from tests import stores
 from tests.clock import SetClock
 
 ALERT: dict[str, Any] = {
@@ -80,7 +80,7 @@ class ObjectApi:
 @asynccontextmanager
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
-    database = SqliteDatabase(folder / "core.db", migrate)
+    database = open_database(stores.location(folder / "core.db"))
     try:
         access, feed = Access(database, "soc.example", clock), await Feed.open(database, clock)
         documents = Documents(database, feed, Offers([], {}, database, clock))

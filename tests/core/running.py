@@ -11,6 +11,7 @@ import httpx
 from core.app import Core, serving
 from core.models import Profile
 from core.settings import CoreSection, CoreSettings
+from tests import stores
 
 
 @dataclass
@@ -55,7 +56,7 @@ def settings_in(folder: Path, **parts: Any) -> CoreSettings:
     `core=` is a dict of what differs in `[core]`.
     """
     core = {
-        "database": folder / "core.db",
+        "database": stores.location(folder / "core.db"),
         "jobs": folder / "jobs",
         "environments": folder / "environments",
         "port": 0,

@@ -11,8 +11,8 @@ from core.common.clock import now_ms
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from tests.clock import SetClock
-from tests.core.store.test_database import opened
 from tests.core.test_cli import is_one_sentence, run
+from tests.stores import opened
 
 
 def access(database: Database) -> Access:

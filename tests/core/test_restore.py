@@ -38,8 +38,8 @@ from tests.core.core_process import (
     write_pipe,
 )
 from tests.core.scripted_engine import ScriptedEngine
-from tests.core.store.test_database import opened
 from tests.core.test_cli import Ended, is_one_sentence, run
+from tests.stores import opened
 
 pytestmark = pytest.mark.slow  # each starts several processes
 

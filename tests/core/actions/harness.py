@@ -27,7 +27,7 @@ from core.settings import ResponderSection
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
 from tests.core.scripted_engine import Run, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 PROFILE_OF: Mapping[str, Profile] = {"anna": "analyst", "ben": "analyst", "lead": "org-admin"}
 

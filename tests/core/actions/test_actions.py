@@ -25,7 +25,7 @@ from tests.core.actions.harness import (
     started_run,
 )
 from tests.core.scripted_engine import ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 
 async def test_an_action_goes_from_waiting_to_in_progress_to_success(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.core.actions.harness import (
 )
 from tests.core.actions.harness import run_input as on_alert
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 HOUR_MS = 3_600_000
 NAME = NOTIFY.name

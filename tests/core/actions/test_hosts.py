@@ -30,7 +30,7 @@ from tests.core.actions.harness import (
 )
 from tests.core.core_process import until
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from core.store import actions as stored
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
 from tests.core.core_process import POLL_TIMEOUT_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 SLOTS = 2
 POLICIES = {NOTIFY.name: ResponderSection(approval=1)}

@@ -20,7 +20,7 @@ from core.settings import ResponderSection
 from core.store import catalogues
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 ALERT = Target("alert", 1, 1, tlp=2, pap=2, json={})
 RED = Target("alert", 1, 1, tlp=3, pap=2, json={})

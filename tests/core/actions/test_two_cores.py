@@ -45,7 +45,7 @@ from tests.core.core_process import (
     write_pipe,
 )
 from tests.core.scripted_engine import ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 # --- the second core, in this process ---------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from tests.core.core_process import (
 )
 from tests.core.running import running_core
 from tests.core.scripted_engine import BLOCK_HOST, ScriptedEngine
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 MINUTE_MS = 60_000
 ACTION = "/api/connector/engine/action"

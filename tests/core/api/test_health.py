@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
-from core.common.database.sqlite import FILE_CHECK_EVERY_S, SqliteDatabase
+from core.common.database.sqlite import FILE_CHECK_EVERY_S
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
-from core.store.schema import migrate
+from core.store.opening import open_database
+from tests import stores
 from tests.core.running import running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
@@ -159,7 +160,7 @@ def test_only_a_vital_component_makes_core_down() -> None:
 
 async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path: Path) -> None:
     times = iter([float(number) for number in range(100)])
-    database = SqliteDatabase(tmp_path / "core.db", migrate)
+    database = open_database(stores.location(tmp_path / "core.db"))
     try:
         probe = StoreProbe(database, lambda: next(times))
         assert (await probe.check()).ok

@@ -18,11 +18,11 @@ from core.api.endpoint import Endpoint, Request, json_response
 from core.api.errors import ERRORS, error_body
 from core.api.router import Router
 from core.common.clock import now_ms
-from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.common.listener import bind, http_server
 from core.models import CaseTemplateInput
-from core.store.schema import migrate
+from core.store.opening import open_database
+from tests import stores
 from tests.core.running import RunningCore, running_core
 
 TEMPLATE: dict[str, Any] = {"name": "Phishing"}
@@ -360,7 +360,7 @@ async def test_invalid_http_gets_an_error_body(tmp_path: Path, sent: bytes) -> N
 @asynccontextmanager
 async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[tuple[str, str]]:
     """URL and an analyst's key of a router with these endpoints."""
-    database = SqliteDatabase(folder / "core.db", migrate)
+    database = open_database(stores.location(folder / "core.db"))
     try:
         access = Access(database, "responder-bot.local", now_ms)
         key = await access.add("analyst", "analyst")

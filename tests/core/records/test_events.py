@@ -11,7 +11,7 @@ from core.records import events
 from core.records.events import Feed
 from core.store.events import bounds
 from tests.clock import SetClock
-from tests.core.store.test_database import opened
+from tests.stores import opened
 
 DAY_MS = 86_400_000
 
