@@ -62,6 +62,18 @@ def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
         return database.execute(sql).fetchall()
 
 
+def hold(path: Path) -> sqlite3.Connection | psycopg.Connection:
+    """Keep others from writing until the connection is closed."""
+    found = location(path)
+    if isinstance(found, PostgresqlUrl):
+        connection = psycopg.connect(found.text, autocommit=True)
+        connection.execute("SELECT pg_advisory_lock(hashtext('responder-bot'), hashtext(current_schema()))")
+        return connection
+    lock = sqlite3.connect(found, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    return lock
+
+
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[Database]:
     """Core's database for this path."""

@@ -295,7 +295,7 @@ class _PostgresqlCompiler(_Compiler):
 
     def parsed(self, level: int) -> str:
         # OFFSET keeps it from being put in place of each of its uses.
-        return f" CROSS JOIN LATERAL (SELECT CAST(o{level}.doc AS JSONB) AS doc OFFSET 0) AS d{level}"
+        return f" CROSS JOIN LATERAL (SELECT CAST(as_json(o{level}.doc) AS JSONB) AS doc OFFSET 0) AS d{level}"
 
     def _field(self, text: str, level: int) -> str:
         return f"comparable(d{level}.doc #> CAST({self.bind(_keys(text))} AS TEXT[]))"

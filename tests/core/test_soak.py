@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.models import Action
+from tests import stores
 from tests.core.core_process import CoreProcess, CoreSetup, core_process, setup_in
 from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 
@@ -113,9 +113,7 @@ async def soak_in(folder: Path) -> AsyncIterator[Soak]:
 
 def titles(setup: CoreSetup) -> Counter[str]:
     """How often each task is there."""
-    with sqlite3.connect(setup.database) as database:
-        rows = database.execute("SELECT doc FROM object WHERE kind = 'case_task'").fetchall()
-    database.close()
+    rows = stores.rows(setup.database, "SELECT doc FROM object WHERE kind = 'case_task'")
     return Counter(json.loads(doc)["title"] for (doc,) in rows)
 
 

@@ -1,20 +1,23 @@
 """Functions that let PostgreSQL take SQL as SQLite does; made by each schema's first migration, and never changed."""
 
-FUNCTIONS = """
+FUNCTIONS = r"""
 -- SQLite's functions for JSON. A document here is never damaged: only core writes it.
 CREATE FUNCTION json_valid(doc TEXT) RETURNS BOOLEAN LANGUAGE sql IMMUTABLE PARALLEL SAFE
   AS $$ SELECT doc IS NOT NULL $$;
+-- To read its values; a NUL, which PostgreSQL has not, is read as U+FFFD.
+CREATE FUNCTION as_json(doc TEXT) RETURNS JSON LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  AS $$ SELECT CAST(replace(doc, '\u0000', '\ufffd') AS JSON) $$;
 CREATE FUNCTION json_extract(doc TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT CAST(doc AS json) #>> string_to_array(substr(path, 3), '.') $$;
+  AS $$ SELECT as_json(doc) #>> string_to_array(substr(path, 3), '.') $$;
 CREATE FUNCTION json_type(doc TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT json_typeof(CAST(doc AS json) #> string_to_array(substr(path, 3), '.')) $$;
+  AS $$ SELECT json_typeof(as_json(doc) #> string_to_array(substr(path, 3), '.')) $$;
 CREATE FUNCTION json_each(doc TEXT) RETURNS TABLE (key TEXT, value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
   AS $$
     SELECT key, value
-      FROM json_each_text(CASE WHEN json_typeof(CAST(doc AS json)) = 'object' THEN CAST(doc AS json) END)
+      FROM json_each_text(CASE WHEN json_typeof(as_json(doc)) = 'object' THEN as_json(doc) END)
     UNION ALL
     SELECT CAST(place - 1 AS TEXT), value
-      FROM json_array_elements_text(CASE WHEN json_typeof(CAST(doc AS json)) = 'array' THEN CAST(doc AS json) END)
+      FROM json_array_elements_text(CASE WHEN json_typeof(as_json(doc)) = 'array' THEN as_json(doc) END)
         WITH ORDINALITY AS members (value, place)
   $$;
 

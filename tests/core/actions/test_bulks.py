@@ -1,9 +1,7 @@
 """One responder on several objects at once: each is checked and run as if it were alone, and each runs once."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest_asyncio
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.settings import ResponderSection
+from tests import stores
 from tests.core.core_process import alert_in, core_process, setup_in, until
 from tests.core.running import RunningCore, running_core
 
@@ -282,8 +281,7 @@ async def test_the_client_speaks_it(core: RunningCore) -> None:
 
 def in_store(path: Path, sql: str) -> int:
     """A number, read without a core."""
-    with closing(sqlite3.connect(path)) as connection:
-        (found,) = connection.execute(sql).fetchone()
+    ((found,),) = stores.rows(path, sql)
     return int(found)
 
 

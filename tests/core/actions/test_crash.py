@@ -8,7 +8,6 @@ import asyncio
 import fcntl
 import json
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import pytest
 from core.actions.operations import SLICE_SIZE
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from core.models import Action
+from tests import stores
 from tests.core.core_process import (
     CoreProcess,
     CoreSetup,
@@ -108,11 +108,8 @@ class Scene:
 
     def status(self, point: str) -> str:
         """The stored status, read without a core."""
-        with sqlite3.connect(self.setup.database) as database:
-            found = database.execute("SELECT status FROM action WHERE id = ?", (int(self.actions[point].id[1:]),))
-            status: str = found.fetchone()[0]
-        database.close()
-        return status
+        found = dict(stores.rows(self.setup.database, "SELECT id, status FROM action"))
+        return str(found[int(self.actions[point].id[1:])])
 
 
 async def program_ended(started: StartRecord | None) -> None:
@@ -171,7 +168,7 @@ async def to_all_points(scene: Scene, core: CoreProcess) -> Callable[[], None]:
     await hold_the_gate(scene)
     cancelling = asyncio.create_task(core.client().cancel(scene.actions[STOPPING].id))
     await scene.notified(STOPPING)  # it has got SIGTERM; core is killed before it can store the end
-    lock = hold_the_store(scene.setup)
+    lock = stores.hold(scene.setup.database)
     await write_pipe(scene.pipe(LOCAL_PIPES[SILENT]))
     await scene.notified(SILENT)
     await scene.go(READ)
@@ -206,13 +203,6 @@ async def launchers_at_the_gate(scene: Scene, number: int) -> None:
         return sum("-> FLOCK" in line and inode in line for line in locks) == number
 
     await until(waiting, f"{number} launchers at the gate")
-
-
-def hold_the_store(setup: CoreSetup) -> sqlite3.Connection:
-    """Lock the database against writes until the connection is closed."""
-    lock = sqlite3.connect(setup.database, isolation_level=None)
-    lock.execute("BEGIN IMMEDIATE")
-    return lock
 
 
 async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
@@ -398,17 +388,16 @@ async def test_a_core_killed_while_it_applies_operations_applies_each_once(tmp_p
 
 
 def tasks_in(setup: CoreSetup) -> int:
-    with sqlite3.connect(setup.database) as database:
-        (number,) = database.execute("SELECT count(*) FROM object WHERE kind = 'case_task'").fetchone()
-    database.close()
-    return int(number)
+    return len(titles_of(setup))
 
 
 def titles_in(setup: CoreSetup) -> set[str]:
-    with sqlite3.connect(setup.database) as database:
-        found = database.execute("SELECT json_extract(doc, '$.title') FROM object WHERE kind = 'case_task'").fetchall()
-    database.close()
-    return {title for (title,) in found}
+    return set(titles_of(setup))
+
+
+def titles_of(setup: CoreSetup) -> list[str]:
+    sql = "SELECT json_extract(doc, '$.title') FROM object WHERE kind = 'case_task'"
+    return [title for (title,) in stores.rows(setup.database, sql)]
 
 
 @pytest.mark.slow

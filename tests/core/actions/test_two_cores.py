@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from core.common.database import Transaction
 from core.engines.base import Report
 from core.models import Action
 from core.store.schema import migrations
+from tests import stores
 from tests.core.actions.harness import (
     ANNA,
     ActionParts,
@@ -218,9 +218,7 @@ class Pair:
 
     def owners(self) -> dict[str, str]:
         """Action id to the core that holds its lease, of open actions."""
-        with sqlite3.connect(self.setup.database) as database:
-            rows = database.execute("SELECT id, owner FROM action WHERE owner IS NOT NULL").fetchall()
-        database.close()
+        rows = stores.rows(self.setup.database, "SELECT id, owner FROM action WHERE owner IS NOT NULL")
         return {f"~{number}": owner for number, owner in rows}
 
 

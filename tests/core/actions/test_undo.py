@@ -22,6 +22,7 @@ from core.models import Action, AlertInput, Undo, UndoInput
 from core.records.alerts import Alerts
 from core.settings import ResponderSection, load
 from core.store.backup import copy, restore_backup
+from tests import stores
 from tests.clock import SetClock
 from tests.core.actions.harness import (
     ANNA,
@@ -480,8 +481,7 @@ STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": 
 
 def come(setup: CoreSetup) -> None:
     """Let the time of all timed runs have come while no core runs."""
-    with closing(sqlite3.connect(setup.database)) as connection, connection:
-        assert connection.execute("UPDATE action SET undo_at = 1 WHERE undo_at IS NOT NULL").rowcount
+    assert stores.rows(setup.database, "UPDATE action SET undo_at = 1 WHERE undo_at IS NOT NULL RETURNING id")
 
 
 async def undone(core: CoreProcess, action_id: str) -> Action:

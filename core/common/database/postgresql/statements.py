@@ -19,7 +19,6 @@ Cursor = psycopg.Cursor[dict[str, Any]]
 
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%|(\sINDEXED BY \w+)")
 _INT_LIMIT = 2**63
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @lru_cache(maxsize=2_000)
@@ -37,15 +36,13 @@ def _placeholder(match: re.Match[str]) -> str:
 class _TextDumper(Dumper):
     """A text, also typed so: the type of a parameter must not depend on where it stands.
 
-    PostgreSQL takes no NUL, nor its escape in JSON that is read as such.
+    PostgreSQL takes no NUL; its escape in JSON is stored as it is.
     """
 
     oid = known_types["text"].oid
 
     def dump(self, obj: str) -> bytes:
-        if "\0" in obj or "\\u0000" in obj:
-            obj = _NUL.sub(r"\1\\ufffd", obj.replace("\0", "\ufffd"))
-        return obj.encode()
+        return (obj.replace("\0", "\ufffd") if "\0" in obj else obj).encode()
 
 
 class _IntDumper(Dumper):
