@@ -113,7 +113,13 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
     text = "replace the databases with a backup; actions open in it end as Failure and are not run"
     restore = _add(subparsers, "restore", _restore, text)
-    restore.add_argument("file", type=Path, metavar="FILE", help="made by backup; FILE.slack beside it is the bot's")
+    restore.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="made by backup; FILE.slack beside it is the bot's; without FILE, mark what is on PostgreSQL as restored",
+    )
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -636,6 +642,8 @@ def _backup(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     from core.store.backup import as_time, restore_backup
 
+    if args.file is None:
+        return _mark_restored(args)
     core_database, bot_database = _database_files(
         args,
         "This restores SQLite files, and the settings name a PostgreSQL: stop every responder-bot, restore with"
@@ -659,6 +667,23 @@ def _restore(args: argparse.Namespace) -> int:
             " `responder-bot forget-messages`."
         )
     print(*sentences, file=sys.stderr)
+    return 0
+
+
+def _mark_restored(args: argparse.Namespace) -> int:
+    from core.common.database.location import PostgresqlUrl
+    from core.common.database.opening import forget_place
+    from core.store.opening import SCHEMA
+
+    core_database, bot_database = _databases(args)
+    found = [(core_database, SCHEMA, "[core] database"), (bot_database, "responder_bot", "[bot] database")]
+    on_server = [(url, schema, setting) for url, schema, setting in found if isinstance(url, PostgresqlUrl)]
+    if not on_server:
+        raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
+    for url, schema, setting in on_server:
+        forget_place(url, schema, setting=setting)
+    marked = " and ".join(setting for _, _, setting in on_server)
+    print(f"Marked {marked} as restored; the next start makes it live.", file=sys.stderr)
     return 0
 
 

@@ -1,6 +1,7 @@
 """Open a database on PostgreSQL, if what that needs is installed."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from core.common.database.base import Database, Transaction
 from core.common.database.location import PostgresqlUrl
@@ -20,12 +21,26 @@ def open_postgresql(
     `prepare` is called in the same transaction, with whether the tables are a copy that was restored from a dump.
     Raises ResponderBotError.
     """
+    _check_installed(setting)
+    from core.common.database.postgresql import PostgresqlDatabase
+
+    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting)
+
+
+def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:
+    """Let the next start take these tables for a copy that was restored. Raises ResponderBotError."""
+    _check_installed(setting)
+    from core.common.database.postgresql import forget
+
+    forget(url.text, schema, setting)
+
+
+def _check_installed(setting: str) -> None:
     try:
-        from core.common.database.postgresql import PostgresqlDatabase
+        import_module("psycopg")
     except ImportError as error:
         sentence = (
             f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
             f" `pip install 'responder-bot[postgresql]'`, or name a SQLite file with {setting}."
         )
         raise ResponderBotError("bad_request", sentence) from error
-    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting)

@@ -305,6 +305,7 @@ async def test_a_deleted_case_and_unknown_ids_are_told_as_such(core: RunningCore
     assert (await of_ids(core, comment))["missing"] == [comment]
 
 
+@pytest.mark.sqlite
 async def test_damage_in_one_object_does_not_keep_the_others_from_readers(core: RunningCore) -> None:
     seq = await last(core)
     damaged, whole = await new_alert(core, "damaged"), await new_alert(core, "whole")

@@ -490,6 +490,7 @@ async def statements_of_a_start(harness: Harness) -> list[str]:
     return [text for text in texts if text.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE")]
 
 
+@pytest.mark.sqlite
 async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=9)) as harness:
         plain = await statements_of_a_start(harness)

@@ -13,6 +13,7 @@ import pytest_asyncio
 from core.cli import main
 from core.client import CoreClient
 from core.models import PausedResponder
+from tests import stores
 from tests.core.running import RunningCore, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +40,7 @@ def settings_file(folder: Path) -> Path:
     """The settings as a file, for commands."""
     file = folder / "responder-bot.toml"
     file.write_text(
-        f'[core]\ndatabase = "{folder}/core.db"\n'
+        f'[core]\ndatabase = "{stores.setting(folder / "core.db")}"\n'
         '[responder."Fragile_1_0"]\nbreaker = { failures = 1, within_minutes = 10 }\n'
     )
     file.chmod(0o600)
@@ -200,7 +201,7 @@ async def test_a_paused_responder_is_listed_told_and_resumed(
             service = {"Authorization": f"Bearer {core.keys['service']}", "X-On-Behalf-Of": "org-admin"}
             assert (await core.send("POST", resume, {}, headers=service)).json()["resumedBy"].startswith("org-admin@")
             assert (await core.send("POST", resume, {})).status_code == 409
-    settings = Path(str(core.core.settings.core.database)).parent / "responder-bot.toml"
+    settings = core.core.settings.core.jobs.parent / "responder-bot.toml"
     command = ["responders", "resume", "Fragile_1_0", "--config", str(settings)]
     assert await run_command(command) == 0
     assert capsys.readouterr().err == "Fragile_1_0 runs again; its failures so far are forgotten.\n"

@@ -157,6 +157,7 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_withdrawn(tmp
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
 
 
+@pytest.mark.sqlite
 async def test_a_database_without_leases_is_migrated_and_its_open_actions_go_on(tmp_path: Path) -> None:
     (tmp_path / "now").mkdir()
     async with open_harness(tmp_path / "now") as harness:

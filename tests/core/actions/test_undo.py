@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -413,11 +412,11 @@ async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_core
         harness.clock.now_ms += 60 * MINUTE_MS
         while any(await asyncio.gather(*(core.run_due() for core in cores))):
             pass
-        with closing(sqlite3.connect(tmp_path / "core.db")) as connection:
-            counts = connection.execute("SELECT count(*), count(DISTINCT undoes) FROM action WHERE undoes > 0")
-            assert counts.fetchone() == (count, count)
+        counts = "SELECT count(*), count(DISTINCT undoes) FROM action WHERE undoes > 0"
+        assert stores.rows(tmp_path / "core.db", counts) == [(count, count)]
 
 
+@pytest.mark.sqlite
 async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action = await blocked(harness)

@@ -55,6 +55,7 @@ async def test_health_says_which_programs_run_under_bwrap_and_whether_it_works(t
     }
 
 
+@pytest.mark.sqlite
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
 async def test_health_says_if_every_program_could_read_core_s_files() -> None:
     with tempfile.TemporaryDirectory(dir="/usr/local", prefix="responder-bot-") as folder:
@@ -181,6 +182,7 @@ async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["status"]) == (503, "down")
 
 
+@pytest.mark.sqlite
 async def test_a_store_that_cannot_be_read_is_a_503_also_where_rules_are_read_from_it(tmp_path: Path) -> None:
     sections = {NAME: ResponderSection(run_by=["@containment"])}
     async with running_core(tmp_path, responder=sections) as core:
@@ -234,6 +236,7 @@ async def test_metrics_count_commits_and_requests_under_names_that_clients_canno
     assert "PURGE" not in text
 
 
+@pytest.mark.sqlite
 async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:
         (tmp_path / "core.db").rename(tmp_path / "elsewhere.db")
@@ -245,6 +248,7 @@ async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
     assert str(tmp_path) not in answer.text
 
 
+@pytest.mark.sqlite
 async def test_a_full_disk_is_down_and_refuses_writes_with_a_503(tmp_path: Path) -> None:
     async with running_core(tmp_path) as made:
         key = await made.key("org-admin")

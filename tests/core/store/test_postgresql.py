@@ -17,11 +17,12 @@ from core.common.database import Database, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.errors import ResponderBotError
 from core.store import events, objects
-from core.store.backup import made_at
+from core.store.backup import made_at, resume
 from core.store.measures import touch
 from core.store.opening import open_database
 from tests import stores
-from tests.postgresql import server_url
+from tests.core.test_cli import run
+from tests.postgresql import programs, server_url
 
 SECRET = "s3cret-pass"
 MESSAGES = [bytes([kind]) for kind in b"ACDEGHIKNRSTVWZcdnst123"]  # of the server, by their first byte
@@ -231,7 +232,7 @@ def test_a_server_that_is_too_old_is_a_sentence(url: str) -> None:
 
 async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     async with opened(url) as database:
-        await database.transaction(lambda tx: tx.run("INSERT INTO migration (number) VALUES (1000)"))
+        await database.transaction(lambda tx: tx.run("INSERT INTO migration (number, is_needed) VALUES (1000, 1)"))
     assert refusal(url) == ("This database was made by a newer release; run that one, or name another database.")
 
 
@@ -272,7 +273,7 @@ async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
     async with opened(url) as database:
         await database.transaction(insert(1))
         assert await ids(database) == [1]
-        admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'responder-bot'")
+        admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'responder-bot%'")
         await database.transaction(insert(2))
         assert await ids(database) == [1, 2]
 
@@ -429,19 +430,57 @@ async def test_events_have_the_order_of_their_commits(url: str) -> None:
 # --- what is stored ---------------------------------------------------------------------------------------------------
 
 
-async def test_tables_that_were_restored_from_a_dump_are_marked(url: str) -> None:
-    """Their numbers differ; here the tables are made anew, as `pg_restore --clean` does."""
+async def test_a_dump_can_be_restored_and_is_then_marked_as_a_backup(url: str) -> None:
     async with opened(url) as database:
-        assert await database.read(made_at) is None
+        await database.transaction(lambda tx: objects.insert(tx, 1, "alert", '{"case": "~5", "title": "\\u0000"}'))
         await database.transaction(
             lambda tx: events.append(tx, at=77, type="x", object_type="y", object_ids=[1], root_id=1, user="u")
         )
     async with opened(url) as database:
         assert await database.read(made_at) is None
-        for sql in ("CREATE TABLE copied AS TABLE place", "DROP TABLE place", "ALTER TABLE copied RENAME TO place"):
-            await database.transaction(lambda tx, sql=sql: tx.run(sql))  # type: ignore[misc] # sql is bound here
+        row = await database.read(lambda reads: reads.row("SELECT current_schema() AS name"))
+    assert row is not None
+    name = row["name"]
+    dumped = await output("pg_dump", "--schema", name, server_url())
+    admin(f"DROP SCHEMA {name} CASCADE")
+    await output("psql", "--quiet", "--set=ON_ERROR_STOP=1", server_url(), given=dumped)
     async with opened(url) as database:
         assert await database.read(made_at) == 77
+        assert await database.read(lambda reads: objects.alerts_of(reads, 5, 10)) == [1]
+        await database.transaction(lambda tx: resume(tx, 77, 1000))
+        assert await database.read(events.bounds) == (1, 1000)
+    async with opened(url) as database:
+        assert await database.read(made_at) is None
+
+
+async def test_what_a_command_says_of_backups_on_postgresql(url: str, tmp_path: Path) -> None:
+    settings = ["--config", str(tmp_path / "settings.toml")]
+    (tmp_path / "settings.toml").write_text(f'[core]\ndatabase = "{url}"\n[bot]\ndatabase = "{tmp_path}/slack.db"\n')
+    (tmp_path / "settings.toml").chmod(0o600)
+    for command, words in (("backup", "back it up with `pg_dump`"), ("restore", "restore with `pg_restore`")):
+        ended = await run(tmp_path, command, "copy.db", *settings)
+        assert (ended.code, words in ended.err) == (2, True)
+    missing = await run(tmp_path, "restore", *settings)
+    assert (missing.code, "There are no tables of responder-bot in the schema" in missing.err) == (2, True)
+    async with opened(url):
+        in_use = await run(tmp_path, "restore", *settings)
+        assert (in_use.code, "is in use; stop every responder-bot" in in_use.err) == (2, True)
+    marked = await run(tmp_path, "restore", *settings)
+    assert (marked.code, marked.err) == (
+        0,
+        "Marked [core] database as restored; the next start makes it live.\n",
+    )
+    async with opened(url) as database:
+        assert await database.read(made_at) is not None
+
+
+async def output(program: str, *arguments: str, given: bytes = b"") -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        programs() / program, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, problems = await process.communicate(given)
+    assert (process.returncode, problems) == (0, b"")
+    return out
 
 
 async def test_what_is_acknowledged_is_durable_whatever_the_role_s_setting_is(url: str) -> None:

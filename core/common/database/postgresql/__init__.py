@@ -1,5 +1,6 @@
 """The implementation of `Database` for PostgreSQL."""
 
 from core.common.database.postgresql.database import PostgresqlDatabase
+from core.common.database.postgresql.migrations import forget
 
-__all__ = ["PostgresqlDatabase"]
+__all__ = ["PostgresqlDatabase", "forget"]

@@ -1,13 +1,14 @@
 """Migrations of a schema of PostgreSQL: numbered steps of plain SQL, each applied once, in order."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import psycopg
 from psycopg import errors
 
 from core.common.database.base import Transaction
 from core.common.database.postgresql.errors import describe
-from core.common.database.postgresql.server import Server
+from core.common.database.postgresql.server import Server, application_name
 from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
@@ -27,6 +28,11 @@ SELECT string_agg(CAST(oid AS TEXT), ' ' ORDER BY oid) AS tables FROM pg_class
 _SERVER_NOW = """
 SELECT concat((SELECT oid FROM pg_database WHERE datname = current_database()), ' ', system_identifier) AS server,
   CAST(current_setting('server_version_num') AS BIGINT) / 10000 AS release FROM pg_control_system()
+"""
+
+_USED = """
+SELECT pid FROM pg_stat_activity
+  WHERE application_name = %(name)s AND datname = current_database() AND pid <> pg_backend_pid()
 """
 
 
@@ -106,3 +112,16 @@ def _is_copy(connection: Connection, schema: str) -> bool:
     if before is None:
         return False
     return bool(before["tables"] != now["tables"] or before["release"] == now["release"])
+
+
+def forget(url: str, schema: str, setting: str) -> None:
+    """Let the next start take the tables for a copy. Raises ResponderBotError: "conflict" while they are in use."""
+    server = Server(url, schema, setting)
+    with closing(server.open()) as connection:
+        if connection.execute(_USED, {"name": application_name(server.schema)}).fetchone():
+            raise ResponderBotError("conflict", f"{server.place} is in use; stop every responder-bot that uses it.")
+        try:
+            connection.execute("UPDATE place SET tables = ''")
+        except errors.UndefinedTable:
+            sentence = f"There are no tables of responder-bot in the schema {server.schema} of {server.place}."
+            raise ResponderBotError("not_found", f"{sentence[:-1]}; correct {setting}.") from None

@@ -57,6 +57,11 @@ class LimitedConnection(psycopg.Connection[dict[str, Any]]):
             return result
 
 
+def application_name(schema: str) -> str:
+    """What PostgreSQL's administrators see of our connections."""
+    return f"responder-bot {schema}"[:63]
+
+
 class Server:
     """A PostgreSQL, by the URL of the settings; `schema` is where the tables are, unless the URL has a search path."""
 
@@ -82,7 +87,7 @@ class Server:
         rest = _SEARCH_PATH.sub("", options).strip()
         self._password = str(given.get("password") or "")
         self._given: dict[str, Any] = {
-            **{"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "responder-bot", **_KEEPALIVES},
+            **{"connect_timeout": CONNECT_TIMEOUT_S, "application_name": application_name(self.schema), **_KEEPALIVES},
             "target_session_attrs": "read-write",
             **given,
             **({"options": rest} if rest else {}),
