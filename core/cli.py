@@ -671,19 +671,12 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _mark_restored(args: argparse.Namespace) -> int:
-    from core.common.database.location import PostgresqlUrl
-    from core.common.database.opening import forget_place
-    from core.store.opening import SCHEMA
+    from core.store.opening import mark_restored
 
-    core_database, bot_database = _databases(args)
-    found = [(core_database, SCHEMA, "[core] database"), (bot_database, "responder_bot", "[bot] database")]
-    on_server = [(url, schema, setting) for url, schema, setting in found if isinstance(url, PostgresqlUrl)]
-    if not on_server:
+    marked = mark_restored(*_databases(args))
+    if not marked:
         raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
-    for url, schema, setting in on_server:
-        forget_place(url, schema, setting=setting)
-    marked = " and ".join(setting for _, _, setting in on_server)
-    print(f"Marked {marked} as restored; the next start makes it live.", file=sys.stderr)
+    print(f"Marked {' and '.join(marked)} as restored; the next start makes it live.", file=sys.stderr)
     return 0
 
 

@@ -3,7 +3,7 @@
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
 from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import open_postgresql
+from core.common.database.opening import forget_place, open_postgresql
 from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
@@ -13,6 +13,7 @@ from core.store.schema import migrate
 
 SCHEMA = "responder_core"
 SETTING = "[core] database"
+_BOTS = ("responder_bot", "[bot] database")
 
 
 def open_database(location: Location) -> Database:
@@ -33,3 +34,16 @@ def open_database(location: Location) -> Database:
 def _prepare(tx: Transaction, is_copy: bool) -> None:
     if is_copy:
         backup.mark(tx, now_ms())
+
+
+def mark_restored(core_database: Location, bot_database: Location) -> list[str]:
+    """Let the next start take what is on PostgreSQL for a restored backup; gives the settings that name it.
+
+    For a server that was put back to an earlier moment as a whole. Raises ResponderBotError.
+    """
+    found = []
+    for location, (schema, setting) in ((core_database, (SCHEMA, SETTING)), (bot_database, _BOTS)):
+        if isinstance(location, PostgresqlUrl):
+            forget_place(location, schema, setting=setting)
+            found.append(setting)
+    return found
