@@ -98,12 +98,15 @@ class DesiredMessage:
 
     @property
     def post_rank(self) -> int:
-        """How urgent its post is: that of an alert, or of the most severe in a group, by severity."""
+        """How urgent its post is: that of an alert by severity; that of a group, in which many stand, before those."""
         kind, _, _ = self.key.partition(":")
         if self.by_person:
             return FOR_PERSON
-        if kind in ("alert", "group"):
-            return LAST_ALERT + 1 - max(1, self.view.subject.severity if self.view else 1)
+        severity = max(1, self.view.subject.severity if self.view else 1)
+        if kind == "alert":
+            return LAST_ALERT + 1 - severity
+        if kind == "group":
+            return max(FIRST_ALERT, LAST_ALERT - severity)
         if kind == "digest":
             return FIRST_ALERT
         return NEWS if kind in NEWS_KINDS else OTHER

@@ -129,3 +129,10 @@ async def test_thousands_that_wait_in_one_channel_hold_up_no_other(tmp_path: Pat
         await env.outbox.upsert(alert(1, channel=OTHER, text="of the other channel"))
         await env.anna.until(lambda view: view.messages(OTHER))
         assert sent(env)[3:] == ["of the other channel"]
+
+
+async def test_the_card_of_a_group_goes_before_single_alerts_alike_severe(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        group = DesiredMessage("group:1:C0SOC", SOC, Message("group"), view=alert(1).view)
+        await env.outbox.upsert(group, *[alert(number) for number in range(100, 140)], alert(500, 3))
+        assert (await send_all(env))[:3] == ["high 500", "group", "low 139"]
