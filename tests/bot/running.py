@@ -15,6 +15,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Profile
 from core.settings import CoreSettings
+from tests import stores
 from tests.core.running import RunningCore, running_core
 
 SOC = "C0SOC"  # clearance amber, all alerts
@@ -177,10 +178,11 @@ def bot_settings(
     approvers: Sequence[str] = (),
 ) -> BotSettings:
     """Settings of a bot for this emulator and core."""
+    database = stores.setting(folder / "slack.db")
     socket, http = {"app_token": emulator.app_token}, {"signing_secret": emulator.signing_secret}
     return parse(
         {
-            "bot": {"core_url": core.url, "core_api_key": service_key, "database": "slack.db", "health_port": 0},
+            "bot": {"core_url": core.url, "core_api_key": service_key, "database": database, "health_port": 0},
             "slack": {
                 "bot_token": emulator.bot_token,
                 "api_url": emulator.api_url,

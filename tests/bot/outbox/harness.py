@@ -13,6 +13,8 @@ from bot.cards.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
+from core.common.database.location import Location
+from tests import stores
 from tests.bot.running import UNLIMITED
 
 T = TypeVar("T")
@@ -28,6 +30,8 @@ class OutboxEnvironment:
     emulator: SlackEmulator
     anna: EmulatedUser
     clock: "ManualClock"
+    location: Location
+    """Where the outbox is stored, for another replica."""
 
     async def shows(self, *texts: str) -> None:
         """Wait until the channel and its threads hold just these texts, in any order."""
@@ -66,8 +70,9 @@ async def outbox_environment(
         anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, "U0ANNA"))
         clock = ManualClock()
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
+        location = stores.location(folder / "slack.db")
         outbox = MessageOutbox(
-            folder / "slack.db",
+            location,
             slack,
             clock,
             rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),
@@ -78,7 +83,7 @@ async def outbox_environment(
         if send:
             sending = asyncio.create_task(outbox.sender.run())
             stack.push_async_callback(cancelled, sending)
-        yield OutboxEnvironment(outbox, emulator, anna, clock)
+        yield OutboxEnvironment(outbox, emulator, anna, clock, location)
 
 
 def emulator_with_channel() -> SlackEmulator:
