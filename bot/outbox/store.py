@@ -16,6 +16,7 @@ from core.common.database.transaction import SqliteTransaction
 migrations = sqlite_utils.Migrations("bot")
 SCHEMA = "responder_bot"
 NEEDED = "several_hosts"  # as in core/store/schema.py
+READ_LIMIT_S = 2.0  # Slack waits 3 s for an answer to a click
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
@@ -25,7 +26,7 @@ def open_store(location: Location) -> Database:
     A restored backup becomes a live database here, in the transaction that opens it.
     """
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database")
+        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database", read_limit_s=READ_LIMIT_S)
 
     def prepare(db: sqlite_utils.Database) -> None:
         apply(migrations, db, NEEDED)

@@ -13,6 +13,7 @@ from bot.settings import BotSettings, GroupSection, parse
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
+from core.common.database.location import Location
 from core.models import Profile
 from core.settings import CoreSettings
 from tests import stores
@@ -107,6 +108,7 @@ async def running_bot(
     access_channel: str = "",
     groups: Mapping[str, tuple[str, Sequence[str]]] | None = None,
     rate_limiter: RateLimiter | None = None,
+    database: Location | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
     """Run the emulator with people and channels, core with the same people, and the bot between them.
@@ -132,6 +134,8 @@ async def running_bot(
         service = await add_users(core, people)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email, approvers)
         own = settings.bot.model_copy(update={"access_channel": access_channel})
+        if database is not None:
+            own = own.model_copy(update={"database": database})
         sections = {name: GroupSection(slack_usergroup=usergroup) for name, (usergroup, _) in (groups or {}).items()}
         settings = settings.model_copy(update={"bot": own, "group": sections})
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))

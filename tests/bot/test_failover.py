@@ -59,7 +59,7 @@ class Hosts:
     async def start(self) -> tuple[asyncio.subprocess.Process, str]:
         """Start a bot. Returns its process, and where its health is."""
         command = [sys.executable, "-m", "bot.cli", "bot"]
-        with open(self.folder / f"bot{len(self.bots)}.log", "wb") as log:
+        with open(self.folder / f"bot{len(self.bots)}.log", "wb") as log:  # noqa: ASYNC230  # at once
             process = await asyncio.create_subprocess_exec(
                 *(ELSEWHERE if can_be_elsewhere() else ()),
                 *command,

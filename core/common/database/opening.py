@@ -15,16 +15,17 @@ def open_postgresql(
     prepare: Callable[[Transaction, bool], None],
     *,
     setting: str,
+    read_limit_s: float | None = None,
 ) -> Database:
     """Open the database and bring its schema up to date by `steps`; `setting` names the setting of the URL.
 
     `prepare` is called in the same transaction, with whether the tables are a copy that was restored from a dump.
-    Raises ResponderBotError.
+    A short read that takes longer than `read_limit_s` fails. Raises ResponderBotError.
     """
     _check_installed(setting)
     from core.common.database.postgresql import PostgresqlDatabase
 
-    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting)
+    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting, read_limit_s=read_limit_s)
 
 
 def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:

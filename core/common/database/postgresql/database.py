@@ -53,7 +53,9 @@ class PostgresqlDatabase:
         *,
         setting: str,
         search_limit_s: float = SEARCH_LIMIT_S,
+        read_limit_s: float | None = None,
     ) -> None:
+        self._read_limit_s = read_limit_s
         self._search_limit_s = search_limit_s
         self._version = 0
         self._loops: set[asyncio.AbstractEventLoop] = set()
@@ -103,7 +105,11 @@ class PostgresqlDatabase:
             run_plainly(connection, "COMMIT")
             return result
 
-        return await self._in_thread(self._readers, run)
+        try:
+            async with asyncio.timeout(self._read_limit_s):
+                return await self._in_thread(self._readers, run)
+        except TimeoutError as error:
+            raise self._server.unreachable(psycopg.OperationalError("it does not answer")) from error
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:
         """Runs in a thread, apart from short reads and searches."""
