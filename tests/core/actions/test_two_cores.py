@@ -248,7 +248,8 @@ async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: P
         events = {action.id: await events_of(two.other, action.id) for action in ended}
         tags = (await two.other.client().alert(two.alert)).tags
     assert len(set(followed.values())) == 2
-    assert followed[mine.id] not in {followed[action.id] for action in theirs.values()}
+    assert followed[mine.id] not in {followed[theirs[name].id] for name in ("first", "second")}
+    assert followed[theirs["queued"].id] == followed[mine.id]  # which had a free slot
     assert [action.status for action in ended] == ["Success"] * 4
     assert [two.setup.counted(name) for name in [*names, "mine"]] == [1] * 4
     assert sorted(tags) == sorted([*names, "mine"])
