@@ -44,6 +44,7 @@ async def test_no_backup_is_written_if_the_bots_file_exists(tmp_path: Path) -> N
     assert not (tmp_path / "copy.db").exists()
 
 
+@pytest.mark.sqlite
 async def test_a_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:
         await here.key("org-admin")

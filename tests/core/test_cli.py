@@ -346,6 +346,7 @@ async def test_environment_variables_override_the_settings_file(tmp_path: Path) 
     ]
 
 
+@pytest.mark.sqlite
 async def test_user_disable_takes_effect_in_a_running_core(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         key = {"Authorization": f"Bearer {await core.key('analyst')}"}

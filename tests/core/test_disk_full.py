@@ -35,6 +35,7 @@ def fill(file: Path) -> None:
             pass
 
 
+@pytest.mark.sqlite
 async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> None:
     setup = await setup_in(small_disk)
     async with (

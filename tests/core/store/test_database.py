@@ -5,8 +5,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,24 @@ from core.store import objects
 from core.store.measures import touch
 from core.store.schema import NEEDED, migrate, migrations
 from tests import stores
+from tests.stores import opened
 
 
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Database]:
-    database = SqliteDatabase(path, migrate)
-    try:
-        yield database
-    finally:
-        await database.close()
+@pytest.fixture(params=stores.DIALECTS)
+def each_database(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a test run on SQLite and on PostgreSQL."""
+    with stores.using(request.param):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def sqlite_otherwise(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most of these tests are about SQLite's files."""
+    if "each_database" in request.fixturenames:
+        yield
+        return
+    with stores.using("sqlite"):
+        yield
 
 
 @pytest.mark.parametrize("content", [b"a diary, no database\n" * 100, b"SQLite format 3\0" + b"rubbish" * 1_000])
@@ -40,6 +49,7 @@ def test_a_file_that_is_no_database_is_a_sentence(tmp_path: Path, content: bytes
         SqliteDatabase(tmp_path / "a.db", migrate)
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as other:
         numbers = await asyncio.gather(
@@ -48,6 +58,7 @@ async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_pat
     assert sorted(numbers) == list(range(1, 401))
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_work_that_raises_is_undone_alone(tmp_path: Path) -> None:
     def good(tx: Transaction) -> int:
         return objects.next_id(tx)
@@ -68,6 +79,7 @@ async def test_work_that_raises_is_undone_alone(tmp_path: Path) -> None:
         assert await database.read(lambda reads: objects.find(reads, "alert", 900)) is None
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path) -> None:
     def insert(number: int) -> Callable[[Transaction], int]:
         def work(tx: Transaction) -> int:
@@ -92,6 +104,7 @@ async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path)
         assert isinstance(result, kind)
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: Path) -> None:
     def fail_half_way(tx: Transaction) -> None:
         with tx.savepoint():
@@ -109,6 +122,7 @@ async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: P
     assert kept == [True, False]
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         await database.transaction(lambda tx: objects.insert(tx, 7, "alert", '{"a":1}'))
@@ -118,6 +132,7 @@ async def test_a_reader_sees_what_was_acknowledged(tmp_path: Path) -> None:
         assert [r["doc"] for r in await database.fetch_in_background("SELECT doc FROM object")] == ['{"a":1}']
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_a_snapshot_reads_one_moment_and_writes_nothing(tmp_path: Path) -> None:
     first_read, committed = threading.Event(), threading.Event()
 
@@ -136,11 +151,12 @@ async def test_a_snapshot_reads_one_moment_and_writes_nothing(tmp_path: Path) ->
         await database.transaction(lambda tx: objects.insert(tx, 1, "alert", "{}"))
         committed.set()
         assert await reading == [False, False]
-        with pytest.raises(ResponderBotError, match="readonly"):
+        with pytest.raises(ResponderBotError, match=r"read-?only"):
             await database.snapshot(write)
         assert await database.snapshot(lambda reads: objects.exists(reads, "alert", 1))
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_a_caller_that_gives_up_does_not_disturb_its_batch(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         leaving = asyncio.ensure_future(database.transaction(objects.next_id))
@@ -232,6 +248,7 @@ async def test_a_database_to_which_a_newer_release_only_added_is_used_on(tmp_pat
         SqliteDatabase(tmp_path / "a.db", migrate)
 
 
+@pytest.mark.usefixtures("each_database")
 async def test_work_for_a_closed_store_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         pass

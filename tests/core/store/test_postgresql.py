@@ -13,13 +13,16 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from core.common.database import Database, Transaction
+from core.common.database import Database, Search, Transaction
 from core.common.database.location import PostgresqlUrl
+from core.common.database.postgresql import PostgresqlDatabase
 from core.common.errors import ResponderBotError
 from core.store import events, objects
 from core.store.backup import made_at, resume
 from core.store.measures import touch
-from core.store.opening import open_database
+from core.store.opening import SCHEMA, SETTING, open_database
+from core.store.postgresql import STEPS
+from core.store.search import Compare, JsonPath, Like, Window, page
 from tests import stores
 from tests.core.test_cli import run
 from tests.postgresql import programs, server_url
@@ -331,7 +334,10 @@ async def test_other_hosts_wait_for_a_stopped_one_only_for_some_seconds(url: str
 import asyncio, sys, threading
 from core.common.database.location import PostgresqlUrl
 from core.store import objects
-from core.store.opening import open_database
+from core.common.database.postgresql import PostgresqlDatabase
+from core.store.opening import SCHEMA, SETTING, open_database
+from core.store.postgresql import STEPS
+from core.store.search import Compare, JsonPath, Like, Window, page
 
 def work(tx):
     objects.next_id(tx)
@@ -488,3 +494,50 @@ async def test_what_is_acknowledged_is_durable_whatever_the_role_s_setting_is(ur
         row = await database.read(lambda reads: reads.row("SELECT current_setting('synchronous_commit') AS value"))
         assert row is not None
         assert row["value"] == "on"
+
+
+# --- searches ---------------------------------------------------------------------------------------------------------
+
+
+def asleep(search: Search) -> None:
+    next(search.rows("SELECT 1 AS n FROM pg_sleep(600)"))
+
+
+async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> None:
+    database = PostgresqlDatabase(url, SCHEMA, STEPS, lambda tx, is_copy: None, setting=SETTING, search_limit_s=0.1)
+    try:
+        searches = await asyncio.gather(*(database.search(asleep) for _ in range(8)), return_exceptions=True)
+        assert {str(error) for error in searches} == {
+            "The search took over 0.1 s and was stopped; ask for less, or more precisely."
+        }
+        assert await database.search(lambda search: next(search.rows("SELECT 1 AS n"))["n"]) == 1
+    finally:
+        await database.close()
+
+
+async def test_a_search_that_nobody_waits_for_is_stopped(url: str) -> None:
+    async with opened(url) as database:
+        searches = [asyncio.create_task(database.search(asleep)) for _ in range(8)]
+        await asyncio.sleep(0)
+        for search in searches:
+            search.cancel()
+        await asyncio.gather(*searches, return_exceptions=True)
+        async with asyncio.timeout(8):  # less than the limit of a search
+            assert await database.search(lambda search: next(search.rows("SELECT 1 AS n"))["n"]) == 1
+
+
+async def test_texts_and_numbers_that_postgresql_has_not(url: str) -> None:
+    async with opened(url) as database:
+        await database.transaction(lambda tx: objects.insert(tx, 1, "case", '{"title": "a\\u0000b"}', unique_key="x\0"))
+        row = await database.read(lambda reads: objects.find_unique(reads, "case", "x\0"))
+        assert row is not None
+        assert row["doc"] == '{"title": "a\\u0000b"}'  # as it was written
+        title = JsonPath(("$.title",))
+        for condition in (
+            Like(title, "A_B"),
+            Compare(title, "=", "a\ufffdb"),
+            Like(JsonPath(("$",), is_anywhere=True), "a%"),
+        ):
+            assert (await page(database, "case", condition, [], Window(0, None)))[1] == 1
+        with pytest.raises(OverflowError):
+            await database.read(lambda reads: objects.find(reads, "case", 2**63))
