@@ -47,7 +47,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "20261122"))
 CORE_SCHEMA, BOT_SCHEMA = "chaos_core", "chaos_bot"
 LEASE_S = 15.0
 """After which a host that is gone is lost."""
-LOST = r"was lost while it ran|ended without a report"
+LOST = r"was lost while it ran|wrote no output/output.json"
 """What the report says of an action whose program ended with its host, or whose end nobody could see."""
 PATIENCE_S = 300.0
 """How long people wait for a card; all hosts may be away for a while."""
@@ -417,7 +417,6 @@ async def run(folder: Path, plan: Plan, say: Callable[[str], None], *, in_namesp
             counts = {}
         codes = [await machine.stop() for machine in cluster.machines]
         wrong += [f"a host ended with {code}" for code in codes if code]
-        wrong += [f"job folder {left}" for left in cluster.job_folders()]
         wrong += [f"process {left}" for left in cluster.processes()]
         wrong += faults_in(cluster)
         events = events_of(cluster)
@@ -437,6 +436,8 @@ async def run(folder: Path, plan: Plan, say: Callable[[str], None], *, in_namesp
             "slowest 503 after s": round(slowest.took_s, 1) if slowest else 0,
             "sentences": sorted({a.sentence for a in failed}),
             "acknowledged alerts": len(probes.acknowledged),
+            # Of actions whose end another host stored: the next start removes them.
+            "job folders left": len(cluster.job_folders()),
             "back after s": trouble.back_s,
             **{name: counts[name] for name in ("requests", "acknowledged", "refused") if name in counts},
             "wrong": wrong,

@@ -352,7 +352,7 @@ def words(message: Mapping[str, Any]) -> tuple[str, ...]:
             for key, item in value.items():
                 if key == "text" and isinstance(item, str):
                     found.append(item)
-                elif key not in ("metadata", "fallback"):
+                elif key not in ("metadata", "fallback", "confirm"):  # of a button, which the policy gives
                     take(item)
         elif isinstance(value, list | tuple):
             for item in value:
