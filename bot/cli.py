@@ -21,6 +21,7 @@ from core.common.errors import ResponderBotError
 if TYPE_CHECKING:
     from bot.settings import BotSettings
     from core.app import Core
+    from core.common.database.copying import Store
     from core.common.settings_file import Sections
     from core.settings import CoreSettings
 
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
     _add_command(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands)
+    core_cli.register_migrate_store(commands, _bots_store)
     return core_cli.run(parser.parse_args(argv))
 
 
@@ -230,6 +232,12 @@ async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
     async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
         core_cli.announce(f"bot: {bot.transport.check().message}")
         await _wait_forever()
+
+
+def _bots_store() -> "Store":
+    from bot.outbox.store import STORE
+
+    return STORE
 
 
 def _forget_messages(args: argparse.Namespace) -> int:

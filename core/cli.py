@@ -17,6 +17,7 @@ from core.common.errors import ResponderBotError
 if TYPE_CHECKING:
     from core.access import Access
     from core.common.database import Transaction
+    from core.common.database.copying import Copied, Store
     from core.common.database.location import Location
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
@@ -120,6 +121,20 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         metavar="FILE",
         help="made by backup; FILE.slack beside it is the bot's; without FILE, mark what is on PostgreSQL as restored",
     )
+
+
+def register_migrate_store(subparsers: "argparse._SubParsersAction[Any]", bots_store: "Callable[[], Store]") -> None:
+    """Add `migrate-store`, which also copies the bot's database, of which core knows nothing."""
+    text = "copy the databases from SQLite to PostgreSQL or back, while nothing runs on them"
+    parser = _add(subparsers, "migrate-store", partial(_migrate_store, bots_store), text)
+    place = "a SQLite file, or postgresql://..."
+    parser.add_argument("source", metavar="FROM", help=f"core's database: {place}; it stays as it is")
+    parser.add_argument("target", metavar="TO", help=f"where to copy it: {place}, with nothing in it yet")
+    bots = (
+        "the bot's database, and where to copy it (default: the same URL as core's, FILE.slack beside core's file, or"
+        " [bot] database of the settings if core's is [core] database)"
+    )
+    parser.add_argument("--bot", nargs=2, metavar=("FROM", "TO"), help=bots)
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -678,6 +693,84 @@ def _mark_restored(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
     print(f"Marked {' and '.join(marked)} as restored; the next start makes it live.", file=sys.stderr)
     return 0
+
+
+# --- migrate-store ----------------------------------------------------------------------------------------------------
+
+
+def _migrate_store(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
+    from core.common.database import copying
+    from core.store.opening import STORE
+
+    source, target = _location(args.source, "FROM"), _location(args.target, "TO")
+    if _is_same(source, target):
+        raise ResponderBotError("bad_request", "FROM and TO are the same database; name two.")
+    settings = {"[core] database": target}
+    if bots := _bots_locations(args, source, target, bots_store()):  # before core's, which a core would go on with
+        _show_copied("the bot's database", copying.copy(bots_store(), *bots))
+        settings["[bot] database"] = bots[1]
+    _show_copied("core's database", copying.copy(STORE, source, target))
+    changes = [f"{key} to {place if isinstance(place, Path) else 'that URL'}" for key, place in settings.items()]
+    sentences = [
+        f"Set {' and '.join(changes)}, and start nothing on FROM any more: it stays as it is, with all that is open in"
+        " it."
+    ]
+    if not bots:
+        sentences.append("No database of the bot was found beside FROM; if it has one, run this again with --bot.")
+    print(*sentences, file=sys.stderr)
+    return 0
+
+
+def _bots_locations(
+    args: argparse.Namespace, source: "Location", target: "Location", store: "Store"
+) -> "tuple[Location, Location] | None":
+    """The bot's database, and where to copy it; None if there is none."""
+    from core.common.database.copying import exists
+
+    if args.bot:
+        one, other = _location(args.bot[0], "--bot FROM"), _location(args.bot[1], "--bot TO")
+    else:
+        found, place = _bots_location(args, source), _bots_location(args, target)
+        if found is None or place is None or not exists(found, store, "FROM"):
+            return None
+        one, other = found, place
+    if _is_same(one, other):
+        raise ResponderBotError("bad_request", "The bot's database is the same in FROM and TO; name two with --bot.")
+    return one, other
+
+
+def _location(text: str, name: str) -> "Location":
+    from core.common.database.location import parse_location
+
+    try:
+        return parse_location(text)
+    except ValueError as error:
+        sentence = f"{name} is neither a file nor the URL of a PostgreSQL (postgresql://...); write one of them."
+        raise ResponderBotError("bad_request", sentence) from error
+
+
+def _bots_location(args: argparse.Namespace, cores: "Location") -> "Location | None":
+    """Where the bot's database is that belongs to this one of core's; None if nobody can tell."""
+    core_database, bot_database = _databases(args)
+    if _is_same(cores, core_database):
+        return bot_database
+    if isinstance(cores, Path):
+        return Path(f"{cores}.slack")
+    return None if "search_path" in cores.text else cores  # that names core's schema
+
+
+def _is_same(one: "Location", other: "Location") -> bool:
+    if isinstance(one, Path) and isinstance(other, Path):
+        return one.absolute().resolve() == other.absolute().resolve()
+    return one == other
+
+
+def _show_copied(what: str, copied: "Copied") -> None:
+    print(f"{what}: {'was there already' if copied.was_there else 'copied'}")
+    _print_table([("TABLE", "ROWS", "CHECKSUM"), *((one.name, str(one.rows), one.digest) for one in copied.tables)])
+    if copied.changed:
+        names = ", ".join(copied.changed)
+        print(f"PostgreSQL stores no NUL: it is U+FFFD in the copy of {names}.", file=sys.stderr)
 
 
 if __name__ == "__main__":

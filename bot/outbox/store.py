@@ -8,6 +8,7 @@ import sqlite_utils
 
 from bot.outbox.postgresql import STEPS
 from core.common.database import Database, Transaction
+from core.common.database.copying import Store
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import open_postgresql
 from core.common.database.sqlite import SqliteDatabase, apply
@@ -27,15 +28,15 @@ def open_store(location: Location) -> Database:
     """
     if isinstance(location, PostgresqlUrl):
         return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database", read_limit_s=READ_LIMIT_S)
+    return SqliteDatabase(location, _migrate)
 
-    def prepare(db: sqlite_utils.Database) -> None:
-        apply(migrations, db, NEEDED)
-        if db.table("backup").exists():
-            made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
-            _resume(SqliteTransaction(db.conn), made_at)
-            db.execute("DROP TABLE backup")
 
-    return SqliteDatabase(location, prepare)
+def _migrate(db: sqlite_utils.Database) -> None:
+    apply(migrations, db, NEEDED)
+    if db.table("backup").exists():
+        made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
+        _resume(SqliteTransaction(db.conn), made_at)
+        db.execute("DROP TABLE backup")
 
 
 def _prepare(tx: Transaction, is_copy: bool) -> None:
@@ -283,3 +284,6 @@ def several_hosts(db: sqlite_utils.Database) -> None:
              started_at INTEGER NOT NULL, beat INTEGER NOT NULL) WITHOUT ROWID"""
     )
     db.execute("CREATE INDEX inbox_pending ON inbox(at) WHERE done_at = 0")
+
+
+STORE = Store("message", SCHEMA, STEPS, _prepare, _migrate)

@@ -2,6 +2,7 @@
 
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
+from core.common.database.copying import LastNumber, Store
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import forget_place, open_postgresql
 from core.common.database.sqlite import SqliteDatabase
@@ -47,3 +48,6 @@ def mark_restored(core_database: Location, bot_database: Location) -> list[str]:
             forget_place(location, schema, setting=setting)
             found.append(setting)
     return found
+
+
+STORE = Store("sequence", SCHEMA, STEPS, _prepare, migrate, LastNumber("event", "sequence", 3))

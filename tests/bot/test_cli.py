@@ -32,7 +32,20 @@ BOT = {
 
 @pytest.mark.parametrize(
     "command",
-    ["", "try", "serve", "core", "bot", "user", "responders", "doctor", "backup", "restore", "forget-messages"],
+    [
+        "",
+        "try",
+        "serve",
+        "core",
+        "bot",
+        "user",
+        "responders",
+        "doctor",
+        "backup",
+        "restore",
+        "migrate-store",
+        "forget-messages",
+    ],
 )
 def test_every_command_has_help(tmp_path: Path, command: str) -> None:
     answer = run(*command.split(), "--help", folder=tmp_path)

@@ -22,7 +22,7 @@ def open_postgresql(
     `prepare` is called in the same transaction, with whether the tables are a copy that was restored from a dump.
     A short read that takes longer than `read_limit_s` fails. Raises ResponderBotError.
     """
-    _check_installed(setting)
+    check_installed(setting)
     from core.common.database.postgresql import PostgresqlDatabase
 
     return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting, read_limit_s=read_limit_s)
@@ -30,13 +30,14 @@ def open_postgresql(
 
 def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:
     """Let the next start take these tables for a copy that was restored. Raises ResponderBotError."""
-    _check_installed(setting)
+    check_installed(setting)
     from core.common.database.postgresql import forget
 
     forget(url.text, schema, setting)
 
 
-def _check_installed(setting: str) -> None:
+def check_installed(setting: str) -> None:
+    """Raises ResponderBotError("bad_request") without psycopg."""
     try:
         import_module("psycopg")
     except ImportError as error:

@@ -114,11 +114,17 @@ def _is_copy(connection: Connection, schema: str) -> bool:
     return bool(before["tables"] != now["tables"] or before["release"] == now["release"])
 
 
+def is_used(connection: Connection, schema: str) -> bool:
+    """Whether another session of responder-bot is on this schema."""
+    connection.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees the same each time
+    return connection.execute(_USED, {"name": application_name(schema)}).fetchone() is not None
+
+
 def forget(url: str, schema: str, setting: str) -> None:
     """Let the next start take the tables for a copy. Raises ResponderBotError: "conflict" while they are in use."""
     server = Server(url, schema, setting)
     with closing(server.open()) as connection:
-        if connection.execute(_USED, {"name": application_name(server.schema)}).fetchone():
+        if is_used(connection, server.schema):
             raise ResponderBotError("conflict", f"{server.place} is in use; stop every responder-bot that uses it.")
         try:
             connection.execute("UPDATE place SET tables = ''")

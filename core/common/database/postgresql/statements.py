@@ -33,16 +33,18 @@ def _placeholder(match: re.Match[str]) -> str:
     return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
 
 
-class _TextDumper(Dumper):
-    """A text, also typed so: the type of a parameter must not depend on where it stands.
+def storable(text: str) -> str:
+    """The text as PostgreSQL stores it: it takes no NUL; its escape in JSON is stored as it is."""
+    return text.replace("\0", "\ufffd") if "\0" in text else text
 
-    PostgreSQL takes no NUL; its escape in JSON is stored as it is.
-    """
+
+class _TextDumper(Dumper):
+    """A text, also typed so: the type of a parameter must not depend on where it stands."""
 
     oid = known_types["text"].oid
 
     def dump(self, obj: str) -> bytes:
-        return (obj.replace("\0", "\ufffd") if "\0" in obj else obj).encode()
+        return storable(obj).encode()
 
 
 class _IntDumper(Dumper):
