@@ -51,9 +51,9 @@ def setting(path: Path) -> str:
     return found.text if isinstance(found, PostgresqlUrl) else str(found)
 
 
-def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a connection of its own answers; it may write."""
-    found = location(path)
+def rows(path: Location, sql: str) -> list[tuple[Any, ...]]:
+    """What a connection of its own answers; it may write. `path` as for `location`, or what that gave."""
+    found = path if isinstance(path, PostgresqlUrl) else location(path)
     if isinstance(found, PostgresqlUrl):
         with psycopg.connect(found.text, autocommit=True) as connection:
             cursor = connection.execute(sql.encode())

@@ -62,6 +62,7 @@ async def test_restarts_of_workers_are_reported_for_five_minutes() -> None:
     await workers.close()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("name", ["slack.db", "slack.db-wal"])
 async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, name: str) -> None:
     async with running_bot(tmp_path) as env, aiohttp.ClientSession() as session:

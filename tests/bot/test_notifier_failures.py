@@ -1,6 +1,5 @@
 """What the Notifier does when core answers oddly, when much is asked at once, and when it breaks itself."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from bot.outbox import RefreshRequest
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
+from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, find_card, running_bot
@@ -36,10 +36,7 @@ async def at_rest(env: BotEnvironment) -> None:
 
 def stored(env: BotEnvironment, sql: str) -> Any:
     """What a second connection to the bot's database answers; it may write."""
-    with sqlite3.connect(str(env.settings.bot.database)) as connection:
-        found = connection.execute(sql).fetchall()
-    connection.close()
-    return found
+    return stores.rows(env.settings.bot.database, sql)
 
 
 async def test_one_alert_that_core_fails_to_read_keeps_no_other_from_being_refreshed(tmp_path: Path) -> None:

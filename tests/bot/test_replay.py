@@ -1,6 +1,5 @@
 """Interactions that were acknowledged by a bot that was then killed."""
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox
 from core.common.clock import now_ms
+from tests import stores
 from tests.bot.outbox.harness import all_sent, until
 from tests.bot.running import ANNA, SOC, running_bot
 
@@ -26,7 +26,9 @@ async def leave_pending(folder: Path, text: str, minutes: int) -> None:
         "channel_id": SOC,
         "trigger_id": "1.2.3",
     }
-    earlier = MessageOutbox(folder / "slack.db", AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS)
+    earlier = MessageOutbox(
+        stores.location(folder / "slack.db"), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
+    )
     assert await earlier.inbox.accept("the-click", {"surface": "command", "body": body})
     await earlier.close()
 
@@ -48,16 +50,13 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
         await all_sent(env.bot)
-        with closing(sqlite3.connect(tmp_path / "slack.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with closing(stores.hold(tmp_path / "slack.db")):
             await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
             responses = await anna.until(lambda view: view.ephemerals(SOC))
-            other.execute("ROLLBACK")
         assert "database does not answer, so nothing was done" in responses[0]["text"]
 
         def is_withdrawn() -> bool:
-            with closing(sqlite3.connect(tmp_path / "slack.db")) as database:
-                return database.execute("SELECT done_at > 0, payload FROM inbox").fetchall() == [(1, "")]
+            return stores.rows(tmp_path / "slack.db", "SELECT done_at > 0, payload FROM inbox") == [(True, "")]
 
         await until(is_withdrawn)
         assert await env.client.actions("alert", alert_id) == []

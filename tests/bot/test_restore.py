@@ -25,6 +25,8 @@ from tests.bot.outbox.harness import until_read
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until
 
+pytestmark = pytest.mark.sqlite  # databases on PostgreSQL are backed up and restored by its own tools
+
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 FORGET = "`responder-bot forget-messages`"
 

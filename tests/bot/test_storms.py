@@ -2,9 +2,7 @@
 
 import asyncio
 import re
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import aiohttp
 import pytest
 
 from bot.outbox import RateLimiter
+from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.storm import storm
@@ -142,6 +141,5 @@ async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a
 
 def placements(folder: Path) -> list[tuple[str, str, int]]:
     """Alert, where it stands, and whether it has a card of its own."""
-    with closing(sqlite3.connect(folder / "slack.db")) as database:
-        rows = database.execute("SELECT root_id, group_key, has_card FROM placement").fetchall()
+    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, has_card FROM placement")
     return [(root_id, group.partition(":")[0] or "alone", has_card) for root_id, group, has_card in rows]

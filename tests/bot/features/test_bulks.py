@@ -1,8 +1,6 @@
 """A responder on several objects: one question, one message that tells how far it is, and what failed again."""
 
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts
+from tests import stores
 from tests.bot.features.environment import (
     FeatureEnvironment,
     feature_environment,
@@ -130,8 +129,8 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
             await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
             await env.told("anna", "Nothing can run again now: ")
         assert len(bulk_messages(env["anna"].live_view)) == 1
-        with closing(sqlite3.connect(env.folder / "core.db")) as database, database:  # as if an hour had passed
-            database.execute("UPDATE action SET dispatched_at = dispatched_at - 3600000")
+        # As if an hour had passed.
+        stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
         await env.told("anna", "Runs again on 1 object; 0 refused")
         await shown(env, "1 of 1, 0 failed, 0 refused")

@@ -1,14 +1,13 @@
 """Rules of the settings as people meet them in Slack: who, on what, how often, and what failed too often."""
 
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.cards import ids
+from tests import stores
 from tests.bot.features.environment import (
     FeatureEnvironment,
     card_in,
@@ -127,8 +126,7 @@ async def test_a_release_that_core_is_refused_is_told_once_and_done_by_who_may(
     action = await env.ended_run(alert)
     assert action.undo is not None
     assert action.undo.at is not None
-    with closing(sqlite3.connect(env.folder / "core.db")) as database, database:  # as if its time had come
-        database.execute("UPDATE action SET undo_at = 1 WHERE id = ?", [int(action.id[1:])])
+    stores.rows(env.folder / "core.db", "UPDATE action SET undo_at = 1 WHERE undo_at > 1")  # as if its time had come
     told = within_limits(await env.until("anna", in_thread(card["ts"], "was to be released")))
     assert "only lea may run it" in text_of(told)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
