@@ -109,4 +109,4 @@ async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: 
         proxy.release()
         proxy.hold("GET /api/event")  # the page that would mend it
         await until_read(env.bot.outbox.cursor, lambda found: found != cursor)
-        assert "Marked as read" not in str((await env.bot.outbox.cards(alert_id))[0].payload)
+        assert "*closed*" not in str((await env.bot.outbox.cards(alert_id))[0].payload)

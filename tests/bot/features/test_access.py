@@ -16,6 +16,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import AccessRequest
 from core.people import MAX_PENDING
+from tests import stores
 from tests.bot.features.environment import MANIFEST, fine, text_of, within_limits
 from tests.bot.running import ANNA, LEA, NINA, PEOPLE, ROB, SOC, BotEnvironment, running_bot
 
@@ -295,7 +296,7 @@ async def test_nothing_is_lost_when_the_bot_dies_between_a_decision_and_its_mess
             "container": {"type": "message", "message_ts": card["ts"], "channel_id": ADMINS},
             "actions": [{"type": "button", "action_id": button["action_id"], "value": button["value"]}],
         }
-        died = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(), lambda: now_ms() - 120_000)
+        died = MessageOutbox(stores.location(tmp_path / "slack.db"), AsyncWebClient(), lambda: now_ms() - 120_000)
         assert await died.inbox.accept("the-click", {"surface": "action", "body": body})
         await died.close()
         async with CoreClient(env.core.url, env.service_key) as core:
@@ -304,7 +305,7 @@ async def test_nothing_is_lost_when_the_bot_dies_between_a_decision_and_its_mess
                 await seen(env, LEA, message_with(ADMINS, "Approved as analyst", "by lea"))
                 direct = await (await env.person(NINA)).dm(env.emulator.bot_user_id)
                 await seen(env, NINA, message_with(direct, "You have access to responder-bot now"))
-        again = MessageOutbox(tmp_path / "slack.db", AsyncWebClient(), now_ms)
+        again = MessageOutbox(stores.location(tmp_path / "slack.db"), AsyncWebClient(), now_ms)
         assert await again.inbox.take_over_abandoned() == []
         await again.close()
         views = [(await env.person(who)).live_view for who in (LEA, NINA)]
