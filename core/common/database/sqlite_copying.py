@@ -30,6 +30,7 @@ class SqliteTables:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        connection.execute("PRAGMA mmap_size = 0")  # each row is read once: a whole file need not stay in memory
         connection.row_factory = None
         connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
 
