@@ -246,16 +246,22 @@ async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) 
     assert (disabled[0], disabled[1]["type"]) == (404, "NotFoundError")
 
 
-async def test_who_is_disabled_while_a_body_arrives_is_refused(core: RunningCore) -> None:
-    key = await core.key("analyst", "lost")
+@pytest.mark.parametrize(("profile", "on_behalf", "refused"), [("analyst", False, 401), ("service", True, 403)])
+async def test_who_is_disabled_while_a_body_arrives_is_refused(
+    core: RunningCore, profile: str, on_behalf: bool, refused: int
+) -> None:
+    login = f"lost-{profile}"
+    await core.core.access.add(login, "analyst")
+    key = await core.key(profile) if on_behalf else await core.core.access.new_key(login)
 
     async def body() -> AsyncIterator[bytes]:
         yield b'{"type":"siem","source":"s","sourceRef":"late",'
-        await core.core.access.disable("lost")
+        await core.core.access.disable(login)
         await asyncio.sleep(2 * AT_ONCE_S)
         yield b'"title":"t","description":"d"}'
 
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    headers |= {"X-On-Behalf-Of": login} if on_behalf else {}
     answer = await core.http.post("/api/alert", content=body(), headers=headers)
-    assert answer.status_code == 401
+    assert answer.status_code == refused
     assert (await core.send("GET", "/api/alert/siem;s;late")).status_code == 404

@@ -288,29 +288,6 @@ async def test_python_names_are_not_accepted_as_fields(tmp_path: Path) -> None:
         assert (ignored.status_code, ignored.json()["externalLink"]) == (201, None)
 
 
-async def test_a_user_disabled_while_the_body_arrives_is_refused(tmp_path: Path) -> None:
-    body = b'{"name":"late"}'
-    async with running_core(tmp_path) as core:
-        for what in ("key", "on behalf"):
-            await core.core.access.add(f"late-{what[:2]}", "org-admin")
-            key = await core.key("service") if what == "on behalf" else await core.core.access.new_key("late-ke")
-            head = [f"POST {PATH} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", "Connection: close"]
-            head += [f"Content-Length: {len(body)}", "Expect: 100-continue"]
-            head += ["X-On-Behalf-Of: late-on"] if what == "on behalf" else []
-            url = httpx.URL(core.url)
-            reader, writer = await asyncio.open_connection(url.host, url.port)
-            writer.write("\r\n".join([*head, "", ""]).encode())
-            await reader.readuntil(b"100 Continue\r\n\r\n")  # so far nothing was wrong
-            await core.core.access.disable(f"late-{what[:2]}")
-            writer.write(body)
-            answered = await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            assert answered.startswith(b"HTTP/1.1 403" if what == "on behalf" else b"HTTP/1.1 401")
-        found = await core.send("POST", f"{PATH}/_search", {})
-        assert found.json() == []
-
-
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
