@@ -35,6 +35,8 @@ ADD_USER = "responder-bot user add LOGIN --profile PROFILE [--slack-id [T...:]U.
 ENDING: Mapping[str, str] = {
     "uv run": "uv run responder-bot --help",
     "uv sync": "",
+    "uv sync --extra postgresql": "",
+    "python -m tests.bot.chaos_hosts": "uv run python -m tests.bot.chaos_hosts --help",
     "uv run pytest -n 0 tests/test_settings_example.py": "",
     "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install": "uv tool install .",
@@ -70,7 +72,7 @@ SERVING = {
 """Commands that serve until they are interrupted, and how the line begins that says that they do."""
 
 BESIDE_SERVE = ("uv run responder-bot doctor", "responder-bot doctor", "responder-bot backup FILE")
-AFTER_SERVE = ("responder-bot restore FILE", "responder-bot forget-messages")
+AFTER_SERVE = ("responder-bot restore FILE", "responder-bot forget-messages", "responder-bot migrate-store FROM TO")
 
 
 def shown() -> set[str]:
@@ -206,7 +208,7 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
             for command in BESIDE_SERVE:
                 await shell.run(command.replace("FILE", "../backup"))
         for command in AFTER_SERVE:
-            await shell.run(command.replace("FILE", "../backup"))
+            await shell.run(command.replace("FILE", "../backup").replace("FROM TO", "responder-bot.db ../copy.db"))
         async with shell.serving("responder-bot serve", "bot: "):
             pass
         async with shell.serving("responder-bot core", "core: "):

@@ -88,7 +88,7 @@ def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[slack]\nbot_token = 'xapp-1'", "bot_token must be the bot's token, xoxb-...; what begins with xapp-"),
         ("[slack]\napp_token = 'xoxb-1'", "app_token must be the app's token, xapp-...; what begins with xoxb-"),
         ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url must be an address such as http://127.0.0.1:9000."),
-        ("[bot]\ndatabase = 'postgres://bot@db/bot'", "[bot] database must be the path of a SQLite file, such as"),
+        ("[bot]\ndatabase = 'mysql://bot@db/bot'", "[bot] database must be the path of a SQLite file, such as"),
         ("slack = 3", "must be a table"),
         ("[slack", "is not valid TOML"),
     ],

@@ -43,6 +43,6 @@ def check_installed(setting: str) -> None:
     except ImportError as error:
         sentence = (
             f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
-            f" `pip install 'responder-bot[postgresql]'`, or name a SQLite file with {setting}."
+            f" install its extra `postgresql` (`uv sync --extra postgresql`), or name a SQLite file with {setting}."
         )
         raise ResponderBotError("bad_request", sentence) from error

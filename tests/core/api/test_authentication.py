@@ -11,6 +11,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from core.api.requests import AT_ONCE_S
+from core.models import Profile
 from tests.core.running import RunningCore, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -248,7 +249,7 @@ async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) 
 
 @pytest.mark.parametrize(("profile", "on_behalf", "refused"), [("analyst", False, 401), ("service", True, 403)])
 async def test_who_is_disabled_while_a_body_arrives_is_refused(
-    core: RunningCore, profile: str, on_behalf: bool, refused: int
+    core: RunningCore, profile: Profile, on_behalf: bool, refused: int
 ) -> None:
     login = f"lost-{profile}"
     await core.core.access.add(login, "analyst")

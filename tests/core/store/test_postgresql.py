@@ -248,7 +248,7 @@ def test_without_psycopg_the_url_is_a_sentence() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     last = ended.stderr.splitlines()[-1]
-    assert "pip install 'responder-bot[postgresql]'" in last
+    assert "uv sync --extra postgresql" in last
     assert SECRET not in last
 
 
