@@ -19,6 +19,8 @@ for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopbac
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+os.environ.setdefault("TEST_RUN", str(os.getpid()))  # workers inherit it, so that they share one PostgreSQL
+
 # Each HTTP client reads the system's 140 certificates, which takes 20 ms; on the loopback nobody needs more than one.
 if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
     os.environ["SYSTEM_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-RUN = os.environ.setdefault("TEST_RUN", str(os.getpid()))  # workers inherit it from their controller
+RUN = os.environ["TEST_RUN"]  # the process id of pytest, not of one of its workers
 
 _schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment

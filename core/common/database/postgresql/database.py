@@ -124,7 +124,7 @@ class PostgresqlDatabase:
 
     async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
         def run(connection: Connection) -> list[Row]:
-            connection.answer_s = BACKGROUND_S  # type: ignore[attr-defined]
+            connection.answer_s = BACKGROUND_S
             begin = self._server.begin("READ ONLY")
             run_plainly(connection, f"{begin}; SET LOCAL statement_timeout = '{BACKGROUND_S}s'")
             rows = PostgresqlReads(connection).rows(sql, params)

@@ -9,9 +9,10 @@ from psycopg import errors
 from core.common.database.base import Transaction
 from core.common.database.postgresql.errors import describe
 from core.common.database.postgresql.server import Server, application_name
-from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
+from core.common.database.postgresql.statements import ANSWER_S, Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
+MIGRATION_S = 3_600.0
 ADDS_ONLY = "-- Adds only.\n"
 _TABLES = """
 CREATE TABLE migration (
@@ -51,8 +52,10 @@ def migrate(
     "unavailable" if the role may not create or use the tables.
     """
     try:
-        # A tenth of a second for each step would do; indexes on large tables take minutes.
-        run_plainly(connection, f"{server.begin()}; SET LOCAL statement_timeout = 0; {lock(server.schema)}")
+        # Usually some tenths of a second; but indexes on large tables take minutes, and other hosts wait for them.
+        unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
+        connection.answer_s = MIGRATION_S
+        run_plainly(connection, f"{server.begin()}; {unlimited}; {lock(server.schema)}")
         applied, needed = _applied(connection, server.schema)
         if needed > len(steps):
             raise ResponderBotError(
@@ -78,6 +81,7 @@ def migrate(
         sentence = f"The database {server.place} can't be opened ({describe(error)}); correct that, and start again."
         raise ResponderBotError("unavailable", sentence) from error
     finally:
+        connection.answer_s = ANSWER_S
         if not connection.closed and connection.info.transaction_status:
             run_plainly(connection, "ROLLBACK")
 

@@ -3,7 +3,6 @@
 import re
 import threading
 import time
-from collections.abc import Generator
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,7 +20,6 @@ OLDEST = 14
 CONNECT_TIMEOUT_S = 5
 RETRY_S = 1.0  # while the server can't be reached, one attempt a second is made; all others fail at once
 CUT_S = 10.0  # after which a connection without a word from the other side is given up
-ANSWER_S = 15.0  # how long to wait for the answer to a statement; the server's own limits are shorter
 IDLE_IN_TRANSACTION_S = 10  # the server ends a transaction whose host has stopped in the middle, since others wait
 
 _KEEPALIVES: dict[str, Any] = {
@@ -31,30 +29,6 @@ _KEEPALIVES: dict[str, Any] = {
     "tcp_user_timeout": int(CUT_S * 1000),
 }
 _SEARCH_PATH = re.compile(r"\s*-c\s*search_path=(\S+)")
-
-
-class LimitedConnection(psycopg.Connection[dict[str, Any]]):
-    """A connection that is given up if an answer takes longer than `answer_s`."""
-
-    answer_s = ANSWER_S
-
-    def wait(self, gen: Generator[Any, Any, T], interval: float = 0.5, timeout: float | None = None) -> T:
-        if timeout is None:
-            gen = self._until(gen, time.monotonic() + self.answer_s)
-        return super().wait(gen, interval, timeout)
-
-    def _until(self, gen: Generator[Any, Any, T], end: float) -> Generator[Any, Any, T]:
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and time.monotonic() > end:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError("it does not answer")
-                wanted = gen.send(ready)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
 
 
 def application_name(schema: str) -> str:
@@ -149,7 +123,7 @@ class Server:
         return f"BEGIN {kind}" + (f"; {self._session('LOCAL ')}" if self.is_pooled else "")
 
     def _open(self) -> Connection:
-        connection = LimitedConnection.connect(**self._given, autocommit=True, row_factory=dict_row)
+        connection = Connection.connect(**self._given, autocommit=True, row_factory=dict_row)
         try:
             adapt(connection)
             if self.is_pooled:

@@ -1,10 +1,11 @@
 """Statements on a connection to PostgreSQL, in the SQL that both databases take."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.adapt import Dumper
@@ -14,11 +15,37 @@ from psycopg.pq import TransactionStatus
 from core.common.database.base import Params, Row
 from core.common.database.postgresql.errors import is_in_doubt
 
-Connection = psycopg.Connection[dict[str, Any]]
 Cursor = psycopg.Cursor[dict[str, Any]]
 
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%|(\sINDEXED BY \w+)")
 _INT_LIMIT = 2**63
+ANSWER_S = 15.0  # how long to wait for the answer to a statement; the server's own limits are shorter
+
+T = TypeVar("T")
+
+
+class Connection(psycopg.Connection[dict[str, Any]]):
+    """A connection that is given up if an answer takes longer than `answer_s`."""
+
+    answer_s = ANSWER_S
+
+    def wait(self, gen: Generator[Any, Any, T], interval: float = 0.5, timeout: float | None = None) -> T:
+        if timeout is None:
+            gen = self._until(gen, time.monotonic() + self.answer_s)
+        return super().wait(gen, interval, timeout)
+
+    def _until(self, gen: Generator[Any, Any, T], end: float) -> Generator[Any, Any, T]:
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > end:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("it does not answer")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
 
 @lru_cache(maxsize=2_000)
