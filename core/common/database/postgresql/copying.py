@@ -13,7 +13,7 @@ from core.common.database.copying import RowRefusedError, Store, Value, Values
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql.errors import describe
 from core.common.database.postgresql.migrations import is_used, migrate
-from core.common.database.postgresql.server import LimitedConnection, Server
+from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, run_plainly, storable
 from core.common.errors import ResponderBotError
 
@@ -194,7 +194,6 @@ def _in_transaction(
     """Run `work` in the transaction that brings the tables up to date; it is committed if it has made the target's."""
     server = Server(url.text, store.schema, name)
     connection = server.open()
-    assert isinstance(connection, LimitedConnection)  # noqa: S101 - what a server opens
     connection.answer_s = _DAY_S
     results: list[T] = []
 

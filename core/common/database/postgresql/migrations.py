@@ -9,7 +9,7 @@ from psycopg import errors
 from core.common.database.base import Transaction
 from core.common.database.postgresql.errors import describe
 from core.common.database.postgresql.server import Server, application_name
-from core.common.database.postgresql.statements import ANSWER_S, Connection, PostgresqlTransaction, run_plainly
+from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
 MIGRATION_S = 3_600.0
@@ -51,10 +51,11 @@ def migrate(
     "bad_request" if a newer release has applied another step that this one doesn't know,
     "unavailable" if the role may not create or use the tables.
     """
+    usual_s = connection.answer_s
     try:
         # Usually some tenths of a second; but indexes on large tables take minutes, and other hosts wait for them.
         unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
-        connection.answer_s = MIGRATION_S
+        connection.answer_s = max(usual_s, MIGRATION_S)
         run_plainly(connection, f"{server.begin()}; {unlimited}; {lock(server.schema)}")
         applied, needed = _applied(connection, server.schema)
         if needed > len(steps):
@@ -81,7 +82,7 @@ def migrate(
         sentence = f"The database {server.place} can't be opened ({describe(error)}); correct that, and start again."
         raise ResponderBotError("unavailable", sentence) from error
     finally:
-        connection.answer_s = ANSWER_S
+        connection.answer_s = usual_s
         if not connection.closed and connection.info.transaction_status:
             run_plainly(connection, "ROLLBACK")
 
