@@ -11,6 +11,8 @@ import pytest
 from tests.core.core_process import ALERT, ROOT
 from tests.core.running import running_core
 
+pytestmark = pytest.mark.sqlite  # of the file and its text
+
 
 def damage(path: Path, sql: str, text: bytes) -> None:
     """Overwrite a text with these bytes, behind core's back."""

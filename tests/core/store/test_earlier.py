@@ -24,6 +24,8 @@ from core.store import schema as core_schema
 from core.store.opening import open_database
 from tests.core.core_process import ROOT, CoreProcess, core_process, run_body, setup_in
 
+pytestmark = pytest.mark.sqlite  # files of earlier releases
+
 EARLIER = Path(__file__).parent / "earlier"
 WITH_ACTIONS = ("core-fd6a9e2", "core-6ed1461", "core-f3ef3d2")
 OF_THE_BOT = tuple(sorted(file.name.removesuffix(".db.gz") for file in EARLIER.glob("bot-*.db.gz")))

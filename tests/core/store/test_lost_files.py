@@ -21,6 +21,8 @@ from core.store import objects
 from core.store.schema import migrate
 from tests.core.core_process import ALERT, core_process, setup_in
 
+pytestmark = pytest.mark.sqlite  # what others do to the files
+
 
 @asynccontextmanager
 async def filled(path: Path) -> AsyncIterator[Database]:
