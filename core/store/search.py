@@ -118,7 +118,8 @@ class Window:
 RESPONSE_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects, joined and sent within 50 ms on the event loop
 
 
-DOCS_AT_ONCE = 50
+DOCS_AT_ONCE = 32  # read by one statement, while they are small: a large one may have a million characters
+SMALL_CHARS = 262_144
 MAX_DOCS = RESPONSE_LIMIT_CHARS // 8  # more than a response can hold
 
 
@@ -148,10 +149,12 @@ async def page(
     some = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
 
     def docs(search: Search) -> Iterator[str]:
-        found = search.rows(ids, compiler.params)
-        while part := [row["id"] for row in islice(found, DOCS_AT_ONCE)]:
+        found, at_once = search.rows(ids, compiler.params), 1
+        while part := [row["id"] for row in islice(found, at_once)]:
             texts = {row["id"]: str(row["doc"]) for row in search.rows(some, {"ids": json.dumps(part)})}
             yield from (texts[number] for number in part if number in texts)
+            is_small = sum(map(len, texts.values())) < SMALL_CHARS
+            at_once = min(2 * at_once, DOCS_AT_ONCE) if is_small else 1
 
     def read(search: Search) -> tuple[list[str], int]:
         total = int(next(search.rows(count, counted))["total"])
