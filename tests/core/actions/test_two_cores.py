@@ -236,7 +236,7 @@ async def test_the_other_core_takes_over_the_actions_of_a_killed_one(tmp_path: P
         names = ["first", "second", "queued"]
         theirs = {name: await two.run(two.one, name) for name in names}
         mine = await two.run(two.other, "mine")
-        for action in (theirs["first"], theirs["second"], mine):
+        for action in (*theirs.values(), mine):
             await two.other.running(action.id)
         followed = two.owners()
         await two.one.kill()
