@@ -24,7 +24,7 @@ _schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
 
 _GUARD = """
-import os, pwd, select, shutil, signal, subprocess, sys
+import ctypes, os, pwd, select, shutil, signal, subprocess, sys
 from pathlib import Path
 
 run, folder, programs = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
@@ -47,8 +47,11 @@ settings = {
     "listen_addresses": "", "unix_socket_directories": folder, "fsync": "off", "full_page_writes": "off",
     "max_connections": "300", "shared_buffers": "64MB", "autovacuum": "off", "logging_collector": "off",
 }
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 server = subprocess.Popen(
-    [programs / "postgres", "-D", data, *(f"--{name}={value}" for name, value in settings.items())], **options
+    [programs / "postgres", "-D", data, *(f"--{name}={value}" for name, value in settings.items())],
+    preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGINT),  # it ends even if this process is killed
+    **options,
 )
 try:
     select.select([alive], [], [])  # until the run is over, however it ends
