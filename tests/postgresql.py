@@ -18,7 +18,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-RUN = os.environ["TEST_RUN"]  # the process id of pytest, not of one of its workers
+RUN = os.environ.setdefault("TEST_RUN", str(os.getpid()))  # `conftest.py` has set it, where pytest runs
 
 _schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
