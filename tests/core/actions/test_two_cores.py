@@ -272,6 +272,9 @@ async def test_either_core_shows_and_cancels_the_actions_of_the_other(tmp_path: 
         waiting = asyncio.create_task(two.other.ended(beside.id))
         await two.go("beside")
         assert (await waiting).status == "Success"
+        for name, action in zip(("more", "still more"), more, strict=True):  # programs outlive their core
+            await two.go(name)
+            assert (await two.other.ended(action.id)).status == "Success"
     assert cancelled.status == "Deleted"
     assert (stopped.status, json.loads(stopped.report)["message"]) == ("Failure", "Cancelled by anna@example.org")
     assert [two.setup.counted(name) for name in ("running", "beside", "queued")] == [1, 1, 0]
