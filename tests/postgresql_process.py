@@ -29,10 +29,10 @@ class PostgresqlServer:
         self._folder = Path(tempfile.mkdtemp(prefix="responder-bot-machines-"))
         self._programs = programs()
         self._as_other: dict[str, Any] = {}
-        if os.getuid() == 0:  # which PostgreSQL refuses to run as
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
-            self._as_other = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        if os.getuid() == 0:  # PostgreSQL refuses it; tests count the processes of nobody
+            account = pwd.getpwnam("daemon")
+            os.chown(self._folder, account.pw_uid, account.pw_gid)
+            self._as_other = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, schema: str, address: str = "", port: int = 0) -> str:
