@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +263,12 @@ async def command(folder: Path, *args: str) -> Ended:
     return Ended(process.returncode or 0, out.decode(), err.decode())
 
 
+def kill_all(processes: Sequence[asyncio.subprocess.Process]) -> None:
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+
+
 @pytest.mark.slow
 async def test_a_core_goes_on_where_it_was(tmp_path: Path) -> None:
     """On PostgreSQL, and back on SQLite: the same lists, the feed without a gap, and what waited goes on."""
@@ -340,7 +346,7 @@ async def test_killed_in_the_middle_it_leaves_nothing_and_works_again(tmp_path: 
         rows = ((number, "case", doc) for number in range(1, 20_001))
         connection.executemany("INSERT INTO object (id, kind, doc) VALUES (?, ?, ?)", rows)
     url, file = on_postgresql(tmp_path / "target"), tmp_path / "copy.db"
-    with psycopg.connect(url.text, autocommit=True) as watching:
+    with ExitStack() as stack, psycopg.connect(url.text, autocommit=True) as watching:
 
         def backend() -> int:
             sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY \"object\"%'"
@@ -351,6 +357,7 @@ async def test_killed_in_the_middle_it_leaves_nothing_and_works_again(tmp_path: 
             return watching.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone() is None
 
         running = [await start(tmp_path, "core.db", url.text)]
+        stack.callback(kill_all, running)
         pid = await until(backend, "COPY")
         running[0].send_signal(signal.SIGSTOP)
         shutil.copyfile(source, tmp_path / "other.db")
@@ -362,8 +369,8 @@ async def test_killed_in_the_middle_it_leaves_nothing_and_works_again(tmp_path: 
             assert isinstance(error, ResponderBotError), error
             assert error.code == "unavailable"
             assert is_one_sentence(error.message)
+        kill_all(running)
         for process in running:
-            process.kill()
             await process.wait()
         await until(lambda: is_over(pid), "the end of the transaction")
     assert relations(url) == []

@@ -385,7 +385,9 @@ class Runner:
         is_reported = job.resumed and await _until_store_answers(lambda: self._lifecycle.has_stored_report(number))
         report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report):
-            await self._clean_up(engine, number, job)  # otherwise another core follows it and needs the job's files
+            await self._clean_up(engine, number, job)
+        elif not await _until_store_answers(lambda: self._lifecycle.is_open(number)):
+            await engine.clean_up(job.action_id)  # another core has ended it; of an open one it needs the files
 
     async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:

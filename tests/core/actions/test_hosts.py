@@ -126,6 +126,7 @@ async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewher
             assert [paused.name for paused in await other.actions.paused()] == [BLOCK_HOST.name]
             late.finish(Report(True, full={"message": "late"}))  # the host was only frozen
             await until(lambda: not harness.runner.followed(), "the late end")
+            assert lost.forgotten == [ran.id]
             before = await rows(harness, "SELECT seq FROM event")
             await look(harness)
             assert await rows(harness, "SELECT seq FROM event") == before

@@ -45,18 +45,18 @@ def lock(schema: str) -> str:
 def migrate(
     connection: Connection, server: Server, steps: Sequence[str], prepare: Callable[[Transaction, bool], None]
 ) -> None:
-    """Apply the steps that are pending, then `prepare`, in one transaction; a host that starts meanwhile waits.
+    """Apply the steps that are pending, then `prepare`, in one transaction.
 
     A step that begins with ADDS_ONLY leaves alone what processes of the release before use. Raises ResponderBotError:
     "bad_request" if a newer release has applied another step that this one doesn't know,
-    "unavailable" if the role may not create or use the tables.
+    "unavailable" if the role may not create or use the tables, or if another process migrates them for long.
     """
     usual_s = connection.answer_s
     try:
-        # Usually some tenths of a second; but indexes on large tables take minutes, and other hosts wait for them.
-        unlimited = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
-        connection.answer_s = max(usual_s, MIGRATION_S)
-        run_plainly(connection, f"{server.begin()}; {unlimited}; {lock(server.schema)}")
+        run_plainly(connection, f"{server.begin()}; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '10s'")
+        run_plainly(connection, lock(server.schema))
+        connection.answer_s = max(usual_s, MIGRATION_S)  # indexes on large tables take minutes
+        run_plainly(connection, "SET LOCAL lock_timeout = 0")
         applied, needed = _applied(connection, server.schema)
         if needed > len(steps):
             raise ResponderBotError(
@@ -77,6 +77,9 @@ def migrate(
             f' as its owner, `GRANT CREATE, CONNECT ON DATABASE "{info.dbname}" TO "{info.user}"`,'
             f" and let the role own the schema {server.schema} ({server.setting})."
         )
+        raise ResponderBotError("unavailable", sentence) from None
+    except errors.LockNotAvailable:
+        sentence = f"Another process of responder-bot fills or migrates {server.place}; start again when it has ended."
         raise ResponderBotError("unavailable", sentence) from None
     except psycopg.OperationalError as error:
         sentence = f"The database {server.place} can't be opened ({describe(error)}); correct that, and start again."
