@@ -27,7 +27,15 @@ def open_store(location: Location) -> Database:
     A restored backup becomes a live database here, in the transaction that opens it.
     """
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting="[bot] database", read_limit_s=READ_LIMIT_S)
+        return open_postgresql(
+            location,
+            SCHEMA,
+            STEPS,
+            _prepare,
+            table=STORE.table,
+            setting="[bot] database",
+            read_limit_s=READ_LIMIT_S,
+        )
     return SqliteDatabase(location, _migrate)
 
 

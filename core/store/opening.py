@@ -23,7 +23,7 @@ def open_database(location: Location) -> Database:
     On PostgreSQL, tables that were restored from a dump are marked as a backup is.
     """
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(location, SCHEMA, STEPS, _prepare, setting=SETTING)
+        return open_postgresql(location, SCHEMA, STEPS, _prepare, table=STORE.table, setting=SETTING)
     try:
         create_database(location)
         return SqliteDatabase(location, migrate)

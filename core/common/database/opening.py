@@ -14,18 +14,20 @@ def open_postgresql(
     steps: Sequence[str],
     prepare: Callable[[Transaction, bool], None],
     *,
+    table: str,
     setting: str,
     read_limit_s: float | None = None,
 ) -> Database:
     """Open the database and bring its schema up to date by `steps`; `setting` names the setting of the URL.
 
-    `prepare` is called in the same transaction, with whether the tables are a copy that was restored from a dump.
-    A short read that takes longer than `read_limit_s` fails. Raises ResponderBotError.
+    `table` is one that these tables have always had, and no other store's. `prepare` is called in the same transaction,
+    with whether the tables are a copy that was restored from a dump. A short read that takes longer than `read_limit_s`
+    fails. Raises ResponderBotError.
     """
     check_installed(setting)
     from core.common.database.postgresql import PostgresqlDatabase
 
-    return PostgresqlDatabase(url.text, schema, steps, prepare, setting=setting, read_limit_s=read_limit_s)
+    return PostgresqlDatabase(url.text, schema, steps, prepare, table=table, setting=setting, read_limit_s=read_limit_s)
 
 
 def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:

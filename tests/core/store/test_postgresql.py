@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from bot.outbox.store import open_store
 from core.common.database import Database, Search, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql import PostgresqlDatabase
@@ -20,12 +22,12 @@ from core.common.errors import ResponderBotError
 from core.store import events, objects
 from core.store.backup import made_at, resume
 from core.store.measures import touch
-from core.store.opening import SCHEMA, SETTING, open_database
+from core.store.opening import SCHEMA, SETTING, STORE, open_database
 from core.store.postgresql import STEPS
 from core.store.search import Compare, JsonPath, Like, Window, page
 from tests import stores
 from tests.core.test_cli import run
-from tests.postgresql import programs, server_url
+from tests.postgresql import programs, schema_url, server_url
 
 SECRET = "s3cret-pass"
 MESSAGES = [bytes([kind]) for kind in b"ACDEGHIKNRSTVWZcdnst123"]  # of the server, by their first byte
@@ -51,7 +53,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
 def refusal(url: str) -> str:
     with pytest.raises(ResponderBotError) as caught:
         open_database(PostgresqlUrl(url))
-    assert SECRET not in caught.value.message
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.message.endswith(".")
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -60,6 +62,10 @@ def refusal(url: str) -> str:
 def admin(sql: str) -> None:
     with psycopg.connect(server_url(), autocommit=True) as connection:
         connection.execute(sql.encode())
+
+
+def schema_of(url: str) -> str:
+    return str(psycopg.conninfo.conninfo_to_dict(url)["options"]).partition("=")[2]
 
 
 def with_host(url: str, host: str, port: int) -> str:
@@ -233,6 +239,57 @@ def test_a_server_that_is_too_old_is_a_sentence(url: str) -> None:
         assert "is PostgreSQL 13.9; upgrade it to 14 or later" in refusal(by_way)
 
 
+def test_a_schema_that_holds_another_s_tables_is_a_sentence(url: str) -> None:
+    admin(f"CREATE SCHEMA {schema_of(url)}")
+    admin(f"CREATE TABLE {schema_of(url)}.event (x INTEGER)")
+    message = refusal(url)
+    assert 'can\'t be opened (relation "event" already exists); correct that, or name another schema' in message
+
+
+async def test_core_and_bot_in_one_schema_are_refused(url: str) -> None:
+    expected = f"The schema {schema_of(url)} of postgresql:"
+    async with opened(url):
+        with pytest.raises(ResponderBotError) as of_bot:
+            open_store(PostgresqlUrl(url))
+    assert of_bot.value.message.startswith(expected)
+    assert "core and bot need a schema each" in of_bot.value.message
+    assert "[bot] database" in of_bot.value.message
+    admin(f"DROP SCHEMA {schema_of(url)} CASCADE")
+    await open_store(PostgresqlUrl(url)).close()
+    message = refusal(url)
+    assert message.startswith(expected)
+    assert "[core] database" in message
+
+
+@pytest.mark.parametrize("schema", ["user", "order"])
+async def test_a_schema_may_have_a_name_that_is_a_word_of_sql(schema: str) -> None:
+    async with opened(schema_url(schema)) as one, opened(schema_url(schema)) as other:
+        await noticed(one, lambda: asyncio.ensure_future(other.transaction(insert(1))))
+        await one.transaction(touch)  # its own notification arrives as well
+        assert (one.remark(), await ids(one)) == ("", [1])
+
+
+async def test_a_managed_server_that_tells_nothing_of_itself_is_used(url: str) -> None:
+    """Where only superusers may ask for the number of the server, tables and database are known by theirs."""
+    admin("DROP DATABASE IF EXISTS managed")
+    admin("DROP ROLE IF EXISTS tenant")
+    admin("CREATE ROLE tenant LOGIN")
+    admin("CREATE DATABASE managed OWNER tenant")
+    folder = psycopg.conninfo.conninfo_to_dict(server_url())["host"]
+    managed, tenants = (f"postgresql://{role}@/managed?host={folder}" for role in ("postgres", "tenant"))
+
+    def permit(sql: str) -> None:
+        with psycopg.connect(managed, autocommit=True) as connection:
+            connection.execute(sql.encode())
+
+    function = "ON FUNCTION pg_control_system()"
+    for change in (f"REVOKE ALL {function} FROM PUBLIC", "SELECT 1", f"GRANT ALL {function} TO PUBLIC"):
+        permit(change)
+        async with opened(tenants) as database:
+            await database.transaction(touch)
+            assert await database.read(made_at) is None
+
+
 async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     async with opened(url) as database:
         await database.transaction(lambda tx: tx.run("INSERT INTO migration (number, is_needed) VALUES (1000, 1)"))
@@ -334,10 +391,7 @@ async def test_other_hosts_wait_for_a_stopped_one_only_for_some_seconds(url: str
 import asyncio, sys, threading
 from core.common.database.location import PostgresqlUrl
 from core.store import objects
-from core.common.database.postgresql import PostgresqlDatabase
-from core.store.opening import SCHEMA, SETTING, open_database
-from core.store.postgresql import STEPS
-from core.store.search import Compare, JsonPath, Like, Window, page
+from core.store.opening import open_database
 
 def work(tx):
     objects.next_id(tx)
@@ -504,7 +558,9 @@ def asleep(search: Search) -> None:
 
 
 async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> None:
-    database = PostgresqlDatabase(url, SCHEMA, STEPS, lambda tx, is_copy: None, setting=SETTING, search_limit_s=0.1)
+    database = PostgresqlDatabase(
+        url, SCHEMA, STEPS, lambda tx, is_copy: None, table=STORE.table, setting=SETTING, search_limit_s=0.1
+    )
     try:
         searches = await asyncio.gather(*(database.search(asleep) for _ in range(8)), return_exceptions=True)
         assert {str(error) for error in searches} == {

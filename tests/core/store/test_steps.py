@@ -11,7 +11,7 @@ from core.common.database.opening import open_postgresql
 from core.common.database.postgresql.migrations import ADDS_ONLY
 from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.opening import SCHEMA
+from core.store.opening import SCHEMA, STORE
 from core.store.postgresql import STEPS
 from tests import stores
 
@@ -28,7 +28,7 @@ def opened_with(path: Path, steps: Sequence[str]) -> Database:
     with stores.using("postgresql"):
         location = stores.location(path)
     assert isinstance(location, PostgresqlUrl)
-    return open_postgresql(location, SCHEMA, steps, prepare, setting="[core] database")
+    return open_postgresql(location, SCHEMA, steps, prepare, table=STORE.table, setting="[core] database")
 
 
 async def test_a_release_goes_on_with_tables_to_which_a_newer_one_only_added(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def _in_transaction(
             raise _DoneError
 
     try:
-        migrate(connection, server, store.steps, prepare)
+        migrate(connection, server, store.steps, prepare, store.table)
     except _DoneError:
         pass
     except psycopg.Error as error:

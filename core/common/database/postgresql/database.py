@@ -38,8 +38,8 @@ _SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 class PostgresqlDatabase:
     """A `Database` in a schema of a PostgreSQL; `steps` are its migrations, and `prepare` follows them.
 
-    `setting` names the setting that the URL comes from. Raises ResponderBotError for a URL that names no database that
-    can be used.
+    `table` is one that only these have, and `setting` names the setting that the URL comes from. Raises
+    ResponderBotError for a URL that names no database that can be used.
     """
 
     dialect: Dialect = "postgresql"
@@ -51,6 +51,7 @@ class PostgresqlDatabase:
         steps: Sequence[str],
         prepare: Callable[[Transaction, bool], None],
         *,
+        table: str,
         setting: str,
         search_limit_s: float = SEARCH_LIMIT_S,
         read_limit_s: float | None = None,
@@ -65,7 +66,7 @@ class PostgresqlDatabase:
         self._server = Server(url, schema, setting)
         connection = self._server.open()
         try:
-            migrate(connection, self._server, steps, prepare)
+            migrate(connection, self._server, steps, prepare, table)
         except BaseException:
             connection.close()
             raise

@@ -38,7 +38,7 @@ class Listener:
 
     def notification(self) -> str:
         """The statement by which a transaction tells all others that it has committed."""
-        return f"NOTIFY {self._channel}, '{self._name} {self._sent + 1}'"
+        return f"""NOTIFY "{self._channel}", '{self._name} {self._sent + 1}'"""
 
     def expect(self) -> None:
         """Call after a commit with that statement: its own notification shows that LISTEN works."""
@@ -69,7 +69,7 @@ class Listener:
 
     def _follow(self, connection: Connection) -> None:
         if not self._server.is_pooled:
-            connection.execute(f"LISTEN {self._channel}", prepare=False)
+            connection.execute(f'LISTEN "{self._channel}"', prepare=False)
             self._behind_since = None
         self._on_foreign_commit()  # there may have been some while nobody listened
         while not self._closed.is_set():

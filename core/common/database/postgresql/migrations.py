@@ -27,10 +27,16 @@ SELECT string_agg(CAST(oid AS TEXT), ' ' ORDER BY oid) AS tables FROM pg_class
 """
 # Those of the server and its database; a new release of PostgreSQL that takes them over (pg_upgrade) changes them too.
 _SERVER_NOW = """
-SELECT concat((SELECT oid FROM pg_database WHERE datname = current_database()), ' ', system_identifier) AS server,
-  CAST(current_setting('server_version_num') AS BIGINT) / 10000 AS release FROM pg_control_system()
+SELECT concat((SELECT oid FROM pg_database WHERE datname = current_database()), ' ', {server}) AS server,
+  CAST(current_setting('server_version_num') AS BIGINT) / 10000 AS release
 """
+_MAY_ASK_FOR_SERVER = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE') AS is_permitted"
+_SERVER = "(SELECT system_identifier FROM pg_control_system())"
 
+_FOUND = """
+SELECT to_regnamespace(%(schema)s) IS NOT NULL AS has_schema, to_regclass(%(migrations)s) IS NOT NULL AS has_migrations,
+  to_regclass(%(table)s) IS NOT NULL AS has_table
+"""
 _USED = """
 SELECT pid FROM pg_stat_activity
   WHERE application_name = %(name)s AND datname = current_database() AND pid <> pg_backend_pid()
@@ -43,13 +49,18 @@ def lock(schema: str) -> str:
 
 
 def migrate(
-    connection: Connection, server: Server, steps: Sequence[str], prepare: Callable[[Transaction, bool], None]
+    connection: Connection,
+    server: Server,
+    steps: Sequence[str],
+    prepare: Callable[[Transaction, bool], None],
+    table: str,
 ) -> None:
     """Apply the steps that are pending, then `prepare`, in one transaction.
 
-    A step that begins with ADDS_ONLY leaves alone what processes of the release before use. Raises ResponderBotError:
-    "bad_request" if a newer release has applied another step that this one doesn't know,
-    "unavailable" if the role may not create or use the tables, or if another process migrates them for long.
+    A step that begins with ADDS_ONLY leaves alone what processes of the release before use. `table` is one that these
+    tables have always had, and no other store's. Raises ResponderBotError: "bad_request" if a newer release has applied
+    another step that this one doesn't know, or for a schema of other tables; "unavailable" if the role may not create
+    or use the tables, or if another process migrates them for long.
     """
     usual_s = connection.answer_s
     try:
@@ -57,7 +68,7 @@ def migrate(
         run_plainly(connection, lock(server.schema))
         connection.answer_s = max(usual_s, MIGRATION_S)  # indexes on large tables take minutes
         run_plainly(connection, "SET LOCAL lock_timeout = 0")
-        applied, needed = _applied(connection, server.schema)
+        applied, needed = _applied(connection, server, table)
         if needed > len(steps):
             raise ResponderBotError(
                 "bad_request", "This database was made by a newer release; run that one, or name another database."
@@ -81,8 +92,11 @@ def migrate(
     except errors.LockNotAvailable:
         sentence = f"Another process of responder-bot fills or migrates {server.place}; start again when it has ended."
         raise ResponderBotError("unavailable", sentence) from None
-    except psycopg.OperationalError as error:
-        sentence = f"The database {server.place} can't be opened ({describe(error)}); correct that, and start again."
+    except psycopg.Error as error:  # such as of tables that somebody else has made there
+        sentence = (
+            f"The database {server.place} can't be opened ({describe(error)}); correct that, or name another schema"
+            f" than {server.schema} ({server.setting})."
+        )
         raise ResponderBotError("unavailable", sentence) from error
     finally:
         connection.answer_s = usual_s
@@ -90,14 +104,21 @@ def migrate(
             run_plainly(connection, "ROLLBACK")
 
 
-def _applied(connection: Connection, schema: str) -> tuple[int, int]:
+def _applied(connection: Connection, server: Server, table: str) -> tuple[int, int]:
     """How many steps have been applied, and how many a process has to know; makes the schema if there is none."""
-    found = connection.execute("SELECT to_regclass(%(name)s) AS found", {"name": f"{schema}.migration"}).fetchone()
-    if found is None or found["found"] is None:
-        exists = connection.execute("SELECT to_regnamespace(%(name)s) AS found", {"name": schema}).fetchone()
-        if exists is None or exists["found"] is None:
-            run_plainly(connection, f"CREATE SCHEMA {schema}")
+    values = {"schema": server.schema, "table": f"{server.schema}.{table}"}
+    found = connection.execute(_FOUND, {**values, "migrations": f"{server.schema}.migration"}).fetchone()
+    assert found is not None  # noqa: S101 - a select without a table always gives a row
+    if not found["has_migrations"]:
+        if not found["has_schema"]:
+            run_plainly(connection, f'CREATE SCHEMA "{server.schema}"')
         run_plainly(connection, _TABLES)
+    elif not found["has_table"]:
+        sentence = (
+            f"The schema {server.schema} of {server.place} holds other tables than {server.setting} is for; core and"
+            " bot need a schema each, so name another search path there, or none."
+        )
+        raise ResponderBotError("bad_request", sentence)
     row = connection.execute(
         "SELECT coalesce(max(number), 0) AS last,"
         " coalesce(max(CASE WHEN is_needed = 1 THEN number END), 0) AS needed FROM migration"
@@ -108,9 +129,11 @@ def _applied(connection: Connection, schema: str) -> tuple[int, int]:
 def _is_copy(connection: Connection, schema: str) -> bool:
     """Whether these tables are a copy of those that were opened last, such as from a dump; remembers where they are."""
     tables = connection.execute(_TABLES_NOW, {"schema": schema}).fetchone()
-    server = connection.execute(_SERVER_NOW).fetchone()
-    assert tables is not None  # noqa: S101 - an aggregate gives a row
-    assert server is not None  # noqa: S101 - a function gives a row
+    asked = connection.execute(_MAY_ASK_FOR_SERVER).fetchone()
+    may_ask = asked is not None and asked["is_permitted"]  # not everywhere where PostgreSQL is a service
+    server = connection.execute(_SERVER_NOW.format(server=_SERVER if may_ask else "''")).fetchone()
+    assert tables is not None  # noqa: S101 - a select without a table always gives a row
+    assert server is not None  # noqa: S101 - as above
     now = {**tables, **server}
     before = connection.execute("SELECT tables, server, release FROM place").fetchone()
     if before == now:
@@ -119,7 +142,9 @@ def _is_copy(connection: Connection, schema: str) -> bool:
     connection.execute("INSERT INTO place (tables, server, release) VALUES (%(tables)s, %(server)s, %(release)s)", now)
     if before is None:
         return False
-    return bool(before["tables"] != now["tables"] or before["release"] == now["release"])
+    servers = sorted([before["server"], now["server"]])
+    is_same_server = servers[1].startswith(servers[0])  # one may lack the number of the server, at the end
+    return bool(before["tables"] != now["tables"] or (before["release"] == now["release"] and not is_same_server))
 
 
 def is_used(connection: Connection, schema: str) -> bool:

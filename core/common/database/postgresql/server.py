@@ -49,9 +49,9 @@ class Server:
         self._retry_at = float("-inf")
         try:
             given: dict[str, Any] = conninfo.conninfo_to_dict(url)
-        except psycopg.Error as error:  # its message may quote a password
+        except psycopg.Error:  # its message may quote a password
             sentence = f"{setting} is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
-            raise ResponderBotError("bad_request", sentence) from error.with_traceback(None)
+            raise ResponderBotError("bad_request", sentence) from None
         options = str(given.pop("options", ""))
         found = _SEARCH_PATH.search(options)
         self.schema = found[1] if found else schema
