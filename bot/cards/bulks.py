@@ -10,6 +10,7 @@ from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
     clip,
+    clip_middle,
     context,
     count,
     defang_indicators,
@@ -26,8 +27,9 @@ from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, Bul
 LISTED = 25  # objects with their titles
 REASONS = 10
 PAGE = 40  # objects in Show each
-INPUT_LIMIT = 8000  # characters of one input
+INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
+REVIEW_TITLE_LIMIT = 200  # of what somebody approves
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
 
@@ -215,7 +217,7 @@ def review(
         if confirm:
             blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
         blocks.append(context(approvals.decision(waiting[0].action, 0)))
-    lines = [f"• {one.target.object_id} · {foreign(one.view.title(), TITLE_LIMIT)}" for one in waiting]
+    lines = [f"• {one.target.object_id} · {_whole_title(one.view)}" for one in waiting]
     for start in range(0, len(lines), REASONS):
         blocks += _section(lines[start : start + REASONS])
     if hidden:
@@ -238,8 +240,18 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     view = replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
     if action.parameters is None:
         return [section("Inputs: not recorded")]
-    text = "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT))
-    return [section(text[start : start + LINES_LIMIT]) for start in range(0, len(text), LINES_LIMIT)]
+    left, blocks = "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT)), list[Block]()
+    while len(left) > LINES_LIMIT:
+        cut = max(left.rfind(" ", LINES_LIMIT // 2, LINES_LIMIT), left.rfind("\n", LINES_LIMIT // 2, LINES_LIMIT))
+        cut = cut if cut > 0 else LINES_LIMIT
+        blocks.append(section(left[:cut]))
+        left = left[cut:].lstrip()
+    return [*blocks, section(left)] if left else blocks
+
+
+def _whole_title(view: RedactedView) -> str:
+    """With both ends of a long one, by which people tell hashes and URLs apart."""
+    return foreign(clip_middle(view.title(), REVIEW_TITLE_LIMIT), REVIEW_TITLE_LIMIT)
 
 
 def decided(answer: BulkAnswer, verb: str) -> Message:

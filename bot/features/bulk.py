@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.cards import approvals, bulks, ids, names, notices, runs
+from bot.cards import approvals, bulks, ids, names, notices, runs, views
 from bot.cards.bulks import ShownTarget
 from bot.cards.lists import can_run, reasons
 from bot.cards.message import ButtonIds, Intent, Message
@@ -26,7 +26,7 @@ from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import BulkInput, BulkTarget, Document, OfferedResponder
 
-TITLE = "Run on several"
+TITLE, REVIEW_TITLE = "Run on several", "Approve all?"
 MOST = 100  # targets of one request to core
 IDS_AT_ONCE = 200  # as many as core answers
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -169,11 +169,16 @@ async def on_details(context: Context) -> None:
 
 
 async def on_review(context: Context) -> None:
-    """Show all that one decision is about, with Approve and Deny for who may see all of it."""
+    """Show all that one decision is about, with Approve and Deny for who may see all of it.
+
+    Always in a modal: a message takes less, and nobody is to approve what was left out of it.
+    """
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
     responses.require_permission(context, "manageAction")
+    if not await responses.show_view(context, views.loading(REVIEW_TITLE)):
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Review* again.")
     bulk = await context.core.bulk(intent.object_id)
     found = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
     waiting = [one for one in found if one.action is not None and runs.awaits_approval(one.action)]
@@ -189,12 +194,12 @@ async def on_review(context: Context) -> None:
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     readable = [one for one in waiting if approvals.sees_all(one.view.clearance, one.view.subject)]
     hidden = bulk.awaiting - len(readable)
-    await responses.show_with_buttons(
-        context,
-        "Approve all?",
-        f"bulk:{bulk.id}:review",
-        lambda button: bulks.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button),
-    )
+
+    def shown(button: ButtonIds) -> Message:
+        return bulks.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button)
+
+    made = shown(await responses.private_buttons(context, f"bulk:{bulk.id}:review", shown))
+    await context.show_modal(views.message_view(REVIEW_TITLE, made))
 
 
 async def on_decision(context: Context) -> None:
@@ -240,7 +245,7 @@ FEATURE = Feature(
         ids.BULK_START: Entry(on_start, Ack.WRITE),
         ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
-        ids.BULK_REVIEW: Entry(on_review, modal_title="Approve all?"),
+        ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
         ids.BULK_APPROVE: Entry(on_decision, Ack.WRITE),
         ids.BULK_DENY: Entry(on_decision, Ack.WRITE),
     }

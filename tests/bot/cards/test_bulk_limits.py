@@ -89,6 +89,21 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     assert "bulk_approve" in text
 
 
+def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approves() -> None:
+    # JSON of as many bytes as core takes for several objects; each character of it is longer in Slack's markup.
+    action = samples.awaiting(parameters=json.dumps({"text": "& 1.1.1.1 " * 1630 + "the end"}))
+    long = "https://portal.example/" + "a" * 300 + ".the-end"
+    url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
+    view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
+    shown = [ShownTarget(bulk().targets[0], view, action)]
+    review = views.message_view("Approve all?", bulks.review(bulk(), shown, 0, "", "", button=button))
+    fine_view(review)
+    assert "the end" in json.dumps(review)
+    assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
+    assert "portal" in json.dumps(review)
+    assert "the-end" in json.dumps(review)
+
+
 def test_the_form_for_a_hundred_objects_fits() -> None:
     chosen = [start.object_option(view.subject, 2) for view in VIEWS]
     state = WizardState(channel="C0123456789", id=IDS[0], targets=tuple(IDS), responder="f" * 32)

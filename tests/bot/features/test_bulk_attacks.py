@@ -121,6 +121,18 @@ async def test_the_same_id_twice_is_one(tmp_path: Path, command: str) -> None:
         assert action.bulk is None
 
 
+async def test_where_slack_opens_no_window_nobody_is_offered_to_approve_what_they_cannot_read(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        await start(env, "anna", "isolate", await alerts(env, 2))
+        message = await shown(env, "2 wait for approval")
+        env.emulator.faults.error("views.open", "expired_trigger_id", times=2)
+        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+        told = await env.told("ben", "Press *Review* again")
+        assert ids.BULK_APPROVE not in text_of(told)
+        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "Approve all 2"))
+
+
 async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_button(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 2)
