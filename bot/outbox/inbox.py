@@ -51,6 +51,8 @@ class Inbox:
         now = self._clock()
         sql = "SELECT * FROM inbox WHERE done_at = 0 ORDER BY at"
         pending = await self._store.read(lambda reads: reads.rows(sql))
+        if pending:
+            await self._replicas.look()
         abandoned = [row for row in pending if self._is_abandoned(row["holder"], row["leased_until"])]
         take = """UPDATE inbox SET holder = :holder, leased_until = :until
                  WHERE key = :key AND holder = :before AND done_at = 0"""

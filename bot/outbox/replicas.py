@@ -18,6 +18,7 @@ from core.common.errors import ResponderBotError
 LEASE_MS = 6_000  # a replica that hasn't renewed its lease for so long loses what it holds
 RENEW_MS = 2_000  # how often each renews it
 LOOK_MS = 1_000  # how often each looks at the others
+PAUSE_MS = 4_000  # after a pause between looks that is longer, the others have LEASE_MS again: maybe nobody could renew
 FORGET_MS = 3_600_000  # how long a replica that was lost is still told of
 _LEADER = "lead"
 
@@ -66,13 +67,14 @@ class Replicas:
         self._started_at = clock_ms()
         self._renewed_at: int | None = None
         self._seen: dict[str, _Seen] = {}
+        self._looked_at = lease_clock()
         self._rows: Sequence[Row] = ()
         self._leader: Row | None = None
 
     async def acquire(self) -> bool:
         """Renew this replica's lease, and take or keep the lead; False while another replica leads."""
         began = self._lease_clock()
-        await self._look()
+        await self.look()
         leader = self._leader
         if leader is not None and leader["holder"] != self.holder and not self._is_leader_over(leader):
             if self._renewed_at is None or began - self._renewed_at >= RENEW_MS:
@@ -120,7 +122,10 @@ class Replicas:
             raise ResponderBotError("conflict", "Another replica of the bot leads now; this one waits.")
 
     def is_over(self, holder: str, until: int) -> bool:
-        """Whether another replica has lost what it holds. `until` counts for those of releases without such leases."""
+        """Whether another replica has lost what it holds, as of the last `look`.
+
+        `until` counts for those of releases without such leases.
+        """
         if holder == self.holder:
             return False
         if leases.is_dead(holder):
@@ -132,7 +137,7 @@ class Replicas:
 
     async def all(self) -> Sequence[Replica]:
         """All replicas, the leader first, then those that stand by, then those that are lost."""
-        await self._look()
+        await self.look()
         leader = self._leader["holder"] if self._leader is not None else ""
         hosts = [row["host"] for row in self._rows]
         found = [
@@ -173,17 +178,18 @@ class Replicas:
             },
         )
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """See which replicas have renewed their leases since the last look."""
+
         def work(reads: Reads) -> tuple[list[Row], Row | None]:
             leader = reads.row("SELECT holder, until FROM lease WHERE name = :name", {"name": _LEADER})
             return reads.rows("SELECT * FROM replica ORDER BY host, started_at, holder"), leader
 
         self._rows, self._leader = await self._store.read(work)
-        self._seen = {row["holder"]: self._as_seen(row) for row in self._rows}
-
-    def _as_seen(self, row: Row) -> _Seen:
-        before = self._seen.get(row["holder"])
-        return before if before is not None and before.beat == row["beat"] else _Seen(row["beat"], self._lease_clock())
+        now = self._lease_clock()
+        known = self._seen if now - self._looked_at <= PAUSE_MS else {}
+        self._seen = {row["holder"]: _as_seen(row, known.get(row["holder"]), now) for row in self._rows}
+        self._looked_at = now
 
     def _is_leader_over(self, leader: Row) -> bool:
         return self.is_over(leader["holder"], leader["until"])
@@ -196,3 +202,7 @@ class Replicas:
 
     def _may_be_forgotten(self, row: Row) -> bool:
         return self._silent_ms(row["holder"]) >= (1 if leases.is_dead(row["holder"]) else FORGET_MS)
+
+
+def _as_seen(row: Row, before: _Seen | None, now: int) -> _Seen:
+    return before if before is not None and before.beat == row["beat"] else _Seen(row["beat"], now)

@@ -11,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.cards.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
+from bot.outbox.replicas import LEASE_MS, RENEW_MS
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.database.location import Location
@@ -48,6 +49,9 @@ class ManualClock:
     def stop(self) -> None:
         """Let time pass only as a test adds to `ahead_ms`."""
         self._stopped_ms = now_ms()
+
+    def advance(self, ms: int) -> None:
+        self.ahead_ms += ms
 
     def __call__(self) -> int:
         return (self._stopped_ms or now_ms()) + self.ahead_ms
@@ -96,6 +100,13 @@ def emulator_with_channel() -> SlackEmulator:
 async def cancelled(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def look_on(outbox: MessageOutbox, advance: Callable[[int], None]) -> None:
+    """Let a lease pass in which nobody renews and this replica looks on, so that it may lead at its next look."""
+    for _ in range(LEASE_MS // RENEW_MS):
+        assert not await outbox.replicas.acquire()
+        advance(RENEW_MS)
 
 
 async def until(claim: Callable[[], object]) -> None:

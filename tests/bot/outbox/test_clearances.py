@@ -8,7 +8,6 @@ import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import ClearanceGuard, MessageOutbox, messages
-from bot.outbox.replicas import LEASE_MS
 from bot.outbox.store import migrations, open_store
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
@@ -19,6 +18,7 @@ from tests.bot.outbox.harness import (
     cancelled,
     desired,
     files_in,
+    look_on,
     outbox_environment,
     until,
 )
@@ -68,8 +68,7 @@ async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tm
         other = MessageOutbox(env.location, AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await other.replicas.acquire()
         await other.commit_page([desired("alert:~1:C0SOC", "withheld")], 10)
-        assert not await env.outbox.replicas.acquire()
-        env.clock.ahead_ms = LEASE_MS
+        await look_on(env.outbox, env.clock.advance)
         assert await env.outbox.replicas.acquire()
         for write in (
             other.upsert(desired("alert:~1:C0SOC", "the secret")),

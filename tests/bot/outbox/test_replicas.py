@@ -8,7 +8,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.replicas import LEASE_MS
-from tests.bot.outbox.harness import SOC, cancelled, desired, outbox_environment, until, until_read
+from tests.bot.outbox.harness import (
+    SOC,
+    cancelled,
+    desired,
+    look_on,
+    outbox_environment,
+    until,
+    until_read,
+)
 from tests.bot.running import UNLIMITED
 
 
@@ -29,8 +37,7 @@ async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         other = MessageOutbox(env.location, AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await env.outbox.replicas.acquire()
-        assert not await other.replicas.acquire()
-        env.clock.ahead_ms = LEASE_MS
+        await look_on(other, env.clock.advance)
         assert await other.replicas.acquire()
         assert not await env.outbox.replicas.acquire()
         await other.replicas.release()
@@ -48,6 +55,7 @@ async def test_hosts_whose_clocks_differ_do_not_take_the_lead_from_each_other(tm
         )
         assert await env.outbox.replicas.acquire()
         await env.outbox.inbox.accept("k1", {"n": 1})
+        assert await ahead.inbox.take_over_abandoned() == []
         for _ in range(8):
             env.clock.ahead_ms += LEASE_MS // 3
             assert not await ahead.replicas.acquire()
@@ -61,11 +69,10 @@ async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_an
         env.clock.stop()
         other = MessageOutbox(env.location, AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await env.outbox.replicas.acquire()
-        assert not await other.replicas.acquire()
         await env.outbox.inbox.accept("k1", {"n": 1})
         assert await other.inbox.take_over_abandoned() == []
         assert await env.outbox.inbox.holds("k1")
-        env.clock.ahead_ms += LEASE_MS
+        await look_on(other, env.clock.advance)
         assert await other.replicas.acquire()
         assert [left.payload for left in await other.inbox.take_over_abandoned()] == [{"n": 1}]
         assert not await env.outbox.inbox.holds("k1")  # once it goes on, after having been frozen
@@ -73,6 +80,24 @@ async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_an
         lost, leader = (await other.replicas.all())[::-1]
         assert (leader.leads, leader.silent_ms, lost.leads, lost.silent_ms) == (True, 0, False, LEASE_MS)
         assert leader.name.endswith(f"(process {os.getpid()})")
+        await other.close()
+
+
+async def test_who_could_not_look_on_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        other = MessageOutbox(env.location, AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        assert await env.outbox.replicas.acquire()
+        assert not await other.replicas.acquire()
+        await env.outbox.inbox.accept("k1", {"n": 1})
+        env.clock.ahead_ms += 2 * LEASE_MS  # it was frozen, or the database was away from both
+        assert await other.inbox.take_over_abandoned() == []
+        assert not await other.replicas.acquire()
+        assert await other.inbox.take_over_abandoned() == []
+        assert [one.silent_ms for one in await other.replicas.all()] == [0, 0]
+        await look_on(other, env.clock.advance)
+        assert await other.replicas.acquire()
+        assert [left.payload for left in await other.inbox.take_over_abandoned()] == [{"n": 1}]
         await other.close()
 
 

@@ -27,11 +27,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
-from bot.outbox.replicas import LEASE_MS
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.errors import ResponderBotError
-from tests.bot.outbox.harness import ManualClock, cancelled
+from tests.bot.outbox.harness import ManualClock, cancelled, look_on
 from tests.bot.running import UNLIMITED
 
 T = TypeVar("T")
@@ -88,6 +87,9 @@ class Replica:
             lease_clock=lambda: self.lease_clock,
         )
         self.sending = asyncio.create_task(self.outbox.sender.run())
+
+    def advance(self, ms: int) -> None:
+        self.lease_clock += ms
 
     async def stop(self) -> None:
         assert not self.sending.done()
@@ -291,8 +293,7 @@ class Delivery(RuleBasedStateMachine):
         """The former leader was stopped for a while, and goes on as if it still led."""
         former, self.leader = self.leader, Replica(self)
         self.others.append(former)
-        assert not await self.leader.outbox.replicas.acquire()
-        self.leader.lease_clock += LEASE_MS
+        await look_on(self.leader.outbox, self.leader.advance)
         assert await self.leader.outbox.replicas.acquire()
         before = dict(self.desired)
         with pytest.raises(ResponderBotError, match="Another replica"):
