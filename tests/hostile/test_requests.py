@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx
 import pytest
@@ -110,21 +110,32 @@ async def test_clients_that_do_not_read_hold_neither_memory_nor_connection(
         "POST /api/alert/_search?range=all HTTP/1.1\r\nHost: core\r\nContent-Type: application/json\r\n"
         f"Authorization: {key_of(core)['Authorization']}\r\nContent-Length: 12\r\n\r\n" + '{"query":{}}'
     ).encode()
-    connections = []
-    async with measured_bystander(core) as latencies:
-        for _ in range(20):
-            reader, writer = await asyncio.open_connection(*core.url.removeprefix("http://").split(":"), limit=1024)
-            writer.write(request)
-            connections.append((reader, writer))
+    async with measured_bystander(core) as latencies, connections(core, 20, request) as readers:
         async with asyncio.timeout(90):
-            for reader, _ in connections:
+            for reader in readers:
                 await wait_closed_by_core(reader)
+        assert memory_kib(core) - before < 300_000
     assert_unaffected(latencies, baseline, "readers who don't read")
-    assert memory_kib(core) - before < 300_000
-    for _, writer in connections:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def connections(core: CoreProcess, count: int, sent: bytes) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """So many connections on which this was sent; in the end they are closed."""
+    host, port = core.url.removeprefix("http://").split(":")
+    async with AsyncExitStack() as stack:
+        readers = []
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(host, port, limit=1024)
+            stack.push_async_callback(closed, writer)
+            writer.write(sent)
+            readers.append(reader)
+        yield readers
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 async def wait_closed_by_core(reader: asyncio.StreamReader) -> None:
@@ -159,12 +170,6 @@ async def test_abandoned_searches_delay_no_one(core: CoreProcess, baseline: Late
     assert len(found.json()) == 1
 
 
-async def _silent(core: CoreProcess, sent: bytes) -> asyncio.StreamWriter:
-    _, writer = await asyncio.open_connection(*core.url.removeprefix("http://").split(":"))
-    writer.write(sent)
-    return writer
-
-
 PARTIAL: dict[str, bytes] = {
     "nothing": b"",
     "half a line": b"POST /api/al",
@@ -177,14 +182,9 @@ PARTIAL: dict[str, bytes] = {
 @pytest.mark.parametrize("what", PARTIAL)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_half_sent_requests_delay_no_one(core: CoreProcess, baseline: Latencies, what: str) -> None:
-    async with measured_bystander(core) as latencies:
-        writers = [await _silent(core, PARTIAL[what]) for _ in range(200)]
+    async with measured_bystander(core) as latencies, connections(core, 200, PARTIAL[what]):
         for _ in range(3):
             assert (await core.client().health())["status"] == "ok"
-    for writer in writers:
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
     assert_unaffected(latencies, baseline, what)
 
 
