@@ -13,10 +13,11 @@ import tempfile
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 RUN = os.environ.setdefault("TEST_RUN", str(os.getpid()))  # `conftest.py` has set it, where pytest runs
 
@@ -108,7 +109,13 @@ def schema_url(schema: str) -> str:
     if os.environ.get("TEST_POSTGRESQL") and not _schemas:  # one of our own ends as a whole
         atexit.register(_drop_schemas, url)
     _schemas.add(schema)
-    return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
+    return url_with(url, options=f"-csearch_path={schema}")
+
+
+def url_with(url: str, **changed: str | int) -> str:
+    """The URL with other parts, by the names of libpq: `user`, `password`, `host`, `port`, `dbname`, `options`."""
+    parts = {name: value for name, value in {**conninfo_to_dict(url), **changed}.items() if value is not None}
+    return f"postgresql:///?{urlencode(parts, quote_via=quote)}"
 
 
 def _drop_schemas(url: str) -> None:

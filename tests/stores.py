@@ -6,8 +6,8 @@ Tests of the store itself run on both, by the fixture `store`; those about SQLit
 import hashlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,13 @@ def using(dialect: Dialect) -> Iterator[None]:
         _chosen.pop()
 
 
-def location(path: Path) -> Location:
-    """The database for this path: that file, or a schema of its own on PostgreSQL, the same each time."""
-    if dialect() == "sqlite":
-        return path
+def location(path: Location) -> Location:
+    """The database for this path: that file, or a schema of its own on PostgreSQL; a URL is that of the database."""
+    return path if dialect() == "sqlite" or isinstance(path, PostgresqlUrl) else on_postgresql(path)
+
+
+def on_postgresql(path: Path) -> PostgresqlUrl:
+    """The schema for this path on PostgreSQL, the same each time, whatever tests run on."""
     return PostgresqlUrl(schema_url(f"t_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"))
 
 
@@ -52,8 +55,8 @@ def setting(path: Path) -> str:
 
 
 def rows(path: Location, sql: str) -> list[tuple[Any, ...]]:
-    """What a connection of its own answers; it may write. `path` as for `location`, or what that gave."""
-    found = path if isinstance(path, PostgresqlUrl) else location(path)
+    """What a connection of its own answers; it may write. `path` as for `location`."""
+    found = location(path)
     if isinstance(found, PostgresqlUrl):
         with psycopg.connect(found.text, autocommit=True) as connection:
             cursor = connection.execute(sql.encode())
@@ -74,20 +77,19 @@ def hold(path: Path) -> sqlite3.Connection | psycopg.Connection:
     return lock
 
 
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Database]:
-    """Core's database for this path."""
-    database = open_database(location(path))
-    try:
-        yield database
-    finally:
-        await database.close()
+def opened(path: Location) -> AbstractAsyncContextManager[Database]:
+    """Core's database; `path` as for `location`."""
+    return _closed_at_the_end(open_database, location(path))
+
+
+def opened_bots(path: Location) -> AbstractAsyncContextManager[Database]:
+    """The bot's database; `path` as for `location`."""
+    return _closed_at_the_end(open_store, location(path))
 
 
 @asynccontextmanager
-async def opened_bots(path: Path) -> AsyncIterator[Database]:
-    """The bot's database for this path."""
-    database = open_store(location(path))
+async def _closed_at_the_end(open_: Callable[[Location], Database], found: Location) -> AsyncIterator[Database]:
+    database = open_(found)
     try:
         yield database
     finally:

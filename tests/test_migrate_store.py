@@ -24,22 +24,15 @@ from core.common.errors import ResponderBotError
 from core.store import events
 from core.store.opening import STORE as CORES
 from core.store.opening import open_database
-from tests import stores
 from tests.core.core_process import ROOT, core_process, run_body, setup_in, until
 from tests.core.store.test_earlier import EARLIER, unpacked
 from tests.core.test_cli import Ended, is_one_sentence
+from tests.stores import on_postgresql
 
 TEXTS = ("", "ä \ue000 😀", "tab\tnew\nline\r\\N \\. \\u0041 '\"", "x" * 3_000)
 NUMBERS = (0, -1, 2**63 - 1, -(2**63))
 EARLIER_ONES = sorted(file.name.removesuffix(".db.gz") for file in EARLIER.glob("*.db.gz"))
 BOTH = pytest.mark.parametrize("store", [CORES, BOTS], ids=["core", "bot"])
-
-
-def on_postgresql(path: Path) -> PostgresqlUrl:
-    with stores.using("postgresql"):
-        found = stores.location(path)
-    assert isinstance(found, PostgresqlUrl)
-    return found
 
 
 async def opened(store: Store, location: Location) -> None:

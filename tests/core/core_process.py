@@ -17,7 +17,6 @@ from core.access import Access
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Action, Profile
-from core.store.opening import open_database
 from tests import stores
 
 ROOT = Path(__file__).parents[2]
@@ -108,13 +107,10 @@ class CoreSetup:
         return self.runs(name).read_text().count("\n") if self.runs(name).exists() else 0
 
     async def users(self, *users: tuple[str, Profile]) -> None:
-        database = open_database(stores.location(self.database))
-        access = Access(database, "example.org", now_ms)
-        try:
+        async with stores.opened(self.database) as database:
+            access = Access(database, "example.org", now_ms)
             for name, profile in users:
                 self.keys[name] = await access.add(name, profile)
-        finally:
-            await database.close()
 
 
 ANALYSTS: tuple[tuple[str, Profile], ...] = (("anna", "analyst"), ("ben", "analyst"), ("lead", "org-admin"))
@@ -318,6 +314,17 @@ async def alert_in(core: CoreProcess, ref: str = "1") -> str:
 def run_body(alert_id: str, responder: str = "Stepwise_1_0", **more: Any) -> dict[str, Any]:
     """The body of a run on an alert."""
     return {"responderId": responder, "objectType": "alert", "objectId": alert_id, **more}
+
+
+def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
+    """The parameters of a Stepwise run that is counted under a name and does these steps."""
+    return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
+
+
+async def held(core: CoreProcess, alert_id: str, pipe: Path) -> Action:
+    """A run, counted under the pipe's name, whose program ends once something is written to this new named pipe."""
+    os.mkfifo(pipe)
+    return await core.client().run(run_body(alert_id, **counting(core.setup, pipe.stem, f"wait {pipe}")))
 
 
 async def events_of(core: CoreProcess, action_id: str) -> list[str]:

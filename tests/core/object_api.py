@@ -22,7 +22,6 @@ from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.events import Feed
-from core.store.opening import open_database
 from tests import stores
 from tests.clock import SetClock
 
@@ -80,8 +79,7 @@ class ObjectApi:
 @asynccontextmanager
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
-    database = open_database(stores.location(folder / "core.db"))
-    try:
+    async with stores.opened(folder / "core.db") as database:
         access, feed = Access(database, "soc.example", clock), await Feed.open(database, clock)
         documents = Documents(database, feed, Offers([], {}, database, clock))
         router = Router(
@@ -96,5 +94,3 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
         key = await access.add("admin", "org-admin")
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router), base_url="http://core") as http:
             yield ObjectApi(http, access, database, clock, key)
-    finally:
-        await database.close()

@@ -2,36 +2,23 @@
 
 import asyncio
 import json
-import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.models import Action
 from tests.core.core_process import (
-    CoreProcess,
     CoreSetup,
     alert_in,
     core_process,
+    counting,
+    held,
     hosts_in,
     run_body,
     until,
     write_pipe,
 )
 from tests.core.test_cli import run as command
-
-
-def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
-    return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
-
-
-async def held(core: CoreProcess, alert: str, name: str) -> Action:
-    """A run whose program ends once something is written to `<name>.pipe`."""
-    pipe = core.setup.folder.parent / f"{name}.pipe"
-    os.mkfifo(pipe)
-    return await core.client().run(run_body(alert, **counting(core.setup, name, f"wait {pipe}")))
 
 
 async def cli(setup: CoreSetup, *args: str) -> tuple[int, str]:
@@ -44,7 +31,7 @@ async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp
     one_setup, two_setup = await hosts_in(tmp_path, ["web1", "web2"], max_concurrent_actions=1)
     async with core_process(one_setup) as one, core_process(two_setup) as two:
         alert = await alert_in(one)
-        action = await held(one, alert, "first")
+        action = await held(one, alert, tmp_path / "first.pipe")
         await one.running(action.id)
         (first, second) = await two.hosts()
         assert [(host["name"], host["state"]) for host in (first, second)] == [("web1", "running"), ("web2", "running")]
@@ -92,7 +79,7 @@ async def test_a_killed_and_a_frozen_host_lose_their_runs_and_one_that_comes_bac
     async with core_process(setups[0]) as killed, core_process(setups[1]) as frozen, core_process(setups[2]) as stays:
         alert = await alert_in(stays)
         hosts = {"killed": killed, "frozen": frozen, "stays": stays}
-        runs = {name: await held(core, alert, name) for name, core in hosts.items()}
+        runs = {name: await held(core, alert, tmp_path / f"{name}.pipe") for name, core in hosts.items()}
         for name, core in hosts.items():
             await core.running(runs[name].id)
         asked = run_body(alert, **counting(setups[0], "queued"))

@@ -8,7 +8,6 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +19,6 @@ from core.actions.report import ReportLimits
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.models import Action
-from core.records.events import Feed
 from core.store.backup import copy
 from core.store.opening import open_database
 from tests.core.actions.harness import HERE, action_parts, open_harness, started_run
@@ -31,6 +28,7 @@ from tests.core.core_process import (
     CoreSetup,
     alert_in,
     core_process,
+    counting,
     events_of,
     open_pipe_for_writing,
     run_body,
@@ -49,10 +47,6 @@ RESTORED = "Core was restored from a backup of "
 
 async def command(setup: CoreSetup, *args: str) -> Ended:
     return await run(setup.folder, *args, "--config", "settings.toml")
-
-
-def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
-    return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
 
 
 async def message_at_the_end(core: CoreProcess, action_id: str) -> tuple[str, str]:
@@ -130,14 +124,7 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         )
         await lifecycle.end_restored()
         async with action_parts(database, harness.clock, engine) as core:
-            found = Action.model_validate_json(await core.actions.get_json(running.id))
-            feed = await Feed.open(database, harness.clock)
-            while True:
-                mark = feed.position()
-                ended = Action.model_validate_json(await core.actions.get_json(ending.id))
-                if ended.end_date is not None:
-                    break
-                await feed.changed(mark)
+            found, ended = await core.action(running.id), await core.ended(ending.id)
     assert engine.runs == []
     assert (found.status, ended.status) == ("Failure", "Success")
     assert [entry["status"] for entry in json.loads(ended.operations)] == ["Success"] * len(many)

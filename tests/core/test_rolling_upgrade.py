@@ -7,18 +7,17 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.models import Action
 from tests.core.core_process import (
     ROOT,
-    CoreProcess,
     CoreSetup,
     alert_in,
     core_process,
+    counting,
     events_of,
+    held,
     run_body,
     setup_in,
     write_pipe,
@@ -50,17 +49,6 @@ def command_before(code: Path, setup: CoreSetup, *args: str) -> subprocess.Compl
     )
 
 
-async def held(core: CoreProcess, alert: str, name: str) -> Action:
-    """A run whose program ends once something is written to its pipe."""
-    pipe = core.setup.folder / f"{name}.pipe"
-    os.mkfifo(pipe)
-    return await core.client().run(run_body(alert, **counting(core.setup, name, f"wait {pipe}")))
-
-
-def counting(setup: CoreSetup, name: str, *steps: str) -> dict[str, Any]:
-    return {"parameters": {"runs": str(setup.runs(name)), "steps": ["count", *steps, "write"]}}
-
-
 @pytest.mark.slow
 async def test_a_core_of_the_release_before_and_one_of_this_share_a_database(tmp_path: Path) -> None:
     code = code_before(tmp_path)
@@ -71,12 +59,12 @@ async def test_a_core_of_the_release_before_and_one_of_this_share_a_database(tmp
         assert added.returncode == 0, added.stderr
     async with core_process(setup, "before", code=code) as before:
         alert = await alert_in(before)
-        actions = {name: await held(before, alert, name) for name in ("first", "second", "third")}
+        actions = {name: await held(before, alert, tmp_path / f"{name}.pipe") for name in ("first", "second", "third")}
         for name in ("first", "second"):
             await before.running(actions[name].id)
         async with core_process(setup, "now") as now:  # migrates the database
             for name in ("fourth", "fifth"):
-                actions[name] = await held(now, alert, name)
+                actions[name] = await held(now, alert, tmp_path / f"{name}.pipe")
             await write_pipe(tmp_path / "first.pipe")  # what the earlier one has is its own
             assert (await now.ended(actions["first"].id)).status == "Success"
             asked = [await core.client().run(run_body(alert, **counting(setup, "many"))) for core in (before, now) * 5]
@@ -92,7 +80,7 @@ async def test_a_core_of_the_release_before_and_one_of_this_share_a_database(tmp
             await write_pipe(tmp_path / "fifth.pipe")
             assert (await before.ended(actions["fifth"].id)).status == "Success"  # taken over by the earlier one
         for name in ("sixth", "seventh", "eighth"):
-            actions[name] = await held(before, alert, name)
+            actions[name] = await held(before, alert, tmp_path / f"{name}.pipe")
         await before.running(actions["seventh"].id)
         async with core_process(setup, "next") as last:
             await before.kill()

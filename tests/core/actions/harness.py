@@ -18,6 +18,7 @@ from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
 from core.common.database import Database
+from core.common.database.location import Location
 from core.engines.base import Engine, Report
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
 from core.protection import ProtectedTargets
@@ -55,12 +56,27 @@ async def silence(clock: SetClock, ms: int, *cores: "ActionParts | Harness") -> 
 class ActionParts:
     """One core's parts for actions."""
 
+    database: Database
+    clock: SetClock
     lifecycle: Lifecycle
     runner: Runner
+    feed: Feed
     actions: Actions
     offers: Offers
     undos: Undos
     hosts: Hosts
+
+    async def action(self, action_id: str) -> Action:
+        return Action.model_validate_json(await self.actions.get_json(action_id))
+
+    async def ended(self, action_id: str) -> Action:
+        """The action, once it has ended."""
+        while True:
+            position = self.feed.position()
+            action = await self.action(action_id)
+            if action.end_date is not None:
+                return action
+            await self.feed.changed(position)
 
 
 @asynccontextmanager
@@ -88,50 +104,34 @@ async def action_parts(
     runner = Runner(lifecycle, offers, hosts, database, clock, tick_s=tick_s)
     await runner.open()
     try:
-        actions = Actions(lifecycle, runner, offers, database, await Feed.open(database, clock), clock)
+        feed = await Feed.open(database, clock)
+        actions = Actions(lifecycle, runner, offers, database, feed, clock)
         undos = Undos(actions.runs, offers, database, clock)
-        yield ActionParts(lifecycle, runner, actions, offers, undos, hosts)
+        yield ActionParts(database, clock, lifecycle, runner, feed, actions, offers, undos, hosts)
     finally:
         await runner.close()
         await offers.close()
 
 
 @dataclass
-class Harness:
+class Harness(ActionParts):
     """A core's parts for actions, with an alert to run responders on."""
 
-    lifecycle: Lifecycle
-    runner: Runner
-    actions: Actions
-    feed: Feed
-    clock: SetClock
     engine: ScriptedEngine
     alert_id: str
-    database: Database
     access: Access
-    offers: Offers
-    undos: Undos
-    hosts: Hosts
+    location: Location
+    """Of the database."""
 
     async def alert_json(self) -> str:
         return await Alerts(self.database, self.clock, "soc").get_json(self.alert_id)
-
-    async def action(self, action_id: str) -> Action:
-        return Action.model_validate_json(await self.actions.get_json(action_id))
-
-    async def ended(self, action_id: str) -> Action:
-        while True:
-            position = self.feed.position()
-            action = await self.action(action_id)
-            if action.end_date is not None:
-                return action
-            await self.feed.changed(position)
 
 
 @asynccontextmanager
 async def open_harness(
     tmp_path: Path,
     *,
+    database_at: Location | None = None,
     engine: ScriptedEngine | None = None,
     policies: Mapping[str, ResponderSection] | None = None,
     protected: Sequence[str] = (),
@@ -142,8 +142,9 @@ async def open_harness(
     """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
     engine, clock = engine or ScriptedEngine(), SetClock()
     limits = ReportLimits(report_limit_bytes, operation_limits)
+    location = database_at or tmp_path / "core.db"
     async with (
-        opened(tmp_path / "core.db") as database,
+        opened(location) as database,
         action_parts(database, clock, engine, policies=policies, protected=protected, limits=limits) as own,
     ):
         access = Access(database, "example.org", clock)
@@ -151,21 +152,15 @@ async def open_harness(
             await access.add(name, profile)
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
-        feed = await Feed.open(database, clock)
-        yield Harness(
-            own.lifecycle,
-            own.runner,
-            own.actions,
-            feed,
-            clock,
-            engine,
-            created.id,
-            database,
-            access,
-            own.offers,
-            own.undos,
-            own.hosts,
-        )
+        yield Harness(**vars(own), engine=engine, alert_id=created.id, access=access, location=location)
+
+
+@asynccontextmanager
+async def another_core(harness: Harness, engine: Engine, **options: Any) -> AsyncIterator[ActionParts]:
+    """Open another core's parts on the database of `harness`; `options` as of `action_parts`."""
+    clock = options.pop("clock", harness.clock)
+    async with opened(harness.location) as database, action_parts(database, clock, engine, **options) as core:
+        yield core
 
 
 def run_input(harness: Harness, responder: str = "BlockHost_1_0", **more: Any) -> RunInput:

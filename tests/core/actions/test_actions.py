@@ -16,7 +16,7 @@ from tests.core.actions.harness import (
     ANNA,
     BEN,
     LEAD,
-    action_parts,
+    another_core,
     ended_with,
     next_run,
     open_harness,
@@ -25,7 +25,6 @@ from tests.core.actions.harness import (
     started_run,
 )
 from tests.core.scripted_engine import ScriptedEngine
-from tests.stores import opened
 
 
 async def test_an_action_goes_from_waiting_to_in_progress_to_success(tmp_path: Path) -> None:
@@ -295,10 +294,7 @@ async def test_a_core_whose_lease_ended_loses_its_actions_and_its_late_report_is
         started = await harness.actions.start(ANNA, run_input(harness))
         late = await harness.engine.taken.get()
         engine = ScriptedEngine()
-        async with (
-            opened(tmp_path / "core.db") as database,
-            action_parts(database, harness.clock, engine) as other,
-        ):
+        async with another_core(harness, engine) as other:
             assert engine.runs == []
             await silence(harness.clock, LEASE_MS, other)
             run = await engine.taken.get()
@@ -379,7 +375,7 @@ async def test_the_next_core_continues_after_the_last_stored_slice_without_the_e
         half = json.loads(await harness.alert_json())["tags"]
         engine = ScriptedEngine()
         harness.clock.now_ms += LEASE_MS
-        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine):
+        async with another_core(harness, engine):
             ended = await harness.ended(started.action.id)
         tags = json.loads(await harness.alert_json())["tags"]
     applied = json.loads(ended.operations)

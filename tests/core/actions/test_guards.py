@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,12 @@ from tests.core.actions.harness import (
     LEAD,
     ActionParts,
     Harness,
-    action_parts,
+    another_core,
     next_run,
     open_harness,
 )
 from tests.core.actions.harness import run_input as on_alert
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
-from tests.stores import opened
 
 HOUR_MS = 3_600_000
 NAME = NOTIFY.name
@@ -92,14 +91,9 @@ async def alert_with(harness: Harness, *artifacts: dict[str, str], **fields: Any
     return alert.id, [artifact.id for artifact in alert.artifacts]
 
 
-@asynccontextmanager
-async def restarted(folder: Path, harness: Harness, **options: Any) -> AsyncIterator[ActionParts]:
-    """Another core on the same database, perhaps with other settings."""
-    async with (
-        opened(folder / "core.db") as database,
-        action_parts(database, harness.clock, harness.engine, **options) as parts,
-    ):
-        yield parts
+def restarted(harness: Harness, **options: Any) -> AbstractAsyncContextManager[ActionParts]:
+    """Another core on the same database and engine, perhaps with other settings."""
+    return another_core(harness, harness.engine, **options)
 
 
 async def stop(harness: Harness) -> None:
@@ -172,7 +166,7 @@ async def test_an_approver_who_was_taken_off_the_list_counts_no_more(tmp_path: P
         await harness.actions.approve(BEN, first.id)
         await harness.actions.approve(BEN, second.id)
         await stop(harness)
-        async with restarted(tmp_path, harness, policies=rules(approval=1, approve_by=["lead"])) as core:
+        async with restarted(harness, policies=rules(approval=1, approve_by=["lead"])) as core:
             await take_over(harness, core)
             assert f"ben@example.org approved this and may no longer approve {NAME}" in await message_of(
                 harness, second
@@ -184,7 +178,7 @@ async def test_a_run_that_was_recorded_before_it_needed_approval_does_not_start(
         await started(harness)
         waiting = await started(harness)
         await stop(harness)
-        async with restarted(tmp_path, harness, policies=rules(approval=1)) as core:
+        async with restarted(harness, policies=rules(approval=1)) as core:
             await take_over(harness, core)
             assert "needs approval by now" in await message_of(harness, waiting)
 
@@ -192,7 +186,7 @@ async def test_a_run_that_was_recorded_before_it_needed_approval_does_not_start(
 async def test_more_approvals_by_now_are_more_votes(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=1)) as harness:
         action = await started(harness)
-        async with restarted(tmp_path, harness, policies=rules(approval=2)) as core:
+        async with restarted(harness, policies=rules(approval=2)) as core:
             await core.actions.approve(BEN, action.id)
             assert (await harness.action(action.id)).status == "Waiting"
             assert not harness.engine.runs
@@ -246,10 +240,10 @@ async def test_a_restart_and_a_second_core_count_what_ran_before(tmp_path: Path)
     policies = rules(rate=["2/1h"])
     async with open_harness(tmp_path) as harness:  # the rule comes with the restart
         await ran(harness)
-        async with restarted(tmp_path, harness, policies=policies) as one:
+        async with restarted(harness, policies=policies) as one:
             await one.actions.start(ANNA, run_input(harness))
             await finish(harness)
-            async with restarted(tmp_path, harness, policies=policies) as two:
+            async with restarted(harness, policies=policies) as two:
                 with pytest.raises(ResponderBotError) as error:
                     await two.actions.start(BEN, run_input(harness))
         assert error.value.code == "rate_limited"
@@ -259,7 +253,7 @@ async def test_of_200_simultaneous_requests_to_two_cores_five_run(tmp_path: Path
     policies = rules(rate=["5/1h"])
     async with (
         open_harness(tmp_path, policies=policies) as harness,
-        restarted(tmp_path, harness, policies=policies) as other,
+        restarted(harness, policies=policies) as other,
     ):
         cores = (harness.actions, other.actions)
         answers = await asyncio.gather(
@@ -287,9 +281,7 @@ async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path
     policies = {NAME: ResponderSection(approval=1, approval_expires_minutes=600)}
     async with open_harness(tmp_path, policies=policies) as harness:
         waiting = [await started(harness) for _ in range(2)]  # before there was a rate
-        async with restarted(
-            tmp_path, harness, policies={NAME: policies[NAME].model_copy(update={"rate": ("1/1h",)})}
-        ) as core:
+        async with restarted(harness, policies={NAME: policies[NAME].model_copy(update={"rate": ("1/1h",)})}) as core:
             await core.actions.approve(BEN, waiting[0].id)
             await finish(harness)
             await harness.ended(waiting[0].id)
@@ -307,7 +299,7 @@ async def test_a_queue_does_not_outrun_its_rate(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
         first, second = await started(harness), await started(harness)
         await stop(harness)
-        async with restarted(tmp_path, harness, policies=rules(rate=["1/1h"])) as core:
+        async with restarted(harness, policies=rules(rate=["1/1h"])) as core:
             await take_over(harness, core)
             assert "did not run: 1 of 1 runs in 1 hour are used" in await message_of(harness, second)
             assert (await harness.ended(first.id)).status == "Success"
@@ -376,7 +368,7 @@ async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path
         (paused,) = await harness.actions.paused()
         assert (paused.name, paused.title, paused.failures, paused.action_id) == (NAME, "Notify", 2, failed.id)
         harness.clock.now_ms += 365 * 24 * HOUR_MS
-        async with restarted(tmp_path, harness, policies=broken()) as core:
+        async with restarted(harness, policies=broken()) as core:
             with pytest.raises(ResponderBotError, match="after 2 failures in 10 minutes; an org-admin may resume it"):
                 await core.actions.start(LEAD, run_input(harness))
             with pytest.raises(ResponderBotError) as error:

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.core.actions.harness import (
     ANNA,
     ActionParts,
     Harness,
-    action_parts,
+    another_core,
     next_run,
     open_harness,
     run_input,
@@ -30,18 +30,14 @@ from tests.core.actions.harness import (
 )
 from tests.core.core_process import until
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
-from tests.stores import opened
 
 
-@asynccontextmanager
-async def host(
-    path: Path, harness: Harness, name: str, engine: ScriptedEngine, **more: Any
-) -> AsyncIterator[ActionParts]:
+def host(
+    harness: Harness, name: str, engine: ScriptedEngine, **options: Any
+) -> AbstractAsyncContextManager[ActionParts]:
     """A core of another host on the database of `harness`, with the same clock of leases."""
-    clock = more.pop("clock", harness.clock)
-    options = {"host": Host(name, f"id-of-{name}"), "lease_clock": harness.clock, **more}
-    async with opened(path / "core.db") as database, action_parts(database, clock, engine, **options) as core:
-        yield core
+    options = {"host": Host(name, f"id-of-{name}"), "lease_clock": harness.clock, **options}
+    return another_core(harness, engine, **options)
 
 
 async def look(*cores: ActionParts | Harness) -> None:
@@ -60,7 +56,7 @@ def message_of(action: Action) -> str:
 
 async def test_a_full_host_leaves_actions_to_another_oldest_first(tmp_path: Path) -> None:
     full, free = ScriptedEngine(at_once=1), ScriptedEngine(at_once=2)
-    async with open_harness(tmp_path, engine=full) as harness, host(tmp_path, harness, "web2", free) as other:
+    async with open_harness(tmp_path, engine=full) as harness, host(harness, "web2", free) as other:
         await look(harness, other)
         ids = [(await harness.actions.start(ANNA, run_input(harness))).action.id for _ in range(4)]
         assert (await next_run(full)).job.action_id == ids[0]
@@ -77,7 +73,7 @@ async def test_a_full_host_leaves_actions_to_another_oldest_first(tmp_path: Path
 async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: Path) -> None:
     here, there = ScriptedEngine(offered=(BLOCK_HOST,)), ScriptedEngine(offered=(NOTIFY,), engine_name="theirs")
     async with open_harness(tmp_path, engine=here) as harness:
-        async with host(tmp_path, harness, "web2", there) as other:
+        async with host(harness, "web2", there) as other:
             await look(harness)
             assert [(offer.name, offer.entries[0][0]) for offer in harness.offers.all()] == [
                 ("BlockHost_1_0", "local"),
@@ -91,9 +87,7 @@ async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: P
             assert (await harness.action(action.id)).engine_job_id == "their-job"
             run.finish(Report(True))
             assert (await harness.ended(action.id)).status == "Success"
-            await other.hosts._database.transaction(
-                lambda tx: tx.run("UPDATE owner SET draining = 1 WHERE host = 'web2'")
-            )
+            await other.database.transaction(lambda tx: tx.run("UPDATE owner SET draining = 1 WHERE host = 'web2'"))
             await look(harness)
             with pytest.raises(ResponderBotError, match=r"only host web2 has it, and it is draining\.$"):
                 await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))
@@ -117,7 +111,7 @@ async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewher
     async with open_harness(tmp_path, engine=lost, policies=policies) as harness:
         ran, late = await started_run(harness)
         waits = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
-        async with host(tmp_path, harness, "web2", engine, policies=policies) as other:
+        async with host(harness, "web2", engine, policies=policies) as other:
             assert (await next_run(engine)).job.action_id == waits.id  # there is a free slot
             await lose(harness, other)
             ended = await harness.ended(ran.id)
@@ -141,7 +135,7 @@ async def test_a_core_that_comes_back_stops_what_was_given_up(tmp_path: Path) ->
     lost, engine = ScriptedEngine(), ScriptedEngine()
     async with open_harness(tmp_path, engine=lost) as harness:
         action, _ = await started_run(harness)
-        async with host(tmp_path, harness, "web2", engine) as other:
+        async with host(harness, "web2", engine) as other:
             await lose(harness, other)
             holder = harness.hosts.holder
             await look(harness)
@@ -155,7 +149,7 @@ async def test_a_remote_run_of_a_lost_host_is_followed_by_another(tmp_path: Path
     engine = ScriptedEngine(local=False, fixed_job_ids=False)
     async with open_harness(tmp_path, engine=lost) as harness:
         action, _ = await started_run(harness)
-        async with host(tmp_path, harness, "web2", engine) as other:
+        async with host(harness, "web2", engine) as other:
             await lose(harness, other)
             run = await next_run(engine)
             assert (run.job.action_id, run.job.engine_job_id, run.job.resumed) == (action.id, "job-1", True)
@@ -167,7 +161,7 @@ async def test_a_remote_run_of_a_lost_host_is_followed_by_another(tmp_path: Path
 
 async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
     frozen, engine = ScriptedEngine(at_once=1), ScriptedEngine(at_once=1)
-    async with open_harness(tmp_path, engine=frozen) as harness, host(tmp_path, harness, "web2", engine) as other:
+    async with open_harness(tmp_path, engine=frozen) as harness, host(harness, "web2", engine) as other:
         await look(harness, other)
         await lose(harness, other)
         action = (await harness.actions.start(ANNA, run_input(harness))).action  # before it has noticed
@@ -179,14 +173,14 @@ async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
 
 async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_minute(tmp_path: Path) -> None:
     first, engine = ScriptedEngine(), ScriptedEngine()
-    async with open_harness(tmp_path, engine=first) as harness, host(tmp_path, harness, "web2", engine) as other:
+    async with open_harness(tmp_path, engine=first) as harness, host(harness, "web2", engine) as other:
         adopted, _ = await started_run(harness)
         await harness.runner.close()
         await look(other)
         await silence(harness.clock, STOPPED_LEASE_MS - 1, other)
         assert (await harness.action(adopted.id)).status == "InProgress"
         again = ScriptedEngine()
-        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, again) as next_core:
+        async with another_core(harness, again) as next_core:
             assert ((await next_run(again)).job.action_id, next_core.runner.followed()) == (adopted.id, 1)
         await look(other)
         await silence(harness.clock, STOPPED_LEASE_MS, other)
@@ -196,9 +190,9 @@ async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_
 
 async def test_a_live_core_of_the_same_host_adopts_and_others_leave_it_to_that(tmp_path: Path) -> None:
     first, replica, engine = ScriptedEngine(), ScriptedEngine(), ScriptedEngine()
-    async with open_harness(tmp_path, engine=first) as harness, host(tmp_path, harness, "web2", engine) as other:
+    async with open_harness(tmp_path, engine=first) as harness, host(harness, "web2", engine) as other:
         action, _ = await started_run(harness)
-        async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, replica) as same:
+        async with another_core(harness, replica) as same:
             await look(other, same)
             await silence(harness.clock, LEASE_MS - 1, same)  # which so renews its own lease
             await silence(harness.clock, 1, other)
@@ -211,7 +205,7 @@ async def test_a_live_core_of_the_same_host_adopts_and_others_leave_it_to_that(t
 async def test_nobody_is_lost_since_nobody_could_renew_for_a_while(tmp_path: Path) -> None:
     """As after an outage of the database: whoever comes back first gives the others time to renew their leases."""
     engine = ScriptedEngine()
-    async with open_harness(tmp_path) as harness, host(tmp_path, harness, "web2", engine) as other:
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
         action, _ = await started_run(harness)
         await look(other, other, other)
         harness.clock.now_ms += 10 * LEASE_MS
@@ -225,7 +219,7 @@ async def test_nobody_is_lost_since_nobody_could_renew_for_a_while(tmp_path: Pat
 
 async def test_a_run_on_another_host_is_stopped_there(tmp_path: Path) -> None:
     engine = ScriptedEngine()
-    async with open_harness(tmp_path) as harness, host(tmp_path, harness, "web2", engine) as other:
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
         await look(harness, other)
         action, _ = await started_run(harness)
         await other.actions.cancel(ANNA, action.id)
@@ -243,8 +237,8 @@ async def test_what_is_due_is_done_once_by_three_cores_at_the_same_moment(tmp_pa
     engines = [ScriptedEngine(), ScriptedEngine()]
     async with (
         open_harness(tmp_path, policies=policies) as harness,
-        host(tmp_path, harness, "web2", engines[0], policies=policies) as second,
-        host(tmp_path, harness, "web3", engines[1], policies=policies) as third,
+        host(harness, "web2", engines[0], policies=policies) as second,
+        host(harness, "web3", engines[1], policies=policies) as third,
     ):
         _, run = await started_run(harness)
         run.finish(Report(True))
@@ -265,7 +259,7 @@ async def test_a_lost_undo_may_be_asked_for_again(tmp_path: Path) -> None:
         action, run = await started_run(harness)
         run.finish(Report(True))
         await harness.ended(action.id)
-        async with host(tmp_path, harness, "web2", engine, policies=policies) as other:
+        async with host(harness, "web2", engine, policies=policies) as other:
             undo = await harness.undos.undo(ANNA, action.id, UndoInput())
             await (await next_run(lost)).begin()
             await lose(harness, other)
@@ -284,7 +278,7 @@ async def test_a_lost_undo_may_be_asked_for_again(tmp_path: Path) -> None:
 async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tmp_path: Path) -> None:
     here, there = ScriptedEngine(offered=(BLOCK_HOST,)), ScriptedEngine(engine_name="theirs")
     async with open_harness(tmp_path, engine=here) as harness:
-        async with host(tmp_path, harness, "web2", there) as other:
+        async with host(harness, "web2", there) as other:
             await look(harness)
             await other.runner.close()  # before it looks again
             action = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
@@ -304,7 +298,7 @@ async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tm
 async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         wrong = SetClock(harness.clock() - 60_000)
-        async with host(tmp_path, harness, "web2", ScriptedEngine(), clock=wrong) as other:
+        async with host(harness, "web2", ScriptedEngine(), clock=wrong) as other:
             assert await harness.hosts.problems() == []
             await look(harness, other, harness)
             (told,) = await harness.hosts.problems()
@@ -313,7 +307,7 @@ async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path)
             )
             (told,) = await other.hosts.problems()
             assert told.startswith("The clock of host here is some 60 s ahead of that of web2;")
-        async with host(tmp_path, harness, "web3", ScriptedEngine(), host=Host("here", "another")):
+        async with host(harness, "web3", ScriptedEngine(), host=Host("here", "another")):
             await look(harness)
             assert await harness.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
 
@@ -324,7 +318,7 @@ async def test_leases_hold_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms
     async with open_harness(tmp_path) as harness:
         wrong = SetClock(harness.clock() + ahead_ms)
         action, run = await started_run(harness)
-        async with host(tmp_path, harness, "web2", engine, clock=wrong) as other:
+        async with host(harness, "web2", engine, clock=wrong) as other:
             theirs = (await other.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
             await (await next_run(engine)).begin()
             for _ in range(3):

@@ -104,7 +104,7 @@ async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path:
         await started(harness)
         waiting = await started(harness, objectId=alert)
         await stop(harness)
-        async with restarted(tmp_path, harness, protected=["198.51.100.0/24"]) as core:
+        async with restarted(harness, protected=["198.51.100.0/24"]) as core:
             await take_over(harness, core)
             assert "did not run: the artifact" in await message_of(harness, waiting)
 

@@ -21,9 +21,8 @@ from core.store.schema import migrations
 from tests import stores
 from tests.core.actions.harness import (
     ANNA,
-    ActionParts,
-    Harness,
     action_parts,
+    another_core,
     next_run,
     open_harness,
     run_input,
@@ -50,18 +49,11 @@ from tests.stores import opened
 # --- the second core, in this process ---------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def second(tmp_path: Path, harness: Harness, engine: ScriptedEngine) -> AsyncIterator[ActionParts]:
-    """Another core on the database of `harness`."""
-    async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, engine) as core:
-        yield core
-
-
 async def test_a_core_whose_lease_ended_does_not_clean_up_the_job(tmp_path: Path) -> None:
     other = ScriptedEngine()
     async with open_harness(tmp_path) as harness:
         action, late = await started_run(harness)
-        async with second(tmp_path, harness, other) as core:
+        async with another_core(harness, other) as core:
             await silence(harness.clock, LEASE_MS, core)
             run = await next_run(other)
             late.finish(Report(True, full={"message": "late"}))
@@ -78,7 +70,7 @@ async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) 
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
         action, _ = await started_run(harness)
         queued = (await harness.actions.start(ANNA, run_input(harness))).action
-        async with second(tmp_path, harness, other) as core:
+        async with another_core(harness, other) as core:
             assert (await next_run(other)).job.action_id == queued.id
             own = (await core.actions.start(ANNA, run_input(harness))).action
             await silence(harness.clock, LEASE_MS, core)
@@ -95,7 +87,7 @@ async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
     other, third = ScriptedEngine(), ScriptedEngine()
     async with open_harness(tmp_path) as harness:
         action, _ = await started_run(harness)
-        async with second(tmp_path, harness, other) as core, second(tmp_path, harness, third) as late:
+        async with another_core(harness, other) as core, another_core(harness, third) as late:
             await silence(harness.clock, LEASE_MS, core)
             assert (await next_run(other)).job.action_id == action.id
             await late.runner.tick()
@@ -108,17 +100,16 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
     other = ScriptedEngine()
     async with (
         open_harness(tmp_path) as harness,
-        opened(tmp_path / "core.db") as database,
-        action_parts(database, harness.clock, other, tick_s=POLL_INTERVAL_S) as core,
+        another_core(harness, other, tick_s=POLL_INTERVAL_S) as core,
     ):
 
         async def is_renewed() -> bool:
             sql, lease = "SELECT 1 FROM owner WHERE lease_until = :until", {"until": harness.clock.now_ms + LEASE_MS}
-            return await database.read(lambda reads: reads.row(sql, lease)) is not None
+            return await core.database.read(lambda reads: reads.row(sql, lease)) is not None
 
         await core.actions.start(ANNA, run_input(harness))
         await next_run(other)
-        search = asyncio.create_task(database.fetch_in_background(long))
+        search = asyncio.create_task(core.database.fetch_in_background(long))
         for _ in range(3):
             harness.clock.now_ms += LEASE_MS
             async with asyncio.timeout(POLL_TIMEOUT_S):
@@ -136,10 +127,10 @@ async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts
     other = ScriptedEngine()
     async with open_harness(tmp_path) as harness:
         action, _ = await started_run(harness)
-        async with second(tmp_path, harness, other) as core, opened(tmp_path / "core.db") as database:
-            await database.transaction(moved)
+        async with another_core(harness, other) as core:
+            await harness.database.transaction(moved)
             await core.runner.tick()
-            (row,) = await database.fetch_in_background("SELECT owner FROM action")
+            (row,) = await harness.database.fetch_in_background("SELECT owner FROM action")
             assert row["owner"] == "1-1-elsewhere-1"
             await silence(harness.clock, LEASE_MS, core)
             assert (await next_run(other)).job.action_id == action.id
@@ -150,7 +141,7 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_withdrawn(tmp
     async with open_harness(tmp_path) as harness:
         action, _ = await started_run(harness)
         await harness.lifecycle.cancel(ANNA, action.id)
-        async with second(tmp_path, harness, other) as core:
+        async with another_core(harness, other) as core:
             await silence(harness.clock, LEASE_MS, core)
             (await next_run(other)).finish(Report(False, message="It broke by itself"))
             ended = await harness.ended(action.id)
@@ -177,11 +168,11 @@ async def test_a_database_without_leases_is_migrated_and_its_open_actions_go_on(
     now.close()
     before.close()
     other = ScriptedEngine()
-    async with second(tmp_path, harness, other) as core:
+    async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, other) as core:
         run = await next_run(other)
         run.finish(Report(True))
         assert (run.job.action_id, run.job.resumed) == (action.id, True)
-        assert json.loads(await core.actions.get_json(action.id))["createdAt"] == action.created_at
+        assert (await core.action(action.id)).created_at == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:

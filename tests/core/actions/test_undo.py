@@ -29,6 +29,7 @@ from tests.core.actions.harness import (
     LEAD,
     Harness,
     action_parts,
+    another_core,
     next_run,
     open_harness,
     run_input,
@@ -285,10 +286,8 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         late = await refused(harness.undos.set_time(BEN, action.id, 60))
         assert late.message.startswith("It is being undone, by ~")
         await released(harness)
-        last = await harness.feed.last() - 1
         updated = [event for event in (await harness.feed.page(0, wait_s=0)).events if event.object_id == action.id]
         assert [event.type for event in updated][-6:] == ["action.ended", *["action.updated"] * 5]
-        assert last
 
 
 async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp_path: Path) -> None:
@@ -297,7 +296,6 @@ async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp
         await harness.undos.undo(ANNA, action.id, UndoInput())
         harness.clock.now_ms = due
         await harness.undos.run_due()  # somebody undoes it at this moment
-        assert runs_of(harness, RELEASE) + harness.engine.taken.qsize() <= 2
         await released(harness, FAILED)
         assert (await undo_of(harness, action)).status == "failed"
         harness.clock.now_ms += RETRY_MS
@@ -403,12 +401,9 @@ async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_core
             alert = await alerts.create(LEAD, AlertInput.model_validate({**fields, "sourceRef": f"n{number}"}))
             harness.alert_id = alert.id
             await blocked(harness)
-        policies, others = {BLOCK: ResponderSection(undo=RELEASE)}, [engine(), engine()]
-        cores = [harness.undos]
-        for other in others:
-            database = await stack.enter_async_context(opened(tmp_path / "core.db"))
-            parts = action_parts(database, harness.clock, other, policies=policies)
-            cores.append((await stack.enter_async_context(parts)).undos)
+        policies = {BLOCK: ResponderSection(undo=RELEASE)}
+        others = [another_core(harness, engine(), policies=policies) for _ in range(2)]
+        cores = [harness.undos, *[(await stack.enter_async_context(other)).undos for other in others]]
         harness.clock.now_ms += 60 * MINUTE_MS
         while any(await asyncio.gather(*(core.run_due() for core in cores))):
             pass
@@ -426,7 +421,7 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
     async with opened(tmp_path / "core.db") as database, action_parts(database, clock, other) as core:
         await core.lifecycle.end_restored()
         assert await core.undos.run_due() == 0
-        undo = Action.model_validate_json(await core.actions.get_json(action.id)).undo
+        undo = (await core.action(action.id)).undo
     assert undo is not None
     assert (undo.status, undo.at) == ("failed", None)
     assert str(undo.message).startswith("Core was restored from a backup of ")

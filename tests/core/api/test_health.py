@@ -14,7 +14,6 @@ from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_p
 from core.common.database.sqlite import FILE_CHECK_EVERY_S
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
-from core.store.opening import open_database
 from tests import stores
 from tests.core.running import running_core
 
@@ -161,8 +160,7 @@ def test_only_a_vital_component_makes_core_down() -> None:
 
 async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path: Path) -> None:
     times = iter([float(number) for number in range(100)])
-    database = open_database(stores.location(tmp_path / "core.db"))
-    try:
+    async with stores.opened(tmp_path / "core.db") as database:
         probe = StoreProbe(database, lambda: next(times))
         assert (await probe.check()).ok
         await database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
@@ -171,8 +169,6 @@ async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path:
         assert "The store can't be written" in ill.message
         await database.transaction(lambda tx: tx.run("ALTER TABLE hidden RENAME TO sequence"))
         assert (await probe.check()).ok
-    finally:
-        await database.close()
 
 
 async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.common.listener import bind, http_server
 from core.models import CaseTemplateInput
-from core.store.opening import open_database
 from tests import stores
 from tests.core.running import RunningCore, running_core
 
@@ -337,14 +336,11 @@ async def test_invalid_http_gets_an_error_body(tmp_path: Path, sent: bytes) -> N
 @asynccontextmanager
 async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[tuple[str, str]]:
     """URL and an analyst's key of a router with these endpoints."""
-    database = open_database(stores.location(folder / "core.db"))
-    try:
+    async with stores.opened(folder / "core.db") as database:
         access = Access(database, "responder-bot.local", now_ms)
         key = await access.add("analyst", "analyst")
         async with http_server(Router(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
             yield url, key
-    finally:
-        await database.close()
 
 
 async def broken(request: Request) -> Response:

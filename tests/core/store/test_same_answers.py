@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
 from core.common.database import Database, Transaction
-from core.common.database.location import PostgresqlUrl
 from core.store import objects
 from core.store.opening import open_database
 from core.store.search import (
@@ -203,10 +202,7 @@ def tables_of_sqlite(path: Path) -> Tables:
 
 def tables_of_postgresql(path: Path) -> Tables:
     found: Tables = {}
-    with stores.using("postgresql"):
-        location = stores.location(path)
-    assert isinstance(location, PostgresqlUrl)
-    with psycopg.connect(location.text, row_factory=dict_row) as connection:
+    with psycopg.connect(stores.on_postgresql(path).text, row_factory=dict_row) as connection:
         columns = connection.execute(
             "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns"
             " JOIN information_schema.tables USING (table_schema, table_name)"

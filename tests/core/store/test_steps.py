@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from core.common.database import Database, Transaction
-from core.common.database.location import PostgresqlUrl
 from core.common.database.opening import open_postgresql
 from core.common.database.postgresql.migrations import ADDS_ONLY
 from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.opening import SCHEMA, STORE
+from core.store.opening import SCHEMA, SETTING, STORE
 from core.store.postgresql import STEPS
 from tests import stores
 
@@ -25,10 +24,8 @@ def opened_with(path: Path, steps: Sequence[str]) -> Database:
     def prepare(tx: Transaction, is_copy: bool) -> None:
         assert not is_copy
 
-    with stores.using("postgresql"):
-        location = stores.location(path)
-    assert isinstance(location, PostgresqlUrl)
-    return open_postgresql(location, SCHEMA, steps, prepare, table=STORE.table, setting="[core] database")
+    location = stores.on_postgresql(path)
+    return open_postgresql(location, SCHEMA, steps, prepare, table=STORE.table, setting=SETTING)
 
 
 async def test_a_release_goes_on_with_tables_to_which_a_newer_one_only_added(tmp_path: Path) -> None:
