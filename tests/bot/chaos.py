@@ -6,10 +6,9 @@ import os
 import random
 import signal
 import socket
-import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +16,9 @@ from typing import Any, Literal
 from bot.slack_emulator import SlackEmulator
 from core.access import Access
 from core.common.clock import now_ms
-from core.common.database import Database
+from core.common.database.location import Location
 from core.models import Profile
-from core.store.opening import open_database
+from tests import stores
 from tests.bot.running import ANNA, BEN, LEA
 from tests.bot.test_serve import ROOT
 
@@ -131,11 +130,11 @@ class Installation:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of core's database."""
-        return _sqlite_rows(self.folder / "responder-bot.db", sql)
+        return stores.rows(self.folder / "core.db", sql)
 
     def rows_of_bot(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the bot's database."""
-        return _sqlite_rows(self.folder / "responder-bot-slack.db", sql)
+        return stores.rows(self.folder / "slack.db", sql)
 
     @property
     def counts(self) -> Path:
@@ -181,17 +180,13 @@ class Installation:
         return found
 
 
-def _sqlite_rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(sql).fetchall()
-
-
 async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     """Write the files, and add the users."""
     write_responders(folder)
-    (folder / "responder-bot.toml").write_text(settings_text(folder, free_port()))
+    core, bot = ({"database": stores.setting(folder / name)} for name in ("core.db", "slack.db"))
+    (folder / "responder-bot.toml").write_text(settings_text(folder, free_port(), core=core, bot=bot))
     made = Installation(folder, emulator)
-    await add_users(made, open_database(folder / "responder-bot.db"), USERS)
+    await add_users(made, folder / "core.db", USERS)
     return made
 
 
@@ -200,12 +195,12 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-async def add_users(made: Installation, database: Database, users: Sequence[tuple[str, Profile, str]]) -> None:
-    """Add users with their names in Slack, keep their keys, and close the database."""
-    access = Access(database, "responder-bot.local", now_ms)
-    for name, profile, slack_id in users:
-        made.keys[name] = await access.add(name, profile, slack_id=slack_id)
-    await database.close()
+async def add_users(made: Installation, path: Location, users: Sequence[tuple[str, Profile, str]]) -> None:
+    """Add users with their names in Slack to core's database, and keep their keys."""
+    async with stores.opened(path) as database:
+        access = Access(database, "responder-bot.local", now_ms)
+        for name, profile, slack_id in users:
+            made.keys[name] = await access.add(name, profile, slack_id=slack_id)
 
 
 def write_responders(folder: Path) -> None:

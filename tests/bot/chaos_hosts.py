@@ -26,7 +26,6 @@ import aiohttp
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.database.location import PostgresqlUrl
 from core.models import Profile
-from core.store.opening import open_database
 from tests.bot.chaos import (
     CHANNELS,
     ON_ALERTS,
@@ -114,8 +113,7 @@ class Cluster(Installation):
                 machine = NamespaceMachine(installed, number, self.emulator.url, self.server.port)
                 port = 9000
             else:
-                machine = ProcessMachine(installed)
-                await machine.connect(self.server)
+                machine = ProcessMachine(installed, self.server)
                 port = free_port()
             text = settings_text(
                 self.folder,
@@ -361,7 +359,7 @@ async def prepared(folder: Path, plan: Plan, *, in_namespaces: bool) -> AsyncIte
         await server.create()
         write_responders(folder)
         cluster = Cluster(folder, emulator, server)
-        await add_users(cluster, open_database(PostgresqlUrl(server.url(CORE_SCHEMA))), users)
+        await add_users(cluster, PostgresqlUrl(server.url(CORE_SCHEMA)), users)
         await cluster.add_machines(plan.hosts, in_namespaces=in_namespaces)
         for machine in cluster.machines:
             stack.push_async_callback(machine.close)

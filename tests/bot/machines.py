@@ -1,6 +1,6 @@
 """Machines for tests of several hosts: each can crash, lose its power, or lose the network to the database.
 
-A machine is a folder with processes behind a TCP proxy to the database, or, where the system allows it, has namespaces
+A machine is a folder with processes behind a relay to the database, or, where the system allows it, has namespaces
 of its own for processes and network.
 """
 
@@ -16,14 +16,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.bot.chaos import BotProcess, Installation, start_process
+from tests.core.core_process import until
 from tests.postgresql_process import PostgresqlServer
+from tests.postgresql_relay import Relay
 
 NETWORK = f"10.77.{os.getpid() % 256}"
 GATEWAY = f"{NETWORK}.1"
 BRIDGE = f"rb{os.getpid()}"
 """Of this process, since others on this machine may run the same."""
 POLL_S = 0.02
-READY_S = 60.0
 
 
 class Machine(ABC):
@@ -104,73 +105,34 @@ class Machine(ABC):
 
 
 class ProcessMachine(Machine):
-    """Processes in a folder of their own; a proxy stands for the network to the database."""
+    """Processes in a folder of their own; a relay stands for the network to the database."""
 
-    def __init__(self, installed: Installation) -> None:
+    def __init__(self, installed: Installation, server: PostgresqlServer) -> None:
         super().__init__(installed)
-        self._proxy: asyncio.Server | None = None
-        self._port = 0
-        self._connected = asyncio.Event()
-        self._connected.set()
-        self._open: set[asyncio.Task[None]] = set()
+        self._relay = Relay(server.url("public"))
 
     def database_url(self, server: PostgresqlServer, schema: str) -> str:
-        return server.url(schema, "127.0.0.1", self._port)
-
-    async def connect(self, server: PostgresqlServer) -> None:
-        """Start the proxy."""
-
-        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._connected.wait()
-            try:
-                answers, requests = await asyncio.open_connection(server.address, server.port)
-            except OSError:  # it is dead
-                writer.transport.abort()
-                return
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._forward(reader, requests))
-                group.create_task(self._forward(answers, writer))
-
-        def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(on_connection(reader, writer))
-            self._open.add(task)
-            task.add_done_callback(self._open.discard)
-
-        self._proxy = await asyncio.start_server(keep, "127.0.0.1", 0)
-        self._port = self._proxy.sockets[0].getsockname()[1]
-
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await source.read(65_536):
-                await self._connected.wait()
-                sink.write(data)
-                await sink.drain()
-        await self._connected.wait()
-        sink.close()
+        return server.url(schema, "127.0.0.1", self._relay.port)
 
     async def cut(self) -> None:
         self.is_cut = True
-        self._connected.clear()
+        self._relay.hold()
 
     async def mend(self) -> None:
         self.is_cut = False
-        self._connected.set()
+        self._relay.release()
 
     async def close(self) -> None:
         await super().close()
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-        if self._proxy is not None:
-            self._proxy.close()
+        self._relay.close()
 
     async def _boot(self) -> Sequence[str]:
         if not self.is_cut:
-            self._connected.set()
+            self._relay.release()
         return ()
 
     async def _silence(self) -> None:
-        self._connected.clear()
+        self._relay.hold()
 
     async def _end(self) -> None:
         await self.kill()
@@ -240,10 +202,7 @@ class NamespaceMachine(Machine):
         new = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
         self._machine = await asyncio.create_subprocess_exec(*new, *init)
         children = Path(f"/proc/{self._machine.pid}/task/{self._machine.pid}/children")
-        async with asyncio.timeout(READY_S):
-            while not (found := children.read_text().split()):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(POLL_S)
-        first = int(found[0])
+        first = int((await until(lambda: children.read_text().split(), "its first process"))[0])
         await asyncio.to_thread(self._connect, first)
         self._first = first
         if self.is_cut:

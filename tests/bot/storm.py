@@ -8,7 +8,6 @@ posts so many more afterwards to compare memory.
 import argparse
 import asyncio
 import random
-import sqlite3
 import statistics
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,14 +182,13 @@ class _Storm:
 
     def placements(self) -> list[tuple[str, str, int]]:
         """Alert, the key of its group, and whether it has a card of its own, in the channel of the storm."""
-        with closing(sqlite3.connect(self.installed.folder / "responder-bot-slack.db")) as database:
-            sql = "SELECT root_id, group_key, has_card FROM placement WHERE channel = ?"
-            return list(database.execute(sql, [STORM]))
+        return self.installed.rows_of_bot(
+            f"SELECT root_id, group_key, has_card FROM placement WHERE channel = '{STORM}'"  # noqa: S608  # a constant
+        )
 
     def is_standing(self, count: int) -> bool:
         """Whether each alert has a card that Slack shows, or is counted on the card of a group."""
-        with closing(sqlite3.connect(self.installed.folder / "responder-bot-slack.db")) as database:
-            shown = {key for (key,) in database.execute("SELECT key FROM message WHERE ts <> ''")}
+        shown = {key for (key,) in self.installed.rows_of_bot("SELECT key FROM message WHERE ts <> ''")}
         placed = self.placements()
         if len(placed) != count:
             return False

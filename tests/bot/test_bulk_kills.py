@@ -1,7 +1,7 @@
 """A run on a hundred alerts, with core and bot killed in the middle, over Socket Mode."""
 
 import asyncio
-import sqlite3
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -15,19 +15,16 @@ from tests.bot.chaos import CHANNELS, BotProcess, Installation, installation, st
 from tests.bot.features.environment import text_of, topmost
 from tests.bot.running import ANNA, BEN, add_people_and_channels
 from tests.bot.storm import LOW, create
+from tests.core.core_process import until
 
 SOC = CHANNELS[0]
 MANY = 100
-POLL_S = 0.05
 COMMANDS: tuple[Literal["core", "bot"], ...] = ("core", "bot")
 
 
 def actions(installed: Installation) -> int:
     """How many runs core has recorded."""
-    try:
-        ((found,),) = installed.rows("SELECT count(*) FROM action")
-    except sqlite3.OperationalError:
-        return 0
+    ((found,),) = installed.rows("SELECT count(*) FROM action")
     return int(found)
 
 
@@ -74,14 +71,15 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             question = await anna.until(topmost(ids.NOTICE_VIEW, f"Runs on {MANY} objects"), timeout_s=60)
             for _ in range(2):
                 await anna.click(None, view_id=question["id"], action_id=ids.BULK_START)
-            # The first kill is as soon as core has recorded them, so mostly before the bot has the answer.
-            for count, enough in ((actions, 1), (runs, MANY // 4)):
-                async with asyncio.timeout(60):
-                    while count(installed) < enough:  # noqa: ASYNC110  # other processes do it
-                        await asyncio.sleep(POLL_S)
+
+            async def kill_once(enough: Callable[[], bool]) -> None:
+                await until(enough, "enough runs")
                 await asyncio.gather(*(process.kill() for process in processes))
                 assert runs(installed) < MANY
                 processes[:] = await started(installed)
+
+            await kill_once(lambda: actions(installed) > 0)  # mostly before the bot has core's answer
+            await kill_once(lambda: runs(installed) >= MANY // 4)
             over = f"{MANY} of {MANY}, 0 failed, 0 refused"
 
             def told(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

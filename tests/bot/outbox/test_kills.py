@@ -3,13 +3,13 @@
 import asyncio
 import os
 import signal
-import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
+from tests import stores
 from tests.bot.outbox.harness import (
     SOC,
     emulator_with_channel,
@@ -19,16 +19,16 @@ from tests.bot.outbox.harness import (
 
 SENDER = """
 import asyncio, sys
-from pathlib import Path
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.cards.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
 from core.common.clock import now_ms
+from core.common.database.location import parse_location
 
 async def main(database, url, token):
     slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
     rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
-    outbox = MessageOutbox(Path(database), slack, now_ms, rate_limiter=rate_limiter)
+    outbox = MessageOutbox(parse_location(database), slack, now_ms, rate_limiter=rate_limiter)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
         card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), root_id=f"~{n}", by_person=True)
@@ -63,7 +63,8 @@ async def test_each_message_is_in_slack_once_after_a_kill_at_any_point(tmp_path:
             await anna.until(lambda view: len(texts_in(view)) == 6)
         elif point == "in a reply":
             await until(lambda: not emulator.faults.waiting(method))
-            assert begun(tmp_path, "end:%")
+            sql = "SELECT 1 FROM message WHERE key LIKE 'end:%' AND attempted_at > 0"
+            assert stores.rows(tmp_path / "slack.db", sql)  # an attempt to post one of these is on its way
         else:
             await anna.until(lambda view: texts_in(view))
         first.send_signal(signal.SIGKILL)
@@ -85,7 +86,7 @@ async def started(folder: Path, emulator: SlackEmulator) -> asyncio.subprocess.P
         sys.executable,
         "-c",
         SENDER,
-        str(folder / "slack.db"),
+        stores.setting(folder / "slack.db"),
         emulator.api_url,
         emulator.bot_token,
         stdout=asyncio.subprocess.PIPE,
@@ -99,11 +100,3 @@ async def started(folder: Path, emulator: SlackEmulator) -> asyncio.subprocess.P
 async def all_texts(anna: EmulatedUser) -> list[str]:
     roots = await anna.messages(SOC)
     return [m["text"] for root in roots for m in await anna.thread(SOC, root["ts"])]
-
-
-def begun(folder: Path, keys: str) -> bool:
-    """Whether an attempt to post one of these is on its way."""
-    reads = sqlite3.connect(folder / "slack.db")
-    found = reads.execute("SELECT 1 FROM message WHERE key LIKE ? AND attempted_at > 0", [keys]).fetchone()
-    reads.close()
-    return found is not None

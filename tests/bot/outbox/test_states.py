@@ -2,11 +2,10 @@
 in the end what is desired."""
 
 import asyncio
-import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, closing
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -29,7 +28,9 @@ from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimite
 from bot.outbox.models import Status
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
+from core.common.database import Dialect
 from core.common.errors import ResponderBotError
+from tests import stores
 from tests.bot.outbox.harness import ManualClock, cancelled, look_on
 from tests.bot.running import UNLIMITED
 
@@ -60,13 +61,23 @@ TRANSITIONS = {
     ("posting", "deleted"),  # a reply whose thread is gone
     ("shown", "deleted"),  # a reply, when its file finds no thread
 }
-RECORD_TRANSITIONS = """
-    CREATE TABLE IF NOT EXISTS seen (key TEXT, before TEXT, after TEXT);
-    CREATE TRIGGER IF NOT EXISTS seen_insert AFTER INSERT ON message
-        BEGIN INSERT INTO seen VALUES (NEW.key, NULL, NEW.status); END;
-    CREATE TRIGGER IF NOT EXISTS seen_update AFTER UPDATE OF status ON message WHEN OLD.status <> NEW.status
-        BEGIN INSERT INTO seen VALUES (NEW.key, OLD.status, NEW.status); END;
-"""
+RECORD_TRANSITIONS: Mapping[Dialect, Sequence[str]] = {
+    "sqlite": (
+        "CREATE TABLE seen (key TEXT, before TEXT, after TEXT)",
+        "CREATE TRIGGER seen_insert AFTER INSERT ON message"
+        " BEGIN INSERT INTO seen VALUES (NEW.key, NULL, NEW.status); END",
+        "CREATE TRIGGER seen_update AFTER UPDATE OF status ON message WHEN OLD.status <> NEW.status"
+        " BEGIN INSERT INTO seen VALUES (NEW.key, OLD.status, NEW.status); END",
+    ),
+    "postgresql": (
+        "CREATE TABLE seen (key TEXT, before TEXT, after TEXT)",
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO seen VALUES (NEW.key, OLD.status, NEW.status); RETURN NEW; END'",
+        "CREATE TRIGGER seen_insert AFTER INSERT ON message FOR EACH ROW EXECUTE FUNCTION see()",
+        "CREATE TRIGGER seen_update AFTER UPDATE OF status ON message FOR EACH ROW WHEN (OLD.status <> NEW.status)"
+        " EXECUTE FUNCTION see()",
+    ),
+}
 keys = st.sampled_from(sorted(MESSAGES))
 levels = st.integers(0, 2)
 
@@ -79,7 +90,7 @@ class Replica:
         guard = ClearanceGuard(lambda channel: machine.ceilings[channel])
         self.lease_clock = 0
         self.outbox = MessageOutbox(
-            machine.path,
+            machine.location,
             slack,
             machine.clock,
             rate_limiter=RateLimiter(**UNLIMITED),
@@ -124,7 +135,7 @@ class Delivery(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.path = Path(folder) / "slack.db"
+        self.location = stores.location(Path(folder) / "slack.db")
         self.emulator.add_user(ANNA, name="anna")
         for channel in (SOC, OPEN):
             self.emulator.add_channel(channel, name=channel[2:].lower())
@@ -134,8 +145,8 @@ class Delivery(RuleBasedStateMachine):
         self.slack = AsyncWebClient(token=self.emulator.bot_token, base_url=self.emulator.api_url, retry_handlers=[])
         self.direct = await self.anna.dm(self.emulator.bot_user_id)
         self.leader = Replica(self)
-        with closing(sqlite3.connect(self.path)) as database:
-            database.executescript(RECORD_TRANSITIONS)
+        for sql in RECORD_TRANSITIONS[stores.dialect()]:
+            stores.rows(self.location, sql)
         assert await self.leader.outbox.replicas.acquire()
 
     # --- what core and people do ------------------------------------------------------------------------------------
@@ -317,9 +328,8 @@ class Delivery(RuleBasedStateMachine):
     def states_change_as_drawn(self) -> None:
         if not hasattr(self, "leader"):
             return
-        with closing(sqlite3.connect(self.path)) as database:
-            taken = set(database.execute("SELECT DISTINCT before, after FROM seen"))
-            statuses = {status for (status,) in database.execute("SELECT DISTINCT status FROM message")}
+        taken = set(stores.rows(self.location, "SELECT DISTINCT before, after FROM seen"))
+        statuses = {status for (status,) in stores.rows(self.location, "SELECT DISTINCT status FROM message")}
         assert not (taken - TRANSITIONS), taken - TRANSITIONS
         assert statuses <= set(get_args(Status))
 
@@ -391,15 +401,14 @@ class Delivery(RuleBasedStateMachine):
                 pass
         for _ in range(400):
             await self._pass(2_100, 1)
-            with closing(sqlite3.connect(self.path)) as database:
-                (suspected,) = database.execute("SELECT count(*) FROM message WHERE duplicate_check_at > 0").fetchone()
+            suspected = stores.rows(self.location, "SELECT key FROM message WHERE duplicate_check_at > 0")
             if await outbox.waiting() == 0 and not suspected:
                 return
-        with closing(sqlite3.connect(self.path)) as database:
-            left = database.execute(
-                "SELECT m.key, m.status, f.status, m.ts, m.problem, m.duplicate_check_at, m.clearance"
-                " FROM message m LEFT JOIN file f ON f.message_key = m.key"
-            ).fetchall()
+        left = stores.rows(
+            self.location,
+            "SELECT m.key, m.status, f.status, m.ts, m.problem, m.duplicate_check_at, m.clearance"
+            " FROM message m LEFT JOIN file f ON f.message_key = m.key",
+        )
         raise AssertionError(f"These wait: {left}, {self.ceilings}")
 
     async def _in_slack(self) -> tuple[Counter[str], list[str]]:

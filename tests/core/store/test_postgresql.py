@@ -1,15 +1,15 @@
 """A PostgreSQL that can't be used is a sentence without secrets; one that comes back is used again."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -26,28 +26,25 @@ from core.store.opening import SCHEMA, SETTING, STORE, open_database
 from core.store.postgresql import STEPS
 from core.store.search import Compare, JsonPath, Like, Window, page
 from tests import stores
+from tests.core.core_process import until
 from tests.core.test_cli import run
-from tests.postgresql import programs, schema_url, server_url
+from tests.postgresql import programs, schema_url, server_url, url_with
+from tests.postgresql_relay import relay
 
 SECRET = "s3cret-pass"
+own_server = pytest.mark.skipif(
+    "TEST_POSTGRESQL" in os.environ, reason="another server asks for other passwords, and has programs of its own"
+)
 MESSAGES = [bytes([kind]) for kind in b"ACDEGHIKNRSTVWZcdnst123"]  # of the server, by their first byte
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    with stores.using("postgresql"):
-        location = stores.location(tmp_path / "core.db")
-    assert isinstance(location, PostgresqlUrl)
-    return location.text
+    return stores.on_postgresql(tmp_path / "core.db").text
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Database]:
-    database = open_database(PostgresqlUrl(url))
-    try:
-        yield database
-    finally:
-        await database.close()
+def opened(url: str) -> AbstractAsyncContextManager[Database]:
+    return stores.opened(PostgresqlUrl(url))
 
 
 def refusal(url: str) -> str:
@@ -68,89 +65,15 @@ def schema_of(url: str) -> str:
     return str(psycopg.conninfo.conninfo_to_dict(url)["options"]).partition("=")[2]
 
 
-def with_host(url: str, host: str, port: int) -> str:
-    """The same database, by another way."""
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    options = quote(str(given["options"]))
-    return f"postgresql://{given['user']}@{host}:{port}/{given['dbname']}?options={options}"
-
-
-# --- a way that can be cut --------------------------------------------------------------------------------------------
-
-
-class Way:
-    """Passes bytes on to the server, until told otherwise; `change` may change what the server says."""
-
-    def __init__(self, url: str, change: Callable[[bytes], bytes] = lambda data: data) -> None:
-        given = psycopg.conninfo.conninfo_to_dict(url)
-        self._target = (str(given["host"]), int(given.get("port") or 5432))
-        self._change = change
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._sockets: list[socket.socket] = []
-        self.is_open = True
-        self.on_commit: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                if not self.is_open:
-                    near.close()
-                    continue
-                host, port = self._target
-                if host.startswith("/"):
-                    far = socket.socket(socket.AF_UNIX)
-                    far.connect(f"{host}/.s.PGSQL.{port}")
-                else:
-                    far = socket.create_connection((host, port))
-                self._sockets += [near, far]
-                threading.Thread(target=self._up, args=(near, far), daemon=True).start()
-                threading.Thread(target=self._pass, args=(far, near), daemon=True).start()
-
-    def _up(self, near: socket.socket, far: socket.socket) -> None:
-        with suppress(OSError):
-            while data := near.recv(65_536):
-                far.sendall(data)
-                if b"COMMIT" in data and b"NOTIFY" in data and self.on_commit is not None:
-                    self.on_commit()
-        self._end(near, far)
-
-    def _pass(self, far: socket.socket, near: socket.socket) -> None:
-        with suppress(OSError):
-            while data := far.recv(65_536):
-                near.sendall(self._change(data))
-        self._end(near, far)
-
-    @staticmethod
-    def _end(*both: socket.socket) -> None:
-        for one in both:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def cut(self) -> None:
-        """End all connections, and refuse new ones."""
-        self.is_open = False
-        self._end(*self._sockets)
-
-    def close(self) -> None:
-        self.cut()
-        self._end(self._listener)
-        self._listener.close()
-        self._thread.join()
-        for one in self._sockets:
-            one.close()
-
-
 @contextmanager
-def way(url: str, change: Callable[[bytes], bytes] = lambda data: data) -> Iterator[tuple[Way, str]]:
-    made = Way(url, change)
+def made(what: str, options: str) -> Iterator[None]:
+    """Let the server have this, such as a role, within."""
+    admin(f"DROP {what.replace(' ', ' IF EXISTS ')}")  # of a run that was killed
+    admin(f"CREATE {what} {options}")
     try:
-        yield made, with_host(url, "127.0.0.1", made.port)
+        yield
     finally:
-        made.close()
+        admin(f"DROP {what}")
 
 
 # --- what is refused at the start -------------------------------------------------------------------------------------
@@ -192,37 +115,32 @@ def test_a_url_that_is_none_is_a_sentence(url: str) -> None:
 
 
 def test_a_search_path_that_is_no_schema_is_a_sentence() -> None:
-    assert "names no schema" in refusal(f"{server_url()}&options=-csearch_path%3Da%22;b")
+    assert "names no schema" in refusal(url_with(server_url(), options='-csearch_path=a";b'))
 
 
-def test_a_password_that_is_wrong_is_told_without_it(url: str) -> None:
-    admin("DROP ROLE IF EXISTS asked")
-    admin("CREATE ROLE asked LOGIN PASSWORD 'another'")
-    given = psycopg.conninfo.conninfo_to_dict(server_url())
-    message = refusal(f"postgresql://asked:{SECRET}@/postgres?host={given['host']}")
+@own_server
+def test_a_password_that_is_wrong_is_told_without_it() -> None:
+    with made("ROLE asked", "LOGIN PASSWORD 'another'"):
+        message = refusal(url_with(server_url(), user="asked", password=SECRET))
     assert '(password authentication failed for user "asked"); correct the user and the password' in message
 
 
 def test_a_database_that_is_missing_is_a_sentence() -> None:
-    given = psycopg.conninfo.conninfo_to_dict(server_url())
-    message = refusal(f"postgresql://postgres@/nowhere?host={given['host']}")
+    message = refusal(url_with(server_url(), dbname="nowhere"))
     assert '(database "nowhere" does not exist); create it' in message
 
 
-def test_a_role_that_may_not_make_tables_is_a_sentence() -> None:
-    admin("DROP ROLE IF EXISTS weak")
-    admin("CREATE ROLE weak LOGIN")
-    given = psycopg.conninfo.conninfo_to_dict(server_url())
-    message = refusal(f"postgresql://weak@/postgres?host={given['host']}")
+def test_a_role_that_may_not_make_tables_is_a_sentence(url: str) -> None:
+    with made("ROLE weak", f"LOGIN PASSWORD '{SECRET}'"):
+        message = refusal(url_with(url, user="weak", password=SECRET))
     assert "The role weak has too few rights in" in message
-    assert 'GRANT CREATE, CONNECT ON DATABASE "postgres" TO "weak"' in message
+    database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+    assert f'GRANT CREATE, CONNECT ON DATABASE "{database}" TO "weak"' in message
 
 
 def test_a_database_that_is_not_utf_8_is_a_sentence() -> None:
-    admin("DROP DATABASE IF EXISTS latin")
-    admin("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
-    given = psycopg.conninfo.conninfo_to_dict(server_url())
-    message = refusal(f"postgresql://postgres@/latin?host={given['host']}")
+    with made("DATABASE latin", "ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"):
+        message = refusal(url_with(server_url(), dbname="latin"))
     assert "has the encoding LATIN1; create one with" in message
 
 
@@ -235,8 +153,8 @@ def test_a_server_that_is_too_old_is_a_sentence(url: str) -> None:
         end = data.index(b"\0", start + len(name))
         return data[: start + len(name)] + b"13.9".ljust(end - start - len(name), b" ") + data[end:]
 
-    with way(url, older) as (_, by_way):
-        assert "is PostgreSQL 13.9; upgrade it to 14 or later" in refusal(by_way)
+    with relay(url, older) as between:
+        assert "is PostgreSQL 13.9; upgrade it to 14 or later" in refusal(between.url)
 
 
 def test_a_schema_that_holds_another_s_tables_is_a_sentence(url: str) -> None:
@@ -271,23 +189,19 @@ async def test_a_schema_may_have_a_name_that_is_a_word_of_sql(schema: str) -> No
 
 async def test_a_managed_server_that_tells_nothing_of_itself_is_used(url: str) -> None:
     """Where only superusers may ask for the number of the server, tables and database are known by theirs."""
-    admin("DROP DATABASE IF EXISTS managed")
-    admin("DROP ROLE IF EXISTS tenant")
-    admin("CREATE ROLE tenant LOGIN")
-    admin("CREATE DATABASE managed OWNER tenant")
-    folder = psycopg.conninfo.conninfo_to_dict(server_url())["host"]
-    managed, tenants = (f"postgresql://{role}@/managed?host={folder}" for role in ("postgres", "tenant"))
 
     def permit(sql: str) -> None:
-        with psycopg.connect(managed, autocommit=True) as connection:
+        with psycopg.connect(url_with(server_url(), dbname="managed"), autocommit=True) as connection:
             connection.execute(sql.encode())
 
+    tenants = url_with(server_url(), dbname="managed", user="tenant", password=SECRET)
     function = "ON FUNCTION pg_control_system()"
-    for change in (f"REVOKE ALL {function} FROM PUBLIC", "SELECT 1", f"GRANT ALL {function} TO PUBLIC"):
-        permit(change)
-        async with opened(tenants) as database:
-            await database.transaction(touch)
-            assert await database.read(made_at) is None
+    with made("ROLE tenant", f"LOGIN PASSWORD '{SECRET}'"), made("DATABASE managed", "OWNER tenant"):
+        for change in (f"REVOKE ALL {function} FROM PUBLIC", "SELECT 1", f"GRANT ALL {function} TO PUBLIC"):
+            permit(change)
+            async with opened(tenants) as database:
+                await database.transaction(touch)
+                assert await database.read(made_at) is None
 
 
 async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
@@ -339,8 +253,8 @@ async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
 
 
 async def test_a_server_that_cannot_be_reached_is_a_503_at_once_and_used_when_it_is_back(url: str) -> None:
-    with way(url) as (between, by_way):
-        async with opened(by_way) as database:
+    with relay(url) as between:
+        async with opened(between.url) as database:
             await database.transaction(insert(1))
             between.cut()
             for _ in range(20):  # without failing at once, each would try to connect
@@ -364,8 +278,8 @@ async def test_a_server_that_cannot_be_reached_is_a_503_at_once_and_used_when_it
 @pytest.mark.parametrize("is_back", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_a_commit_without_an_answer_is_looked_up(url: str, is_back: bool) -> None:
     """The server commits, and the network is cut before its answer is read."""
-    with way(url) as (between, by_way):
-        async with opened(by_way) as database, opened(url) as other:
+    with relay(url) as between:
+        async with opened(between.url) as database, opened(url) as other:
 
             def cut() -> None:
                 between.on_commit = None
@@ -450,12 +364,10 @@ async def test_a_pooler_that_drops_notifications_is_noticed_and_polled_through(u
             at = end
         return kept + data[at:]
 
-    with way(url, without) as (_, by_way):
-        async with opened(by_way) as one, opened(url) as other:
+    with relay(url, without) as between:
+        async with opened(between.url) as one, opened(url) as other:
             await one.transaction(touch)  # its own notification does not arrive either
-            async with asyncio.timeout(60):
-                while not one.remark():  # noqa: ASYNC110 - the thread that finds out tells nobody
-                    await asyncio.sleep(0.1)
+            await until(one.remark, "finding out")  # the thread that does tells nobody
             assert "A pooler keeps notifications from arriving" in one.remark()
             await noticed(one, lambda: asyncio.ensure_future(other.transaction(insert(1))))
 
@@ -490,6 +402,7 @@ async def test_events_have_the_order_of_their_commits(url: str) -> None:
 # --- what is stored ---------------------------------------------------------------------------------------------------
 
 
+@own_server
 async def test_a_dump_can_be_restored_and_is_then_marked_as_a_backup(url: str) -> None:
     async with opened(url) as database:
         await database.transaction(lambda tx: objects.insert(tx, 1, "alert", '{"case": "~5", "title": "\\u0000"}'))
@@ -544,7 +457,8 @@ async def output(program: str, *arguments: str, given: bytes = b"") -> bytes:
 
 
 async def test_what_is_acknowledged_is_durable_whatever_the_role_s_setting_is(url: str) -> None:
-    async with opened(f"{url}{quote(' -csynchronous_commit=off')}") as database:
+    options = psycopg.conninfo.conninfo_to_dict(url)["options"]
+    async with opened(url_with(url, options=f"{options} -csynchronous_commit=off")) as database:
         row = await database.read(lambda reads: reads.row("SELECT current_setting('synchronous_commit') AS value"))
         assert row is not None
         assert row["value"] == "on"
