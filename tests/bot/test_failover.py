@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ group = false
 ELSEWHERE = ("unshare", "--pid", "--fork", "--kill-child")
 
 
+@cache
 def can_be_elsewhere() -> bool:
     try:
         return subprocess.run([*ELSEWHERE, "true"], capture_output=True, timeout=10, check=False).returncode == 0

@@ -60,7 +60,7 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
         await asyncio.gather(*(confirm(env, name, question) for name, question in questions.items() for _ in range(3)))
         told = [await env.until(name, topmost(ids.NOTICE_VIEW, "accepted")) for name in questions]
         words = sorted(view["blocks"][0]["text"]["text"] for view in told)
-        assert words in (["0 runs accepted, 3 refused.", "3 runs accepted, 0 refused."],)
+        assert words == ["0 runs accepted, 3 refused.", "3 runs accepted, 0 refused."]
         assert await ran(env, alert_ids) == [1, 1, 1]
         await env.until("anna", lambda view: len(bulk_messages(view)) == 2 or None)
         await shown(env, "3 of 3, 0 failed, 3 refused")

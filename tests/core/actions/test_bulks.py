@@ -185,9 +185,7 @@ async def test_one_decision_is_a_vote_for_each_run_that_waits(core: RunningCore)
     assert (await core.send("POST", f"{path}/approve", profile="read-only")).status_code == 403
     assert (await core.send("GET", path)).json()["awaiting"] == 4
     await core.send("POST", f"{ACTION}/{first}/deny", {"message": "not this one"})
-    before = core.core.database.commits
     approved = await core.send("POST", f"{path}/approve")
-    assert core.core.database.commits >= before + 1
     assert [(one["objectId"], one["status"]) for one in approved.json()["actions"]] == [(id_, 201) for id_ in ids[1:]]
     for entry in approved.json()["actions"]:
         assert entry["action"]["approval"]["approvedBy"] == ["org-admin@responder-bot.local"]

@@ -184,7 +184,6 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     program = """
 import asyncio, os, sys
 from pathlib import Path
-from core.common.database import Database
 from core.common.database.sqlite import SqliteDatabase
 from core.store.schema import migrate
 from core.store import objects

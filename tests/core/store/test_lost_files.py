@@ -141,7 +141,6 @@ import asyncio, sys
 from pathlib import Path
 from core.common.errors import ResponderBotError
 from core.store import objects
-from core.common.database import Database
 from core.common.database.sqlite import SqliteDatabase
 from core.store.schema import migrate
 
