@@ -229,6 +229,7 @@ class SearchLimiter:
             hang_up.cancel()
             await asyncio.gather(searching, hang_up, return_exceptions=True)
             search.close()  # it may not have started
+            del searching, hang_up  # an error refers to this frame, and with it to all that the search had read
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -118,7 +118,7 @@ class Window:
 RESPONSE_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects, joined and sent within 50 ms on the event loop
 
 
-DOCS_AT_ONCE = 32  # read by one statement, while they are small: a large one may have a million characters
+DOCS_AT_ONCE = 32  # where a statement is a round trip, and while they are small: one may have a million characters
 SMALL_CHARS = 262_144
 MAX_DOCS = RESPONSE_LIMIT_CHARS // 8  # more than a response can hold
 
@@ -147,6 +147,7 @@ async def page(
     # Sort ids only: SQLite would copy documents to disk to sort them.
     ids = f"SELECT o0.id AS id {source} ORDER BY {order}o0.id {bounds}"
     some = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+    most = DOCS_AT_ONCE if database.dialect == "postgresql" else 1
 
     def docs(search: Search) -> Iterator[str]:
         found, at_once = search.rows(ids, compiler.params), 1
@@ -154,7 +155,7 @@ async def page(
             texts = {row["id"]: str(row["doc"]) for row in search.rows(some, {"ids": json.dumps(part)})}
             yield from (texts[number] for number in part if number in texts)
             is_small = sum(map(len, texts.values())) < SMALL_CHARS
-            at_once = min(2 * at_once, DOCS_AT_ONCE) if is_small else 1
+            at_once = min(2 * at_once, most) if is_small else 1
 
     def read(search: Search) -> tuple[list[str], int]:
         total = int(next(search.rows(count, counted))["total"])
