@@ -6,7 +6,7 @@ holder has not renewed it for LEASE_MS while this core looked on (core/docs/sema
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -195,13 +195,13 @@ class Hosts:
         now = self._lease_clock()
         has_paused, self._looked_at = now - self._looked_at > PAUSE_MS, now
         self._seen = {row["id"]: self._as_seen(row, now, has_paused=has_paused) for row in self._rows}
-        live = self.live_hosts()
+        live = self.live_hosts(self._rows)
         over = [row["id"] for row in self._rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
         return [*over, *(holder for holder in without if holder != self.holder)]
 
-    def live_hosts(self) -> frozenset[str]:
-        """The ids of the hosts on which a core holds its lease, as of the last look."""
-        return frozenset(row["host_id"] for row in self._rows if row["host_id"] and not self.is_over(row))
+    def live_hosts(self, rows: Iterable[Row]) -> frozenset[str]:
+        """The ids of the hosts on which one of these cores holds its lease."""
+        return frozenset(row["host_id"] for row in rows if row["host_id"] and not self.is_over(row))
 
     def _is_left_to(self, live: Collection[str], host_id: str | None) -> bool:
         return not self.is_here(host_id) and host_id in live
@@ -210,12 +210,12 @@ class Hosts:
         """Whether that is this host; an earlier release, which names none, ran on this one."""
         return host_id is None or host_id == self.host.id
 
-    def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None]:
-        """Whether the lease of that holder is still as it was at the last look, and so over, and its row."""
-        row, seen = stored.find(tx, holder), self._seen.get(holder)
-        if row is None:
-            return True, None
-        return seen is not None and (row["beat"], row["lease_until"]) == (seen.beat, seen.until), row
+    def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None, Collection[str]]:
+        """Whether this core is to take over from that holder, as `look` found; its row; the ids of live hosts."""
+        cores = stored.all_cores(tx)
+        row, live = next((core for core in cores if core["id"] == holder), None), self.live_hosts(cores)
+        is_over = row is None or (self.is_over(row) and not self._is_left_to(live, row["host_id"]))
+        return is_over, row, live
 
     def why_no_runs(self) -> Mapping[str, str]:
         """Other hosts by id, as of the last look: why one takes no runs, such as "it is draining", or ""."""
@@ -260,14 +260,16 @@ class Hosts:
         return _Seen(row["beat"], row["lease_until"], now)
 
     def is_over(self, row: Row) -> bool:
-        """Whether a core's lease is over, as far as this core has seen."""
+        """Whether a core's lease is over, as far as this core has seen; not if it was renewed since the last look."""
         if row["id"] == self.holder:
             return False
         if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["id"])):
             return True
         seen = self._seen.get(row["id"])
+        if seen is None or (seen.beat, seen.until) != (row["beat"], row["lease_until"]):
+            return False
         allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
-        return seen is not None and seen.looks >= LOOKS and self._lease_clock() - seen.at >= allowed
+        return seen.looks >= LOOKS and self._lease_clock() - seen.at >= allowed
 
 
 def _actions(count: int) -> str:

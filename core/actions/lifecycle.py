@@ -348,11 +348,11 @@ class Lifecycle:
         core's now, as are ends that are being stored. What ran on a host without any core ends. Returns the actions
         that are this core's now.
         """
-        is_over, core = self._hosts.find_over(tx, holder)
+        is_over, core, live = self._hosts.find_over(tx, holder)
         if not is_over or not self._hosts.holds_lease(tx):
             return []
         stored.release_waiting(tx, holder)
-        live, taken, ended = self._hosts.live_hosts(), list[Row](), 0
+        taken, ended = list[Row](), 0
         is_earlier_release = core is None or core["host_id"] is None
         for row in stored.dispatched_by(tx, holder):
             is_here = row["host_id"] == self._hosts.host.id or (

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -79,6 +78,8 @@ class EngineState:
     """Why it isn't up."""
     has_answered: bool = False
     """Whether the catalogue is its answer to this process, rather than a stored one."""
+    is_stored: bool = False
+    """Whether other hosts can read all this, if it has answered."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Offers:
                 log.warning("stored_catalogue_unusable", engine=name, reason=str(error))
         self._merge()
         names = json.dumps(list(self._states))
-        await self._database.transaction(lambda tx: hosts.keep_catalogues(tx, self._host.id, names))
+        await self._database.transaction(lambda tx: hosts.begin_catalogues(tx, self._host.id, names))
         first = [asyncio.create_task(self._refresh(state)) for state in self._states.values()]
         if first:
             await asyncio.wait(first, timeout=OPEN_TIMEOUT_S)
@@ -172,10 +173,14 @@ class Offers:
         One that it doesn't name is stopped.
         """
         rows = await self._database.snapshot(lambda reads: hosts.catalogues_elsewhere(reads, self._host.id))
+        docs: dict[tuple[str, str], tuple[int, Catalogue]] = {}
         for row in rows:
             key = row["host_id"], row["engine"]
-            if self._docs.get(key, (None,))[0] != row["at"]:
-                self._docs[key] = row["at"], await self._stored_elsewhere(*key)
+            known = self._docs.get(key)
+            if known is None or known[0] != row["at"]:
+                known = row["at"], await self._stored_elsewhere(*key)
+            docs[key] = known
+        self._docs = docs
         found = [
             EngineElsewhere(
                 row["host"],
@@ -490,18 +495,26 @@ class Offers:
         changed = not state.has_answered or not state.up or catalogue != state.catalogue
         state.catalogue, state.up, state.message, state.has_answered = catalogue, True, "", True
         if changed:
+            state.is_stored = False
             self._merge()
             self._log_settings_problems()
-            await self._save(state)
+        await self._save(state)
 
     async def _set_down(self, state: EngineState, message: str) -> None:
-        was_up = state.up
+        state.is_stored = state.is_stored and not state.up
         state.up, state.message = False, message
-        if was_up:
-            await self._save(state)
+        await self._save(state)
+
+    def store_again(self) -> None:
+        """Have what this host offers stored anew; others may have forgotten it while it was lost."""
+        for state in self._states.values():
+            state.is_stored = False
 
     async def _save(self, state: EngineState) -> None:
-        """Store what an engine of this host offers, for other hosts and the next start."""
+        """Store what an engine of this host offers, for other hosts and the next start, unless it is stored."""
+        if state.is_stored or not state.has_answered:
+            return
+        state.is_stored = True  # until it changes, maybe meanwhile
         doc, now = json.dumps(asdict(state.catalogue)), self._clock()
         values = {
             **{"host_id": self._host.id, "host": self._host.name, "engine": state.engine.name, "up": int(state.up)},
@@ -512,9 +525,10 @@ class Offers:
             catalogues.save(tx, state.engine.name, doc, now)  # a host of another name may start with it
             hosts.save_catalogue(tx, values)
 
-        # A store that can't be written shows in health; the catalogue in memory is right all the same.
-        with suppress(ResponderBotError):
+        try:
             await self._database.transaction(work)
+        except ResponderBotError:  # it shows in health; the catalogue in memory is right all the same
+            state.is_stored = False
 
     def _log_settings_problems(self) -> None:
         problems = self.settings_problems()

@@ -183,6 +183,7 @@ class Runner:
 
     async def _renew(self) -> None:
         if not await self._hosts.renew():
+            self._offers.store_again()
             await self._drop_all()
         self._check_drained()
 
@@ -218,7 +219,10 @@ class Runner:
                 await self._follow_again(row["id"])
         await self._end_homeless()
         for number in await self._database.read(lambda reads: stored.approvals_due(reads, self._clock())):
-            await self._lifecycle.expire(number)
+            try:
+                await self._lifecycle.expire(number)
+            except ValueError:  # one record that is damaged must not hold up the others
+                log.exception("record_unreadable", action_id=f"~{number}")
         self._wake.set()
 
     async def _take_over(self, old_holder: str) -> None:

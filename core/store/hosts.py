@@ -114,12 +114,14 @@ def save_catalogue(tx: Transaction, values: Mapping[str, Any]) -> None:
     )
 
 
-def keep_catalogues(tx: Transaction, host_id: str, doc: str) -> None:
-    """Forget what engines of a host offered that it has no longer; `doc` is a JSON array of those that it has."""
+def begin_catalogues(tx: Transaction, host_id: str, doc: str) -> None:
+    """Note that no engine of a host has answered yet, and forget those that are not in `doc`, a JSON array of names."""
+    values = {"host_id": host_id, "engines": doc}
     tx.run(
         "DELETE FROM host_catalogue WHERE host_id = :host_id AND engine NOT IN (SELECT value FROM json_each(:engines))",
-        {"host_id": host_id, "engines": doc},
+        values,
     )
+    tx.run("UPDATE host_catalogue SET up = 0 WHERE host_id = :host_id", values)
 
 
 def catalogue_of(reads: Reads, host_id: str, engine: str) -> str | None:

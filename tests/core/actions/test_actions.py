@@ -278,6 +278,17 @@ async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path
     ]
 
 
+async def test_a_damaged_action_does_not_keep_others_from_expiring(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
+        damaged, expired = [await harness.actions.start(ANNA, run_input(harness)) for _ in range(2)]
+        await harness.database.transaction(
+            lambda tx: tx.run("UPDATE action SET doc = '{' WHERE id = :id", {"id": int(damaged.action.id[1:])})
+        )
+        harness.clock.now_ms += 10 * 60_000
+        await harness.runner.tick()
+        assert (await harness.action(expired.action.id)).outcome == "expired"
+
+
 async def test_a_large_report_is_cut_in_lists_and_whole_in_the_action(tmp_path: Path) -> None:
     async with open_harness(tmp_path, report_limit_bytes=2048) as harness:
         started = await harness.actions.start(ANNA, run_input(harness))

@@ -16,6 +16,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, UndoInput
 from core.settings import BreakerSection, ResponderSection
+from core.store import hosts as stored
 from tests.clock import SetClock
 from tests.core.actions.harness import (
     ANNA,
@@ -142,6 +143,24 @@ async def test_a_core_that_comes_back_stops_what_was_given_up(tmp_path: Path) ->
             assert harness.hosts.holder != holder
             assert (harness.runner.followed(), lost.forgotten) == (0, [action.id])
         assert engine.runs == []
+
+
+async def test_a_host_of_which_a_core_starts_at_the_last_moment_is_not_lost(tmp_path: Path) -> None:
+    engine, again = ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        holder = harness.hosts.holder
+        await look(other)
+        harness.clock.now_ms += LEASE_MS
+        for _ in range(LOOKS + 1):
+            over = await other.hosts.look()
+        assert over == [holder]
+        async with another_core(harness, again) as same:
+            await other.hosts._database.transaction(lambda tx: other.lifecycle.take_over(tx, holder))
+            assert await rows(harness, "SELECT host FROM lost_host") == []
+            await silence(harness.clock, LEASE_MS, same)
+            assert (await next_run(again)).job.action_id == action.id
+    assert engine.runs == []
 
 
 async def test_a_remote_run_of_a_lost_host_is_followed_by_another(tmp_path: Path) -> None:
@@ -290,6 +309,30 @@ async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tm
         await look(harness)
         expected = "No host that has Notify_2_1 on the engine theirs takes runs, so it did not run."
         assert message_of(await harness.ended(action.id)).startswith(expected)
+
+
+# --- what hosts offer -------------------------------------------------------------------------------------------------
+
+
+async def test_an_engine_that_has_not_answered_since_the_start_is_down_for_other_hosts(tmp_path: Path) -> None:
+    sql = "SELECT up FROM host_catalogue WHERE host = 'web2'"
+    async with open_harness(tmp_path) as harness:
+        for down, up in (("", 1), ("Connection refused", 0), ("", 1)):
+            async with host(harness, "web2", ScriptedEngine(down=down)):
+                assert [row["up"] for row in await rows(harness, sql)] == [up]
+
+
+async def test_a_host_that_was_away_for_long_offers_again_what_it_has(tmp_path: Path) -> None:
+    there = ScriptedEngine(engine_name="theirs")
+    async with open_harness(tmp_path) as harness, host(harness, "web2", there) as other:
+        await look(harness)
+        await silence(harness.clock, LEASE_MS, harness)
+        assert [row["host"] for row in await rows(harness, "SELECT host FROM lost_host")] == ["web2"]
+        await harness.database.transaction(lambda tx: stored.forget_lost(tx, harness.clock.now_ms + 1))
+        await look(other)
+        await other.offers.refresh()
+        await look(harness)
+        assert [name for name, _ in harness.offers.all()[0].entries] == ["local", "theirs"]
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
