@@ -73,6 +73,8 @@ class TargetState:
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
+_Vote = Callable[[Transaction, str], Action | None]
+"""Decides on an action; gives it if it may be dispatched now."""
 
 
 class Bulks:
@@ -126,20 +128,12 @@ class Bulks:
 
         Raises ResponderBotError: not_found; conflict if none waits, or with the first reason if each is refused.
         """
-        ready: list[Action] = []
 
-        def vote(tx: Transaction, action_id: str) -> None:
+        def vote(tx: Transaction, action_id: str) -> Action | None:
             action, is_approved, _ = self._lifecycle.approve_in(tx, caller, action_id)
-            if is_approved:
-                ready.append(action)
+            return action if is_approved else None
 
-        def begin() -> None:
-            ready.clear()
-
-        found = await self._decide(bulk_id, vote, begin)
-        for action in ready:
-            self._runs.follow(action)
-        return found
+        return await self._decide(bulk_id, vote)
 
     async def deny(self, caller: Caller, bulk_id: str, message: str = "") -> BulkOutcomes:
         """End each run that waits for approval. Raises as `approve` does."""
@@ -147,38 +141,41 @@ class Bulks:
         def vote(tx: Transaction, action_id: str) -> None:
             self._lifecycle.deny_in(tx, caller, action_id, message)
 
-        return await self._decide(bulk_id, vote, lambda: None)
+        return await self._decide(bulk_id, vote)
 
-    async def _decide(
-        self, bulk_id: str, vote: Callable[[Transaction, str], None], begin: Callable[[], None]
-    ) -> BulkOutcomes:
-        """Vote on what waits; `begin` comes before the first vote, also when the transaction is tried again."""
+    async def _decide(self, bulk_id: str, vote: _Vote) -> BulkOutcomes:
+        """Vote on what waits, and queue what may be dispatched now."""
 
-        def work(tx: Transaction) -> list[tuple[str, str | Refusal]]:
-            begin()
+        def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
             waiting = set(stored.awaiting(tx, number))
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []
+            ready: list[Action] = []
             for target in json.loads(row["targets"]):
                 if target.get("action") in waiting:
-                    outcomes.append((target["objectId"], self._voted(tx, target["action"], vote)))
+                    outcome, action = self._voted(tx, target["action"], vote)
+                    outcomes.append((target["objectId"], outcome))
+                    ready += [action] if action else []
             _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
-            return outcomes
+            return outcomes, ready
 
-        return BulkOutcomes(bulk_id, await self._database.transaction(work))
+        outcomes, ready = await self._database.transaction(work)
+        for action in ready:
+            self._runs.follow(action)
+        return BulkOutcomes(bulk_id, outcomes)
 
-    def _voted(self, tx: Transaction, number: int, vote: Callable[[Transaction, str], None]) -> str | Refusal:
+    def _voted(self, tx: Transaction, number: int, vote: _Vote) -> tuple[str | Refusal, Action | None]:
         try:
             with tx.savepoint():
-                vote(tx, f"~{number}")
+                ready = vote(tx, f"~{number}")
         except ResponderBotError as error:
             if error.code == "unavailable":
                 raise
-            return Refusal.of(error)
+            return Refusal.of(error), None
         row = stored_actions.find(tx, number)
-        return Refusal("not_found", "Action not found") if row is None else str(row["doc"])
+        return (Refusal("not_found", "Action not found") if row is None else str(row["doc"])), ready
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
         """How far a bulk is, and each target. Raises ResponderBotError("not_found")."""

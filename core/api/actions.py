@@ -9,7 +9,7 @@ from core.actions import target as targets
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api import search as search_api
-from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
+from core.api.endpoint import Endpoint, Handler, Request, json_response, wait_seconds
 from core.common.errors import ResponderBotError
 from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
@@ -32,6 +32,21 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     if len(key) > KEY_LIMIT:
         raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
+
+
+def decision_endpoint(base: str, word: str, handler: Handler, summary: str, response: Any) -> Endpoint:
+    """A route by which somebody decides on what waits for approval; `word` is what they do, and ends its address."""
+    return Endpoint(
+        "POST",
+        f"{base}/{{id}}/{word}",
+        handler,
+        summary,
+        body=Decision,
+        response=response,
+        permission="manageAction",
+        purpose=f"{word} an action",
+        errors=(404, 409, 429),
+    )
 
 
 def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
@@ -79,19 +94,6 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     async def set_undo_time(request: Request) -> Response:
         minutes = request.body.undo_after_minutes
         return json_response(await undos.set_time(request.caller, request.path["id"], minutes))
-
-    def decision_endpoint(handler: Any, path: str, summary: str) -> Endpoint:
-        return Endpoint(
-            "POST",
-            f"{BASE}/{{id}}/{path}",
-            handler,
-            summary,
-            body=Decision,
-            response=Action,
-            permission="manageAction",
-            purpose=f"{path} an action",
-            errors=(404, 409, 429),
-        )
 
     return [
         Endpoint(
@@ -148,8 +150,8 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
             errors=(404, 409),
         ),
         search_api.endpoint(BASE, actions.search, list[Action], "actions"),
-        decision_endpoint(approve, "approve", "Approve an action that waits for approval"),
-        decision_endpoint(deny, "deny", "Deny an action that waits for approval"),
+        decision_endpoint(BASE, "approve", approve, "Approve an action that waits for approval", Action),
+        decision_endpoint(BASE, "deny", deny, "Deny an action that waits for approval", Action),
         Endpoint(
             "POST",
             f"{BASE}/{{id}}/undo",

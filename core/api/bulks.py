@@ -6,11 +6,12 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
-from core.api.actions import BASE, idempotency_key
+from core.api.actions import BASE, decision_endpoint, idempotency_key
 from core.api.endpoint import Endpoint, Request, json_response
 from core.api.errors import ERRORS
 from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget, Decision
 
+BULK = f"{BASE}/_bulk"
 KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same and starts nothing"}
 
 
@@ -36,23 +37,10 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         decision: Decision = request.body
         return json_response(_answer(await bulks.deny(request.caller, request.path["id"], decision.message)))
 
-    def decision_endpoint(handler: Any, path: str, summary: str) -> Endpoint:
-        return Endpoint(
-            "POST",
-            f"{BASE}/_bulk/{{id}}/{path}",
-            handler,
-            summary,
-            body=Decision,
-            response=BulkAnswer,
-            permission="manageAction",
-            purpose=f"{path} an action",
-            errors=(404, 409, 429),
-        )
-
     return [
         Endpoint(
             "POST",
-            f"{BASE}/_bulk",
+            BULK,
             run,
             "Run a responder on several objects",
             body=BulkInput,
@@ -65,7 +53,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         ),
         Endpoint(
             "GET",
-            f"{BASE}/_bulk/{{id}}",
+            f"{BULK}/{{id}}",
             get,
             "See how far a run on several objects is",
             response=Bulk,
@@ -73,7 +61,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         ),
         Endpoint(
             "POST",
-            f"{BASE}/_bulk/{{id}}/retry",
+            f"{BULK}/{{id}}/retry",
             retry,
             "Run again on the objects of a bulk that failed or were refused",
             response=BulkAnswer,
@@ -83,8 +71,8 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
             errors=(404, 409, 422, 429),
             request_headers=KEY_HEADER,
         ),
-        decision_endpoint(approve, "approve", "Approve all runs of a bulk that wait for approval"),
-        decision_endpoint(deny, "deny", "Deny all runs of a bulk that wait for approval"),
+        decision_endpoint(BULK, "approve", approve, "Approve all runs of a bulk that wait for approval", BulkAnswer),
+        decision_endpoint(BULK, "deny", deny, "Deny all runs of a bulk that wait for approval", BulkAnswer),
     ]
 
 

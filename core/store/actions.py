@@ -229,7 +229,7 @@ def later_in_force(reads: Reads, action_id: int) -> Row | None:
         " FROM action AS this JOIN action AS later ON later.object_id = this.object_id"
         " AND later.id > this.id AND later.kind = this.kind AND later.responder_name = this.responder_name"
         " WHERE this.id = :id AND later.undoes IS NULL AND later.status IN ('Waiting', 'InProgress', 'Success')"
-        f" AND {undo_status} IS DISTINCT FROM 'undone' ORDER BY later.id DESC LIMIT 1",
+        f" AND coalesce({undo_status}, '') <> 'undone' ORDER BY later.id DESC LIMIT 1",
         {"id": action_id},
     )
 

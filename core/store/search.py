@@ -240,7 +240,7 @@ class _Compiler:
             case OneOf(path, values):
                 return self._values(path, level, f"{{}} IN ({self._members(path, values)})")
             case Has(path):
-                return self._values(path, level, "{} IS DISTINCT FROM NULL")
+                return self._values(path, level, "{} IS NOT NULL")
             case All(parts):
                 return self._joined(parts, " AND ", level)
             case Any_(parts):
