@@ -16,7 +16,7 @@ import pytest_asyncio
 from core.actions import target as targets
 from core.actions.target import Target
 from core.engines.base import Report
-from core.models import OBJECT_TYPES, AlertUpdate, ArtifactUpdate, Kind
+from core.models import OBJECT_TYPES, AlertUpdate, ArtifactsInput, ArtifactUpdate, CaseInput, Kind
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.settings import ResponderSection
@@ -380,6 +380,36 @@ async def test_artifacts_of_databases_from_before_become_targets(tmp_path: Path)
             await load("alert", 120)
     finally:
         await database.close()
+
+
+async def test_what_ran_on_an_artifact_names_the_one_of_the_case_from_then_on(tmp_path: Path) -> None:
+    """Also beside a run whose stored answer is damaged, which stays as it is."""
+    offered = [replace(responder, data_types=("thehive:case_artifact",)) for responder in (BLOCK_HOST, NOTIFY)]
+    async with open_harness(tmp_path, engine=ScriptedEngine(offered=offered), artifacts=[IP]) as harness:
+        alerts, cases = Alerts(harness.database, harness.clock, "soc"), Cases(harness.database, harness.clock)
+        (before,) = json.loads(await harness.alert_json())["artifacts"]
+        on = {"object_type": "case_artifact", "object_id": before["id"]}
+        ids = []
+        for _ in range(3):
+            ids.append((await harness.actions.start(ANNA, run_input(harness).model_copy(update=on))).action.id)
+            run = await next_run(harness.engine)
+            run.finish(Report(True, full={"message": "über\u2028"}))
+            await harness.ended(ids[-1])
+        damaged = dict(zip(ids[1:], ["{damaged", "[1]"], strict=True))
+        for action_id, doc in damaged.items():
+            values = {"id": int(action_id[1:]), "doc": doc}
+            await harness.database.transaction(
+                lambda tx, values=values: tx.run("UPDATE action SET doc = :doc WHERE id = :id", values)  # type: ignore[misc] # values is bound here
+            )
+        whole = await harness.actions.get_json(ids[0])
+        case = await cases.create(LEAD, CaseInput.model_validate({"title": "c", "description": "d"}))
+        (kept,) = await cases.add_artifacts(LEAD, case.id, ArtifactsInput.model_validate(IP))
+        assert kept.id != before["id"]
+        await alerts.merge_into(LEAD, [harness.alert_id], case.id)
+        found = [await harness.actions.get_json(action_id) for action_id in ids]
+        assert found == [whole.replace(f'"objectId":"{before["id"]}"', f'"objectId":"{kept.id}"'), *damaged.values()]
+        listed = await harness.actions.list_json("case_artifact", kept.id)
+        assert listed == f"[{','.join(reversed(found))}]"
 
 
 async def test_a_run_whose_artifact_is_removed_meanwhile_ends(tmp_path: Path) -> None:
