@@ -104,7 +104,11 @@ class Writer:
                     batch += self._queue.get_nowait()
             works = [item for item in batch if item is not _STOP]
             if works:
-                self._commit(works)
+                try:
+                    self._commit(works)
+                except Exception as error:  # without this thread nobody could write any more
+                    for item in works:
+                        item.error = error
                 self._deliver(works)
                 self._afterwards()
             if len(works) < len(batch):

@@ -16,6 +16,7 @@ import sqlite_utils
 from bot.outbox.store import open_store
 from core.common.database import Database, Dialect, Reads, Search, Transaction
 from core.common.database.connection import WAL_BYTES
+from core.common.database.group_commit import Work, Writer
 from core.common.database.sqlite import SqliteDatabase, apply
 from core.common.errors import ResponderBotError
 from core.store import objects
@@ -56,6 +57,21 @@ async def test_numbers_are_given_once_to_many_writers_of_two_connections(tmp_pat
             *(database.transaction(objects.next_id) for database in (one, other) for _ in range(200))
         )
     assert sorted(numbers) == list(range(1, 401))
+
+
+async def test_a_commit_that_breaks_costs_its_own_callers_alone() -> None:
+    breaks = [True, False]
+
+    def commit(works: list[Work]) -> None:
+        if breaks.pop(0):
+            raise OSError("no descriptor is left")
+
+    writer = Writer(commit)
+    async with asyncio.timeout(30):
+        with pytest.raises(OSError, match="no descriptor"):
+            await writer.run(lambda tx: None)
+        await writer.run(lambda tx: None)
+        await writer.close()
 
 
 @pytest.mark.usefixtures("each_database")
