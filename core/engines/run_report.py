@@ -17,6 +17,11 @@ PRINTED_LIMIT_BYTES = 64 * 1024
 
 VANISHED = "The job folder of this run has vanished, and its result with it. Run the responder again if it is needed."
 
+_LOOK = "look at the target before you run it again"
+RESTARTED = f"the machine was restarted while it ran; {_LOOK}"
+UNSEEN = f"it ended while no core followed it; {_LOOK}"
+"""In place of how a program ended, if no core saw it."""
+
 CONFINED = (
     "It ran confined; if it needs what it was refused, grant it with readable, writable or network in its settings."
 )
@@ -113,8 +118,8 @@ def make_report(
 ) -> Report:
     """The report of a run that has ended.
 
-    `stop_reason` is one of STOP_REASONS or `""`; `exit_description` is as `describe_exit` returns it, `""` if unknown.
-    `failure` is a sentence on why the run failed whatever its program wrote, `""` if what it wrote decides.
+    `stop_reason` is one of STOP_REASONS or `""`; `exit_description` is as `describe_exit` returns it, or why nobody
+    knows, or `""`. `failure` is a sentence on why the run failed whatever its program wrote, `""` if that decides.
     """
     if facts is None:
         return Report(success=False, message=VANISHED)

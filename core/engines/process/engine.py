@@ -304,6 +304,8 @@ class ProcessEngine:
             processes.kill_leftovers(record, folder.homes, just_ended=just_ended)
         processes.exit_of_child(pid, reap=True)
         reason = self._stop_reasons.get(action_id) or folder.stop_reason()
+        if not exit_description and not just_ended:
+            exit_description = run_report.RESTARTED if processes.is_of_earlier_boot(record) else run_report.UNSEEN
         return run_report.make_report(folder, facts, reason, exit_description)
 
     # --- leftovers

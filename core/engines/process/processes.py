@@ -79,7 +79,7 @@ class StartRecord:
 
 def pidfd_if_alive(record: StartRecord) -> int | None:
     """Open a pidfd that becomes readable when the run ends; None when it has ended, even if its pid was reused."""
-    if record.boot != boot_id():
+    if is_of_earlier_boot(record):
         return None
     pid, pid_started = record.watched
     try:
@@ -90,6 +90,11 @@ def pidfd_if_alive(record: StartRecord) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
+
+
+def is_of_earlier_boot(record: StartRecord) -> bool:
+    """Whether the machine was restarted since the run began."""
+    return record.boot != boot_id()
 
 
 def _is_alive(pid: int, pid_started: int) -> bool:
@@ -134,7 +139,7 @@ def kill_leftovers(record: StartRecord | None, homes: Collection[Path], *, just_
     also marks those that began a session of their own. The session id is trusted only if the run has `just_ended`,
     since the id may be reused later. Without `record`, HOME alone decides.
     """
-    if record and record.boot != boot_id():
+    if record and is_of_earlier_boot(record):
         return
     variables = {b"HOME=" + os.fsencode(home) for home in homes}
     just_ended = just_ended or (record is not None and _is_alive(record.pid, record.pid_started))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -94,6 +95,31 @@ async def test_a_program_that_ended_without_a_core_is_collected(
     report = await make_engine().run(replace(job, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Slow")
     assert (tmp_path / "runs").read_text() == "one run\n"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
+    is_restarted: bool, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+) -> None:
+    job = await slow_job(make_engine, tmp_path, ready, go)
+    dead = await start_crashing_core("none", tmp_path, job, {})
+    await ready.received()
+    dead.kill()
+    await dead.wait()
+    file = tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started"
+    started = StartRecord.read(file)
+    assert started
+    watch = pidfd_if_alive(started)
+    assert watch is not None
+    os.killpg(started.pid, signal.SIGKILL)
+    await wait_readable(watch)
+    os.close(watch)
+    if is_restarted:
+        file.write_text(json.dumps({**json.loads(file.read_text()), "boot": "another"}))
+    report = await make_engine().run(replace(job, resumed=True), ProgressLog())
+    how = "the machine was restarted while it ran" if is_restarted else "it ended while no core followed it"
+    advice = "look at the target before you run it again"
+    assert report.message == f"The responder wrote no output/output.json ({how}; {advice}), and printed nothing."
 
 
 async def ended(started: StartRecord, go: NamedPipe) -> None:
