@@ -128,11 +128,13 @@ class Groups:
     async def open_group(self, channel: str, alike: str, since: int, now: int) -> AlertGroup | None:
         """The newest group of such alerts ("": the digest) with one since then, or that is muted now.
 
-        None if somebody has deleted its card.
+        One that was ungrouped is open while such alerts come. None if somebody has deleted its card.
         """
         row = await self._row(
             """SELECT g.*, m.status FROM alert_group g LEFT JOIN message m ON m.key = g.key
-               WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now)
+               WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now
+                   OR (g.is_ungrouped = 1 AND EXISTS (SELECT 1 FROM placement p
+                       WHERE p.channel = :channel AND p.alike = :alike AND p.at > :since)))
                ORDER BY g.last_at DESC LIMIT 1""",
             {"channel": channel, "alike": alike, "since": since, "now": now},
         )
@@ -280,8 +282,10 @@ class Groups:
     # --- what people change -----------------------------------------------------------------------------------------
 
     async def mute(self, key: str, until: int) -> None:
-        """Let critical alerts only break through until then; 0: no more."""
-        await self._change(key, "muted_until = :value", until)
+        """Count alerts like these in the group until then, also if it was ungrouped, but critical ones; 0: no more."""
+        await self._change(
+            key, "is_ungrouped = CASE :value WHEN 0 THEN is_ungrouped ELSE 0 END, muted_until = :value", until
+        )
 
     async def ungroup(self, key: str) -> None:
         """Give alerts like these cards of their own from now on."""

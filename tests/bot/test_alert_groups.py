@@ -252,7 +252,8 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
 
 
 async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path: Path) -> None:
-    async with grouping_bot(tmp_path) as (env, anna):
+    clock = ManualClock()
+    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
         alert_ids = await post(env, range(6))
         card = await group_card(anna, 6)
         await choose(anna, card, "Ungroup")
@@ -262,6 +263,15 @@ async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path
             await env.card(anna, alert_id)
         (group,) = group_cards(await anna.messages(SOC))
         assert "Ungrouped" in str(group)
+        for n in range(9, 17, 4):  # as long as they keep coming, also after the window of the grouping
+            clock.advance(20 * 60_000)
+            for alert_id in await post(env, range(n, n + 4)):
+                await env.card(anna, alert_id)
+        await choose(anna, card, "Mute for 1 h")
+        muted = await anna.until(lambda view: "Muted until" in str(found := view.message(SOC, card["ts"])) and found)
+        assert "Ungrouped" not in str(muted)
+        await post(env, range(17, 20))
+        await group_card(anna, 9)
 
 
 @pytest.mark.slow
