@@ -53,7 +53,8 @@ async def _create_case(context: Context, intent: Intent) -> None:
 
 async def _refresh(context: Context, intent: Intent) -> None:
     """Refresh one card, or the newest ones of this channel if the button names no object."""
-    object_ids, done = [intent.object_id], f"The card of {intent.object_id} is refreshed."
+    of = f" of {intent.object_id}" if intent.object_id.startswith("~") else ""  # else the key of a group or a bulk
+    object_ids, done = [intent.object_id], f"The card{of} is refreshed."
     if not intent.object_id:
         object_ids = list(await context.services.outbox.roots_in(context.channel, REFRESH_LIMIT))
         done = "The newest cards of this channel are refreshed."

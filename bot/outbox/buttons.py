@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from bot.cards.message import ButtonIds, Intent
 from bot.outbox import messages
-from bot.outbox.models import Button, MessageRecord, record_of
+from bot.outbox.models import Button, MessageRecord, is_bulk, record_of
 from bot.outbox.state import refuse_mismatch
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -76,7 +76,8 @@ class Buttons:
         if row is None or not _belongs_here(row, message, channel, message_ts, user):
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
         if row["expires_at"] <= self._clock():
-            root_id = (message.root_id if message else "") or str(row["object_id"])
+            about = row["message_key"] if is_bulk(row["message_key"]) else row["object_id"]
+            root_id = (message.root_id if message else "") or str(about)
             sentence = "This button is too old; nothing was run. Refresh the card."
             raise ResponderBotError("gone", sentence, details={"root_id": root_id})
         return _intent(row)
