@@ -5,10 +5,18 @@ from bot.cards.text import DAY_AND_TIME, slack_date
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_of
+from bot.features.retries import until_answered
 from bot.features.run import started_message
 from bot.redaction import RedactedView
+from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Policy
+
+UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
+UNKNOWN_TIME = (
+    "The responder service stopped answering, so the time may not have been set. See the run's line on its card before"
+    " you set it again."
+)
 
 
 async def on_undo_button(context: Context) -> None:
@@ -19,12 +27,14 @@ async def on_undo_button(context: Context) -> None:
     action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
     view = subjects.require_visible(context, subject)
     try:
-        undoing = await context.core.undo(action.id, idempotency_key=context.idempotency_key)
+        undoing = await until_answered(lambda: context.core.undo(action.id, idempotency_key=context.idempotency_key))
     except ResponderBotError as error:
         if error.code != "conflict":
             raise
         await responses.refresh_cards(context, subject)  # which shows what it no longer does
         raise
+    if undoing is None:
+        raise ResponderBotError("unavailable", UNKNOWN)
     await responses.refresh_cards(context, subject)
     undoing, _ = await subjects.of_action(context.core, undoing)
     if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
@@ -51,7 +61,12 @@ async def on_extend_view(context: Context) -> Json:
     minutes = undos.minutes_of(views.values(view).get("undo_after", ""))
     if minutes is None:
         return views.errors({"undo_after": "Choose how long."})
-    action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
+    try:
+        action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_TIME) from error
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     at = action.undo.at if action.undo is not None else None

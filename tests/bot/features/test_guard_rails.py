@@ -8,6 +8,7 @@ import pytest
 
 from bot.cards import ids
 from tests import stores
+from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import (
     FeatureEnvironment,
     card_in,
@@ -18,6 +19,7 @@ from tests.bot.features.environment import (
     within_limits,
 )
 from tests.bot.features.test_decisions import button, in_thread
+from tests.bot.outbox.harness import until
 from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -96,6 +98,21 @@ async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureE
     undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
     assert len(undone) == 1
     assert undone[0].created_by.startswith("ben")
+
+
+async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with feature_environment(tmp_path, {"Block": {"undo": "Tell_1_0"}}, core_proxy=proxy.serve) as env:
+        alert = await env.create_alert()
+        await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
+        card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"'))
+        action = await env.ended_run(alert)
+        proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
+        await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
+        await until(lambda: not stores.rows(env.folder / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+        assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
+        assert len([one for one in await env.client.actions("alert", alert.id) if one.undoes]) == 1
 
 
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
