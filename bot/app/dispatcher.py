@@ -113,7 +113,8 @@ class Dispatcher:
         self._workers = workers
         self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE_SIZE)
         self._background_tasks: set[asyncio.Task[None]] = set()
-        self._unstored: set[str] = set()  # keys in the inbox of what is done, which the database doesn't know yet
+        self._in_hand: set[str] = set()  # keys in the inbox of what is queued or carried out here
+        self._unstored: set[str] = set()  # and of what is done, which the database doesn't know yet
 
     def start(self) -> None:
         """Start the workers and the replay of the inbox."""
@@ -190,11 +191,11 @@ class Dispatcher:
         """The person was told that nothing is done: it may be stored late, and is not to be carried out then."""
         is_new = (await asyncio.gather(accepting, return_exceptions=True))[0]
         if is_new is not False:  # else it came before, and was accepted then
+            self._unstored.add(key)
             await self._write_until_stored(key, lambda: self._outbox.inbox.complete(key))
 
     async def _write_until_stored(self, key: str, write: Callable[[], Awaitable[None]]) -> None:
         """Repeat a write while the database is away, so that what a person was told holds."""
-        self._unstored.add(key)
         try:
             while True:
                 try:
@@ -211,6 +212,7 @@ class Dispatcher:
             self._queue.put_nowait(item)
         except asyncio.QueueFull:
             return False
+        self._in_hand.add(item.inbox_key)
         return True
 
     async def _answer(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
@@ -267,6 +269,7 @@ class Dispatcher:
             except Exception:
                 self._log_internal_error(item.interaction)
             finally:
+                self._in_hand.discard(item.inbox_key)
                 self._queue.task_done()
 
     async def _handle(self, item: _QueuedInteraction) -> None:
@@ -280,6 +283,7 @@ class Dispatcher:
         try:
             await self._outbox.finish(requests, key=item.inbox_key)
         except ResponderBotError:
+            self._unstored.add(item.inbox_key)
             work = self._write_until_stored(item.inbox_key, lambda: self._outbox.finish(requests, key=item.inbox_key))
             self._run_in_background(work)
 
@@ -379,7 +383,7 @@ class Dispatcher:
             await asyncio.sleep(REPLAY_EVERY_S)
 
     async def _replay_one(self, pending: PendingInteraction) -> None:
-        if pending.key in self._unstored:
+        if pending.key in self._in_hand or pending.key in self._unstored:
             return
         interaction = parse(pending.payload["surface"], pending.payload["body"])
         entry, text = entry_of(interaction)
@@ -391,6 +395,7 @@ class Dispatcher:
             await self._replies(interaction).respond(notices.error(TOO_OLD_TEXT))
         else:
             log.info("interaction_replayed", type=interaction.type)
+            self._in_hand.add(pending.key)
             await self._queue.put(_QueuedInteraction(entry, interaction, text, pending.key))
 
 

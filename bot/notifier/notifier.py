@@ -259,7 +259,7 @@ class Notifier:
             for document in documents:
                 work = self._bulk_places(document, bulk.id, changes)
                 places |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
-            desired += await self._bulks.of(bulk, as_of, places)
+            desired += await isolated(self._bulks.of(bulk, as_of, places), bulk.id, otherwise=[])
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])

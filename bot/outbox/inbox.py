@@ -8,7 +8,7 @@ from typing import Any
 from bot.outbox.replicas import Replicas
 from core.common.database import Database, Transaction
 
-LEASE_MS = 60_000  # how long carrying out an interaction may take before it is done again
+LEASE_MS = 60_000  # after this a replica looks again at its own, such as those that its queue had no room for
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbox import MessageOutbox
 from core.common.clock import now_ms
 from tests import stores
-from tests.bot.outbox.harness import all_sent, until
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.outbox.harness import ManualClock, all_sent, until
 from tests.bot.running import ANNA, SOC, running_bot
 
 MINUTE_MS = 60_000
@@ -42,6 +43,23 @@ async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, 
         anna = await env.person(ANNA)
         responses = await anna.until(lambda view: view.ephemerals(SOC))
     assert answer in responses[0]["text"]
+
+
+async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhile(tmp_path: Path) -> None:
+    clock, proxy = ManualClock(), CoreProxy()
+    async with running_bot(tmp_path, clock_ms=clock, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        proxy.hold("/api/document")
+        await anna.command(SOC, f"/responder run {CLOSE} ~404")
+        await proxy.request_held.wait()
+        clock.advance(MINUTE_MS + 1)
+        now = clock()
+        await until(lambda: stores.rows(tmp_path / "slack.db", "SELECT leased_until FROM inbox")[0][0] > now)
+        proxy.release()
+        await anna.until(lambda view: view.ephemerals(SOC))
+        await env.bot.close()  # it finishes first what it has accepted
+        (response,) = await anna.ephemerals(SOC)
+        assert "Nothing has the id ~404" in response["text"]
 
 
 async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_out(tmp_path: Path) -> None:
