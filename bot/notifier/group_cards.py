@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from bot.cards.alert import is_closed
 from bot.cards.groups import STORM_MS, group_card
 from bot.cards.message import ButtonIds, Message
 from bot.notifier.isolation import isolated
@@ -78,7 +79,8 @@ class GroupCards:
     async def _follow(self) -> bool:
         """Give alerts that stand only in a digest cards of their own, where few others wait; False if none is left.
 
-        The most severe and newest go first. Those that have waited for 10 minutes stay where they are.
+        The most severe and newest go first. Those that have waited for 10 minutes stay where they are, and so do those
+        that somebody has closed meanwhile.
         """
         since, are_left = self._clock() - STORM_MS, False
         for digest in await self._outbox.groups.digests(since):
@@ -91,7 +93,10 @@ class GroupCards:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
                 placing = await Placing.of(self._outbox, self._access, self._clock, ids)
                 desired: list[DesiredMessage] = []
+                placing.placed.staying |= {(one, digest.channel) for one in ids if _is_done(documents.get(one))}
                 for root_id, document in documents.items():
+                    if _is_done(document):
+                        continue
                     cards = self._followers(document, placing, digest.channel)
                     desired += await isolated(cards, root_id, otherwise=[])
                 await self._outbox.commit_groups(desired, [], placing.placed)
@@ -101,3 +106,10 @@ class GroupCards:
         timeline = await self._renderer.timeline(document)
         await placing.place(timeline, needs_card=True, only_in=channel)
         return await self._renderer.alert_cards(timeline)
+
+
+def _is_done(document: Document | None) -> bool:
+    """Whether nobody has to see it by itself: it is closed, or core doesn't know it any more."""
+    if document is None or document.alert is None:
+        return document is None or document.deleted
+    return is_closed(document.alert)

@@ -24,6 +24,7 @@ BUCKET_MS = 300_000
 STORM = 60  # alerts in the groups of a channel
 KEEP_MS = 30 * 86_400_000
 KEEP_ALONE_MS = 86_400_000  # where an alert with a card of its own stands is only of use while others like it may come
+STAYS = 2  # in the column `has_card`: none, and it gets none by itself, since it is closed
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
 
 
@@ -91,6 +92,7 @@ class PlacedAlerts:
     adopted: dict[str, int] = field(default_factory=dict)  # by new group: alerts like these since then belong to it
     placements: dict[tuple[str, str], Placement] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)  # by group: of the update that it needs
+    staying: set[tuple[str, str]] = field(default_factory=set)  # alerts, and channels in which they get no card
 
     def needs_update(self, group: str, rank: int) -> None:
         if group:
@@ -201,7 +203,7 @@ class Groups:
         """What the group's card says, within this clearance."""
         values = {"key": group.key}
         row = await self._row(
-            """SELECT count(*) AS n, coalesce(sum(has_card), 0) AS cards, coalesce(min(at), 0) AS first_at,
+            """SELECT count(*) AS n, count(*) FILTER (WHERE has_card = 1) AS cards, coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
                FROM placement INDEXED BY placement_of_group WHERE group_key = :key AND group_key <> ''""",
@@ -338,6 +340,10 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
             for one in placed.placements.values()
         ],
     )
+    tx.run_all(
+        f"UPDATE placement SET has_card = {STAYS} WHERE root_id = :root_id AND channel = :channel AND has_card = 0",
+        [{"root_id": root_id, "channel": channel} for root_id, channel in placed.staying],
+    )
     newest: dict[str, int] = {}
     for one in placed.placements.values():
         newest[one.group] = max(one.at, newest.get(one.group, 0))
@@ -393,7 +399,7 @@ def _placement(row: Row) -> Placement:
         **{
             **values,
             "group": row["group_key"],
-            "has_card": bool(values["has_card"]),
+            "has_card": values["has_card"] == 1,
             "facts": tuple(json.loads(values["facts"])),
         }
     )

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from bot.outbox import RateLimiter
+from bot.outbox.groups import STAYS
 from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
@@ -98,8 +99,13 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         alerts = [await env.post_alert(title=distinct(n), sourceRef=f"ref-{n}") for n in range(70)]
         await until(lambda: len(placements(tmp_path)) == 70)
         assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
+        closed = next(one for one, _, has_card in placements(tmp_path) if not has_card and one != alerts[69])
+        await env.client.mark_alert_read(closed)
+        open_ones = [one for one in alerts if one != closed]
         release.set()
-        await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in alerts))
+        await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in open_ones))
+        await until(lambda: {has_card for *_, has_card in placements(tmp_path)} == {1, STAYS})
+        assert find_card(await anna.messages(SOC), closed) is None
         await anna.until(lambda view: "of them also on a card" in digest_in(view.messages(SOC)))
         # What may no longer be seen goes from the digest too.
         last = distinct(69)
