@@ -1,4 +1,4 @@
-"""Core's subcommands: `core`, `user`, `group`, `responders`, `hosts`, `drain`, `backup`, `restore`.
+"""Core's subcommands: `core`, `user`, `group`, `responders`, `hosts`, `drain`, `backup`, `restore`, `migrate-store`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """

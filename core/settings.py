@@ -305,7 +305,7 @@ class _BotDatabaseSection(SettingsSection):
 
 
 def bot_database(sections: Sections) -> Location:
-    """Where the bot's database, for `backup` and `restore`. Raises as `load` does."""
+    """Where the bot's database is, for `backup`, `restore` and `migrate-store`. Raises as `load` does."""
     table = sections.tables.get("bot", {})
     own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
     prefix = f"{PREFIX}BOT_DATABASE"

@@ -116,8 +116,8 @@ class Lifecycle:
         """Record an accepted run as `Waiting`: for approvals, for this core, or for any core that claims it.
 
         This core has it if it `has_slot`, a free slot for it, or if the engine needs none. `parameters` are those of
-        the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be
-        undone, `undoes` the number of the action that it undoes.
+        the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be undone, `undoes` the number
+        of the action that it undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
         needed = section.approval + (break_glass is not None)

@@ -129,7 +129,7 @@ class Metrics:
         self._host_up = gauge("host_up", "1 while a core of a host holds its lease, 0 once it is lost", ("host",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
         self._store_up = gauge("store_up", "1 while the store can be read and written")
-        self._size = gauge("store_bytes", "Size of the database file")
+        self._size = gauge("store_bytes", "Size of what is stored")
         self._write = gauge("store_write_seconds", "How long the last probe's durable write took")
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:

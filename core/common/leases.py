@@ -1,4 +1,4 @@
-"""Who holds a lease: the right to follow actions, or to send messages, until a given time."""
+"""Who holds a lease: the right to follow actions, or to send messages, for as long as its holder renews it."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""What stores and features know of a database; `sqlite` implements it."""
+"""What stores and features know of a database; `sqlite` and `postgresql` implement it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
