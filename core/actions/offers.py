@@ -227,6 +227,10 @@ class Offers:
         """Whether a host that takes no runs now has that responder on that engine."""
         return any(one.name == engine_name and one.has(responder_name) for one in self._elsewhere)
 
+    def has_engine(self, engine_name: str) -> bool:
+        """Whether this host, or another that takes runs, has that engine."""
+        return engine_name in self._engine_names()
+
     def runs_here(self, engine_name: str) -> bool:
         """Whether programs of an engine run on this host."""
         state = self._states.get(engine_name)
@@ -321,8 +325,7 @@ class Offers:
         """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
 
         `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, if
-        so. With those that can't be used at all, if they
-        are for this kind of object.
+        so. With those that can't be used at all, if they are for this kind of object.
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
@@ -343,7 +346,7 @@ class Offers:
         not_found for an unknown engine or responder, bad_request with the reason if it can't be used or can't run on
         this object.
         """
-        if engine_name is not None and engine_name not in self._engine_names():
+        if engine_name is not None and not self.has_engine(engine_name):
             self.engine(engine_name)
         offer = self._by_name.get(self.name(responder_id))
         entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []

@@ -28,8 +28,8 @@ STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be
 LOOK_S = 0.25  # between looks for what other cores have recorded or cancelled, while there are any
 END_LOOK_S = 0.1  # between looks for the end of an action that another host runs
 CLAIM_AT_ONCE = 100
-HOMELESS_AT_ONCE = 1_000
-HOMELESS_MS = 300_000  # how long an action waits for a host that has its responder, but takes no runs now
+WITHOUT_HOST_AT_ONCE = 1_000
+WITHOUT_HOST_MS = 300_000  # how long an action waits for a host that has its responder, but takes no runs now
 
 _INTERNAL_ERROR = Report(
     False, message="Core had an internal error; its log has the details. Look at the target before you run it again."
@@ -74,7 +74,7 @@ class Runner:
         self._keep_job_files: set[int] = set()
         self._stopping: dict[int, asyncio.Task[None]] = {}
         """Actions that are stopped on behalf of a core of another host."""
-        self._homeless: dict[int, int] = {}
+        self._without_host: dict[int, int] = {}
         """Actions that no host can run now, with the time (of leases) at which this was noticed."""
         self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in offers.states()}
         self._wake = asyncio.Event()
@@ -217,7 +217,7 @@ class Runner:
         for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._hosts.holder}):
             if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
                 await self._follow_again(row["id"])
-        await self._end_homeless()
+        await self._end_without_host()
         for number in await self._database.read(lambda reads: stored.approvals_due(reads, self._clock())):
             try:
                 await self._lifecycle.expire(number)
@@ -255,22 +255,29 @@ class Runner:
             slots.free -= 1
             self.follow(number, engine_name, slots, None)
 
-    async def _end_homeless(self) -> None:
-        """End actions that no host can run any more; if one that can may come back, after HOMELESS_MS."""
+    async def _end_without_host(self) -> None:
+        """End actions that no host can run any more; if one that can may come back, after WITHOUT_HOST_MS."""
         if self._hosts.draining:
             return
-        waiting = await self._database.read(lambda reads: stored.unclaimed(reads, HOMELESS_AT_ONCE))
-        homeless = {
+        waiting = await self._database.read(lambda reads: stored.unclaimed(reads, WITHOUT_HOST_AT_ONCE))
+        found = {
             row["id"]: row for row in waiting if not self._offers.may_be_run(row["engine_name"], row["responder_name"])
         }
         now = self._hosts.elapsed_ms()
-        self._homeless = {number: self._homeless.get(number, now) for number in homeless}
-        for number, row in homeless.items():
+        self._without_host = {number: self._without_host.get(number, now) for number in found}
+        for number, row in found.items():
             name, engine_name = row["responder_name"], row["engine_name"]
-            report = None
-            if self._offers.may_come_back(engine_name, name):
-                if now - self._homeless[number] < HOMELESS_MS:
+            may_come_back = self._offers.may_come_back(engine_name, name)
+            if may_come_back and now - self._without_host[number] < WITHOUT_HOST_MS:
+                continue
+            report, is_remote = None, row["dispatched_at"] is not None  # any host that has its engine can follow it
+            if is_remote and engine_name not in self._slots:
+                if self._offers.has_engine(engine_name):
                     continue
+                what = f"No host follows runs of {name} on the engine {engine_name} any more"
+                advice = "Look at the target before you run it again."
+                report = Report(False, message=f"{what}, so nobody knows how it ended. {advice}")
+            elif may_come_back and not is_remote:
                 what = f"No host that has {name} on the engine {engine_name} takes runs, so it did not run."
                 report = Report(False, message=f"{what} Start such a host, and run it again.")
             if await self._lifecycle.claim_one(number):

@@ -318,11 +318,9 @@ def _named(names: Sequence[str] | None) -> str:
 
 
 def unclaimed(reads: Reads, limit: int) -> list[Row]:
-    """The oldest actions that wait for a core: `id, engine_name, responder_name`."""
-    return reads.rows(
-        f"SELECT id, engine_name, responder_name FROM action WHERE {_UNCLAIMED} ORDER BY id LIMIT :limit",
-        {"limit": limit},
-    )
+    """The oldest actions that wait for a core: `id, engine_name, responder_name, dispatched_at`."""
+    columns = "id, engine_name, responder_name, dispatched_at"
+    return reads.rows(f"SELECT {columns} FROM action WHERE {_UNCLAIMED} ORDER BY id LIMIT :limit", {"limit": limit})
 
 
 def claim_one(tx: Transaction, action_id: int, holder: str) -> int:

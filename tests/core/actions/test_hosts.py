@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.actions.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
-from core.actions.runner import HOMELESS_MS
+from core.actions.runner import WITHOUT_HOST_MS
 from core.common.database import Row
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -302,13 +302,30 @@ async def test_an_action_waits_for_a_host_that_may_come_back_but_not_for_ever(tm
             await other.runner.close()  # before it looks again
             action = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
         await look(harness)
-        harness.clock.now_ms += HOMELESS_MS - 1
+        harness.clock.now_ms += WITHOUT_HOST_MS - 1
         await look(harness)
         assert (await harness.action(action.id)).status == "Waiting"
         harness.clock.now_ms += 1
         await look(harness)
         expected = "No host that has Notify_2_1 on the engine theirs takes runs, so it did not run."
         assert message_of(await harness.ended(action.id)).startswith(expected)
+
+
+async def test_of_a_remote_run_that_no_host_can_follow_nobody_says_that_it_did_not_run(tmp_path: Path) -> None:
+    there = ScriptedEngine(engine_name="theirs", local=False)
+    async with open_harness(tmp_path, engine=ScriptedEngine(offered=(BLOCK_HOST,))) as harness:
+        async with host(harness, "web2", there) as other:
+            await look(harness)
+            action = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
+            await look(other)
+            await (await next_run(there)).begin()
+        await look(harness)
+        harness.clock.now_ms += WITHOUT_HOST_MS
+        await look(harness)
+        assert message_of(await harness.ended(action.id)) == (
+            "No host follows runs of Notify_2_1 on the engine theirs any more, so nobody knows how it ended."
+            " Look at the target before you run it again."
+        )
 
 
 # --- what hosts offer -------------------------------------------------------------------------------------------------
