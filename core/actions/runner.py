@@ -141,7 +141,8 @@ class Runner:
             if slots is not None:
                 self.return_slot(slots)
         else:
-            self._following[number] = asyncio.create_task(self._follow(number, engine_name, slots, job))
+            task = self._following[number] = asyncio.create_task(self._follow(number, engine_name, job))
+            task.add_done_callback(lambda _: self._let_go(number, slots))  # also if it is cancelled before it began
 
     async def stop(self, number: int) -> None:
         """Have the engine stop a dispatched action, and wait a moment for its end.
@@ -353,25 +354,24 @@ class Runner:
         except Exception:
             log.exception("stop_failed", action_id=f"~{number}")
 
-    async def _follow(self, number: int, engine_name: str, slots: EngineSlots | None, job: Job | Report | None) -> None:
-        """Follow an action to its end; `slots` are those of which it has taken one, if it needed one.
-
-        `job` is what its dispatch gave, if it was dispatched already.
-        """
+    async def _follow(self, number: int, engine_name: str, job: Job | Report | None) -> None:
+        """Follow an action to its end; `job` is what its dispatch gave, if it was dispatched already."""
         try:
             await self._run(number, engine_name, job)
         except Exception:
             log.exception("action_follow_failed", action_id=f"~{number}")
             await self._apply_report(number, _INTERNAL_ERROR)
-        finally:
-            del self._following[number]
-            known = self._job_id_known.pop(number, None)
-            if known is not None:
-                known.set()  # there will be no job id any more: nobody should wait for it
-            self._stopping.pop(number, None)
-            if slots is not None:
-                self.return_slot(slots)
-            self._check_drained()
+
+    def _let_go(self, number: int, slots: EngineSlots | None) -> None:
+        """Call when an action isn't followed any more; `slots` are those of which it had taken one."""
+        del self._following[number]
+        known = self._job_id_known.pop(number, None)
+        if known is not None:
+            known.set()  # there will be no job id any more: nobody should wait for it
+        self._stopping.pop(number, None)
+        if slots is not None:
+            self.return_slot(slots)
+        self._check_drained()
 
     async def _run(self, number: int, engine_name: str, job: Job | Report | None) -> None:
         if isinstance(job, Report):

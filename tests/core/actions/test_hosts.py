@@ -190,6 +190,23 @@ async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
     assert frozen.runs == []
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_run_that_is_recorded_as_the_core_finds_its_lease_lost_is_run(tmp_path: Path, turns: int) -> None:
+    """`turns` of the event loop lie between both, of which some have them share a commit."""
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        await harness.runner.tick()
+        await harness.database.transaction(lambda tx: stored.remove(tx, harness.hosts.holder))
+        starting = asyncio.create_task(harness.actions.start(ANNA, run_input(harness)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await harness.runner.tick()
+        action = (await starting).action
+        await harness.runner.tick()
+        run = await next_run(harness.engine)
+        run.finish(Report(True))
+        assert (run.job.action_id, (await harness.ended(action.id)).status) == (action.id, "Success")
+
+
 async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_minute(tmp_path: Path) -> None:
     first, engine = ScriptedEngine(), ScriptedEngine()
     async with open_harness(tmp_path, engine=first) as harness, host(harness, "web2", engine) as other:
