@@ -35,7 +35,7 @@ def record_all(
 
 def last(reads: Reads) -> int:
     """The number of the newest event."""
-    return stored.bounds(reads)[1]
+    return stored.last(reads)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class Feed:
         self._database = database
         self._clock = clock
         self._committed = asyncio.Event()
+        """Set by the next commit of this process."""
+        self._last = 0
+        self._last_at: asyncio.Event | None = None
+        """The value of `_committed` when `_last` was read."""
+        self._reading_last = asyncio.Lock()
         self.database_id = database_id
         """Sequence numbers of another database mean other events."""
         database.on_commit(self._on_commit)
@@ -111,8 +116,12 @@ class Feed:
                     await position.committed.wait()
 
     async def last(self) -> int:
-        """The number of the newest event."""
-        return await self._database.read(last)
+        """The number of the newest event, or of one after the caller's last change: those of a commit read it once."""
+        async with self._reading_last:
+            if self._last_at is not self._committed:
+                committed = self._committed
+                self._last, self._last_at = await self._database.read(last), committed
+            return self._last
 
     async def prune(self, days: int) -> None:
         """Delete the events that are older than `days`."""

@@ -32,6 +32,12 @@ def bounds(reads: Reads) -> tuple[int, int]:
     return (row["first"], row["last"]) if row else (0, 0)
 
 
+def last(reads: Reads) -> int:
+    """The last seq ever allocated."""
+    row = reads.row("SELECT seq FROM last_event")
+    return int(row["seq"]) if row else 0
+
+
 def prune(tx: Transaction, before: int) -> int:
     """Delete events older than `before` (ms). Events are in order of time, so no index on it is needed."""
     kept = tx.row("SELECT seq FROM event WHERE at >= :before ORDER BY seq LIMIT 1", {"before": before})

@@ -109,6 +109,15 @@ async def test_after_takes_a_number(core: RunningCore, query: str) -> None:
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
 
 
+async def test_answers_to_simultaneous_changes_each_name_an_event_at_or_after_their_own(core: RunningCore) -> None:
+    before = (await events(core, "wait=0"))["last"]
+    sent = [core.send("POST", "/api/alert", {**ALERT, "sourceRef": f"at once {n}"}) for n in range(30)]
+    answers = await asyncio.gather(*sent)
+    own = {event["objectId"]: event["seq"] for event in (await events(core, f"after={before}"))["events"]}
+    named = [(int(answer.headers["X-Last-Event"]), own[answer.json()["id"]]) for answer in answers]
+    assert all(own_event <= last <= before + 30 for last, own_event in named), named
+
+
 async def test_the_answer_to_a_change_names_an_event_at_or_after_its_own(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         created = await core.send("POST", "/api/alert", ALERT)

@@ -132,8 +132,8 @@ class PostgresqlTransaction(PostgresqlReads):
 
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         values: list[Mapping[str, Any]] = list(params)
-        if not values:
-            return 0
+        if len(values) < 2:  # the usual case, without a pipeline
+            return self.run(sql, values[0]) if values else 0
         self._cursor.executemany(translated(sql), values)
         self._count(self._cursor)
         return self._cursor.rowcount
