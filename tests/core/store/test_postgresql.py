@@ -435,7 +435,7 @@ async def test_what_a_command_says_of_backups_on_postgresql(url: str, tmp_path: 
         assert (ended.code, words in ended.err) == (2, True)
     missing = await run(tmp_path, "restore", *settings)
     assert (missing.code, "There are no tables of responder-bot in the schema" in missing.err) == (2, True)
-    async with opened(url):
+    async with opened(f"{url}&application_name=by-another-name"):
         in_use = await run(tmp_path, "restore", *settings)
         assert (in_use.code, "is in use; stop every responder-bot" in in_use.err) == (2, True)
     marked = await run(tmp_path, "restore", *settings)

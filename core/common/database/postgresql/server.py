@@ -32,7 +32,7 @@ _SEARCH_PATH = re.compile(r"\s*-c\s*search_path=(\S+)")
 
 
 def application_name(schema: str) -> str:
-    """What PostgreSQL's administrators see of our connections."""
+    """What PostgreSQL's administrators see of our connections, and by which commands find that there are any."""
     return f"responder-bot {schema}"[:63]
 
 
@@ -61,11 +61,10 @@ class Server:
         rest = _SEARCH_PATH.sub("", options).strip()
         self._password = str(given.get("password") or "")
         self._given: dict[str, Any] = {
-            **{"connect_timeout": CONNECT_TIMEOUT_S, "application_name": application_name(self.schema), **_KEEPALIVES},
-            "target_session_attrs": "read-write",
+            **{"connect_timeout": CONNECT_TIMEOUT_S, "target_session_attrs": "read-write", **_KEEPALIVES},
             **given,
             **({"options": rest} if rest else {}),
-            "client_encoding": "UTF8",
+            **{"client_encoding": "UTF8", "application_name": application_name(self.schema)},
         }
         host = str(given.get("host") or given.get("hostaddr") or "localhost")
         port = f":{given['port']}" if given.get("port") else ""
