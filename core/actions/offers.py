@@ -125,7 +125,7 @@ class Offers:
         self._by_name: Mapping[str, Offer] = {}
         self._titles: Mapping[str, str] = {}
         self._parameters: Mapping[str, Sequence[Parameter]] = {}
-        self._names_by_id: dict[str, str] = {}
+        self._names_by_id: Mapping[str, str] = {}
         self._logged_problems: Collection[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -455,7 +455,8 @@ class Offers:
 
     def parameters(self, offer: Offer) -> Sequence[Parameter]:
         """The inputs that a responder declares, or that the settings declare for it."""
-        return self.section(offer.name).parameter or self._parameters[offer.name]
+        declared = self.section(offer.name).parameter or self._parameters.get(offer.name)
+        return parse_parameters(offer.first.parameters) if declared is None else declared  # no longer on offer
 
     def input_titles(self, responder_name: str) -> Sequence[InputTitle]:
         """What people call the inputs of a responder; none of one that isn't on offer."""
@@ -541,18 +542,20 @@ class Offers:
         self._logged_problems = problems
 
     def _merge(self) -> None:
+        """Merge anew what is on offer; each part is replaced as a whole, since threads read them meanwhile."""
         live = [(one.name, one.catalogue) for one in self._elsewhere if not one.why_not]
-        self._by_name = merge([*((name, state.catalogue) for name, state in self._states.items()), *live])
+        by_name = merge([*((name, state.catalogue) for name, state in self._states.items()), *live])
         skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
         skipped += [responder for one in self._elsewhere if one.why_not for responder in one.catalogue.responders]
-        skipped = [responder for responder in skipped if responder.name not in self._by_name]
-        self._titles = distinct_titles([*(offer.first for offer in self._by_name.values()), *skipped])
-        self._parameters = {name: parse_parameters(offer.first.parameters) for name, offer in self._by_name.items()}
-        self._names_by_id = {}
+        skipped = [responder for responder in skipped if responder.name not in by_name]
+        names_by_id: dict[str, str] = {}
         elsewhere = [one.catalogue for one in self._elsewhere]
         for catalogue in [*(state.catalogue for state in self._states.values()), *elsewhere]:
             for entry in catalogue.responders:
-                self._names_by_id.setdefault(entry.id, entry.name)
+                names_by_id.setdefault(entry.id, entry.name)
+        self._titles = distinct_titles([*(offer.first for offer in by_name.values()), *skipped])
+        self._parameters = {name: parse_parameters(offer.first.parameters) for name, offer in by_name.items()}
+        self._by_name, self._names_by_id = by_name, names_by_id
 
 
 def without_duplicates(catalogue: Catalogue) -> Catalogue:

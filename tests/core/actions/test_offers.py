@@ -1,6 +1,9 @@
 """Responders merged over several engines, and why some can't run."""
 
+import asyncio
 import json
+import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -111,6 +114,35 @@ def test_a_kind_is_compared_without_case_and_product_prefix(kind: str, product: 
 
 def test_offers_are_sorted_by_name() -> None:
     assert list(merge([("one", Catalogue((NOTIFY, BLOCK_HOST)))])) == ["BlockHost_1_0", "Notify_2_1"]
+
+
+async def test_threads_read_whole_offers_while_these_change(tmp_path: Path) -> None:
+    offered = [replace(BLOCK_HOST, id=f"r-{number}", name=f"R{number}_1_0") for number in range(100)]
+    last, done = offered[-1], threading.Event()
+    engine = ScriptedEngine(offered=offered)
+
+    def read(offers: Offers) -> int:
+        times = 0
+        while not done.is_set():
+            assert offers.name(last.id) == last.name
+            for offer in offers.all():
+                offers.parameters(offer)
+            times += 1
+        return times
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        async with opened_offers(tmp_path, [engine]) as offers:
+            reading = asyncio.create_task(asyncio.to_thread(read, offers))
+            for number in range(60):
+                engine.offered = offered if number % 2 else [last, NOTIFY]
+                await offers.refresh()
+            done.set()
+            assert await reading
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
 
 
 async def test_settings_of_an_unknown_responder_are_reported(tmp_path: Path) -> None:
