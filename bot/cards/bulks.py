@@ -29,6 +29,7 @@ REASONS = 10
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
+CONFIRM_INPUT_LIMIT = 300  # of one in the question, whose author typed it
 REVIEW_TITLE_LIMIT = 200  # of what somebody approves
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
@@ -42,8 +43,13 @@ def confirm(
     start: Intent,
     *,
     button: ButtonIds,
+    parameters: Mapping[str, Any] | None = None,
+    undo_after_minutes: int | None = None,
 ) -> Message:
-    """Asks to confirm the runs. `refused` are ids with why, foreign text; `on` says on what; `start` is its button."""
+    """Asks to confirm the runs. `refused` are ids with why, foreign text; `on` says on what; `start` is its button.
+
+    `parameters` are the inputs of each run; core undoes each after `undo_after_minutes` (None: as the policy says).
+    """
     text = f"Run {names.shown(responder)} on {on}?"
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
     policy = responder.policy
@@ -51,6 +57,8 @@ def confirm(
         quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
         blocks.append(section(f">{quoted}"))
     if ready:
+        lines = runs.parameter_lines(parameters or {}, responder.parameters or (), ready[0], CONFIRM_INPUT_LIMIT)
+        blocks += _section(["*Inputs of each*", *(f"• {line}" for line in lines)]) if lines else []
         blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready)
     if refused:
         blocks.append(section(_why(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
@@ -59,7 +67,8 @@ def confirm(
     if policy and (limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]):
         blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy and policy.approval else ""
-    blocks.append(context(f"{begins or 'All start at once.'} Core checks each as a run on that object alone."))
+    lasts = _lasts(policy, undo_after_minutes)
+    blocks.append(context(f"{begins or 'All start at once.'}{lasts} Core checks each as a run on that object alone."))
     run = {
         "type": "button",
         "action_id": ids.BULK_START,
@@ -70,6 +79,14 @@ def confirm(
     return Message(text, (*blocks, {"type": "actions", "elements": [run]}))
 
 
+def _lasts(policy: Policy | None, minutes: int | None) -> str:
+    if policy is None or not policy.undo:
+        return ""
+    minutes = policy.undo_after_minutes if minutes is None else minutes
+    until = f"is released after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody releases it"
+    return f" Each {until}."
+
+
 def outcome(answer: BulkAnswer) -> Message:
     """How many runs were accepted, how many refused, and why."""
     accepted = [entry for entry in answer.actions if entry.action is not None]
@@ -78,7 +95,7 @@ def outcome(answer: BulkAnswer) -> Message:
     blocks: list[Block] = [section(text)]
     if refused:
         blocks.append(section(_why("*Refused*", refused)))
-    blocks.append(context("A message in the channel tells how it goes."))
+    blocks.append(context("One message tells how it goes."))
     return Message(text, tuple(blocks))
 
 

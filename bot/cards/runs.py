@@ -24,7 +24,7 @@ from bot.cards.text import (
 )
 from bot.redaction import MASK, RedactedView, withheld
 from core.common.decoding import mapping
-from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, OfferedResponder, Outcome
+from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, OfferedResponder, Outcome, Parameter
 
 State = Literal["waiting", "approval", "running"] | Outcome
 MARKS: Mapping[State, str] = {
@@ -292,14 +292,16 @@ def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
     """Title (or name) and text of each input, as far as they may be shown; foreign text, not escaped."""
-    given = given_inputs(action)
-    declared = {one.name: one for one in action.inputs}
-    ordered = [*(name for name in declared if name in given), *(name for name in given if name not in declared)]
-    return [
-        (view.inputs(declared[name].title if name in declared else name),
-         view.inputs(_text(given[name], view, declared[name].type if name in declared else "")))
-        for name in ordered
-    ]  # fmt: skip
+    return _titled(given_inputs(action), action.inputs, view)
+
+
+def _titled(
+    given: Mapping[str, Any], declared: Sequence[Parameter | InputTitle], view: RedactedView
+) -> list[tuple[str, str]]:
+    known = {one.name: (one.title, one.type) for one in declared}
+    ordered = [*(name for name in known if name in given), *(name for name in given if name not in known)]
+    titled = [(*known.get(name, (name, "")), given[name]) for name in ordered]
+    return [(view.inputs(title), view.inputs(_text(value, view, kind))) for title, kind, value in titled]
 
 
 def _text(value: Any, view: RedactedView, kind: str = "") -> str:
@@ -327,10 +329,18 @@ def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
     """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
     if given_inputs(action) and not view.shows_inputs:
         return [f"inputs: {view.inputs('')}"]
-    return [
-        f"{foreign(name, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}"
-        for name, text in inputs(action, view)
-    ]
+    return _lines(inputs(action, view), limit)
+
+
+def parameter_lines(
+    given: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
+) -> list[str]:
+    """The same of a run that isn't started yet, for whoever gave them."""
+    return _lines(_titled(given, declared, view), limit)
+
+
+def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
+    return [f"{foreign(title, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}" for title, text in titled]
 
 
 def inputs_in_brackets(action: Action, view: RedactedView) -> str:

@@ -106,7 +106,16 @@ async def question(
     start = Intent("bulk_start", place, argument)
 
     def shown(button: ButtonIds) -> Message:
-        return bulks.confirm(responder, ready, refused, on, start, button=button)
+        return bulks.confirm(
+            responder,
+            ready,
+            refused,
+            on,
+            start,
+            button=button,
+            parameters=parameters,
+            undo_after_minutes=undo_after_minutes,
+        )
 
     # Each question has a button, so a key, of its own.
     return shown(await responses.private_buttons(context, f"bulk:{context.idempotency_key}", shown))

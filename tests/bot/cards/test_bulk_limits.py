@@ -48,7 +48,15 @@ def test_the_question_the_message_and_the_replies_fit() -> None:
     responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
     refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
     for ready in (VIEWS, VIEWS[:1], []):
-        asked = bulks.confirm(responder, ready, refused, "100 objects", Intent("bulk_start", "C", "{}"), button=button)
+        asked = bulks.confirm(
+            responder,
+            ready,
+            refused,
+            "100 objects",
+            Intent("bulk_start", "C", "{}"),
+            button=button,
+            parameters={f"input {n}": HOSTILE for n in range(50)},
+        )
         fine(asked)
         fine_view(views.message_view("Run on several", asked))
     fine(bulks.progress(bulk(), button=button, mention=" ".join(["<@U0LEA>"] * 50)))

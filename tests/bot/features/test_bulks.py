@@ -339,7 +339,9 @@ async def test_a_timed_bulk_says_when_it_is_released_and_each_can_be_released_be
     async with feature_environment(tmp_path, rules) as env:
         alert_ids = await alerts(env, 3)
         cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
-        await start(env, "anna", "block", alert_ids)
+        question = await asked(env, "anna", "block", alert_ids)
+        assert "Each is released after 1 hour." in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         message = await shown(env, "3 to be released")
         (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
         last = max(

@@ -103,7 +103,7 @@ async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_o
         await responder(env, "anna", "Ban an address")
         form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Which list")))
         await env["anna"].submit(form["id"], entered(form, reason="C2", list="inbound", owner="U0BEN", minutes="5"))
-        await run_all(env, "anna", "Nobody reaches it any more.")
+        await run_all(env, "anna", "• Which list: inbound")
         await shown(env, "0 of 2, 0 failed, 0 refused")
         for alert_id in alert_ids[:2]:
             (action,) = await env.client.actions("alert", alert_id)
