@@ -6,8 +6,8 @@ from typing import Any
 
 from bot.cards import approvals, ids, runs
 from bot.cards.alert import run_again_button
-from bot.cards.message import Block, ButtonIds
-from bot.cards.text import context, person_name, plain, section, slack_date
+from bot.cards.message import Block, ButtonIds, Intent
+from bot.cards.text import DAY_AND_TIME, context, person_name, plain, section, slack_date
 from bot.redaction import RedactedView, Subject
 from core.models import TLP_NAMES, Action, Person
 
@@ -23,7 +23,7 @@ class HomeRun:
     confirm: str = ""
     link: str = ""
     policy: str = ""  # all that its policy says to those who approve it
-    together: int = 1  # requests of one bulk, of which this is the first
+    together: int = 1  # runs of one bulk, of which this is the first
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> lis
     )
 
 
-def by_bulk(waiting: Sequence[HomeRun]) -> list[HomeRun]:
-    """The requests, with one in place of several of a bulk."""
+def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
+    """The runs, with one in place of several of a bulk."""
     found: dict[str, HomeRun] = {}
-    for run in waiting:
+    for run in listed:
         key = run.action.bulk or run.action.id
         earlier = found.get(key)
         found[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
@@ -133,7 +133,9 @@ def _alert(alert: HomeAlert, clearance: int) -> Block:
 
 
 def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
-    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again."""
+    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
+    if run.together > 1:
+        return _bulk(run.action, button)
     view = RedactedView(run.subject, person.clearance)
     line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
@@ -141,3 +143,16 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> B
         return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)
     again = run_again_button(run.action, view, button, run.confirm) if "manageAction" in person.permissions else None
     return section(line, accessory=again) if again else section(line)
+
+
+def _bulk(action: Action, button: ButtonIds) -> Block:
+    """The line of several runs of a bulk; how many there are in all is behind its button."""
+    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
+    each = {
+        "type": "button",
+        "action_id": ids.numbered(ids.BULK_DETAILS, action.id),
+        "text": plain("Show each"),
+        "value": button(Intent("bulk_details", action.bulk or "")),
+    }
+    line = f"{runs.mark(action)} *{runs.name(action)}* on several objects · {by} · {action.bulk}"
+    return section(line, accessory=each)

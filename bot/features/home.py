@@ -97,7 +97,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     found = await FoundRuns.of(context, [a for part in in_order for a in part])
     to_approve = home.by_bulk(found.to_decide(person, in_order[0]))
     whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
-    shown = [[found.run(a) for a in part] for part in in_order[1:]]
+    shown = [home.by_bulk([found.run(a) for a in part]) for part in in_order[1:]]
     storms = [(storm.channel, storm.sentence()) for storm in await context.services.outbox.storms()]
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()

@@ -40,7 +40,7 @@ async def on_pending_command(context: Context) -> None:
     shown, hidden = _visible([found.run(action) for action in waiting], person)
     to_decide = found.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
-    others = [run for run in shown if run.action.id not in decided]
+    others = by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = by_bulk(to_decide)
     to_decide = [await found_runs.whole(context, run) for run in to_decide[: overview.MAX_REQUESTS]]
     await responses.show_with_buttons(
@@ -86,7 +86,7 @@ async def _show(context: Context, verb: str, title: str, actions: Sequence[Actio
         context,
         overview.VERBS[verb],
         verb,
-        lambda button: overview.run_list(title, shown, person, button=button, now_ms=now, hidden=hidden),
+        lambda button: overview.run_list(title, by_bulk(shown), person, button=button, now_ms=now, hidden=hidden),
     )
 
 

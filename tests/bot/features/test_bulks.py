@@ -115,6 +115,16 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         for alert_id in alert_ids:
             assert len(await env.client.actions("alert", alert_id)) == 2
         assert len(bulk_messages(env["anna"].live_view)) == 2
+        # Each bulk has one line wherever runs are listed.
+        await env["anna"].command(SOC, "/responder failed")
+        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed in the last day* (2)")))
+        assert text_of(listed).count("*Fail* on several objects · by anna") == 2
+        await env["anna"].open_home()
+        home = fine(await env.until("anna", lambda view: view.home))
+        assert "*Failed in the last day* (2)" in text_of(home)
+        await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.BULK_DETAILS))
+        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 objects"))))
+        assert all(one in each for one in alert_ids)
 
 
 async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp_path: Path) -> None:
