@@ -126,7 +126,8 @@ class Feed:
     async def prune(self, days: int) -> None:
         """Delete the events that are older than `days`."""
         before = self._clock() - days * DAY_MS
-        await self._database.transaction(lambda tx: stored.prune(tx, before))
+        while await self._database.transaction(lambda tx: stored.prune(tx, before)) == stored.PRUNED_AT_ONCE:
+            pass
 
     def _on_commit(self) -> None:
         self._committed.set()

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from core.common.database import Reads, Row, Transaction
 
+PRUNED_AT_ONCE = 5_000  # writers wait for it
+
 
 def append(
     tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
@@ -39,8 +41,15 @@ def last(reads: Reads) -> int:
 
 
 def prune(tx: Transaction, before: int) -> int:
-    """Delete events older than `before` (ms). Events are in order of time, so no index on it is needed."""
-    kept = tx.row("SELECT seq FROM event WHERE at >= :before ORDER BY seq LIMIT 1", {"before": before})
-    if kept is None:
-        return tx.run("DELETE FROM event")
-    return tx.run("DELETE FROM event WHERE seq < :kept", {"kept": kept["seq"]})
+    """Delete the first events that are older than `before` (ms), at most PRUNED_AT_ONCE; returns how many.
+
+    Events are in order of time, so no index on it is needed.
+    """
+    oldest = tx.row(
+        "SELECT coalesce(min(CASE WHEN at >= :before THEN seq END), max(seq) + 1) AS kept"
+        " FROM (SELECT seq, at FROM event ORDER BY seq LIMIT :limit) AS oldest",
+        {"before": before, "limit": PRUNED_AT_ONCE},
+    )
+    if oldest is None or oldest["kept"] is None:
+        return 0
+    return tx.run("DELETE FROM event WHERE seq < :kept", {"kept": oldest["kept"]})

@@ -9,7 +9,7 @@ from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import events
 from core.records.events import Feed
-from core.store.events import bounds
+from core.store.events import PRUNED_AT_ONCE, bounds
 from tests.clock import SetClock
 from tests.stores import opened
 
@@ -84,6 +84,22 @@ async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) ->
         await feed.prune(30)
         page = await feed.page(1, wait_s=0)
     assert page.events == []
+
+
+async def test_many_events_are_pruned_bit_by_bit(tmp_path: Path) -> None:
+    """Everybody who writes waits for each of these transactions, and PostgreSQL ends one that takes 10 s."""
+    clock = SetClock()
+    old = {"at": clock() - 31 * DAY_MS, "type": "x", "object_type": "Alert", "root_id": 1, "user": "a@b.c"}
+    async with opened(tmp_path / "a.db") as database:
+        feed = await Feed.open(database, clock)
+        await database.transaction(
+            lambda tx: events.record_all(tx, object_ids=range(2 * PRUNED_AT_ONCE + 1), **old)  # type: ignore[arg-type] # of one dict
+        )
+        await change(database, 2, at=clock())
+        before = database.commits
+        await feed.prune(30)
+        assert database.commits - before == 3
+        assert await database.read(bounds) == (2 * PRUNED_AT_ONCE + 2,) * 2
 
 
 async def test_the_first_event_never_looks_like_a_gap(tmp_path: Path) -> None:
