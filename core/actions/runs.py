@@ -47,6 +47,8 @@ class Undoing:
         row = undo_state.require_undoable(reads, self.number)
         if self.due_at is not None and row["undo_at"] != self.due_at:
             raise ResponderBotError("conflict", "It was given another time.")
+        if self.due_at is not None and (later := stored.later_in_force(reads, self.number)) is not None:
+            raise ResponderBotError("conflict", f"~{later['id']} ran on the same object later, so its time counts.")
         return row
 
 

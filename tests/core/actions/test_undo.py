@@ -392,6 +392,22 @@ async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Pat
         assert runs_of(harness, RELEASE) == 1
 
 
+async def test_a_run_that_comes_between_the_look_and_a_timed_undo_is_not_undone_by_it(tmp_path: Path) -> None:
+    """As by another core, between what one has read and the transaction that records the undo."""
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        first = await blocked(harness)
+        due_at = (await undo_of(harness, first)).at
+        assert due_at is not None
+        harness.clock.now_ms = due_at
+        await blocked(harness)
+        release = run_input(harness, RELEASE)
+        with pytest.raises(ResponderBotError, match="ran on the same object later") as caught:
+            await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:]), due_at))
+        assert caught.value.code == "conflict"
+        by_hand = await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:])))
+        assert (await released(harness)).id == by_hand.action.id
+
+
 async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_cores(tmp_path: Path) -> None:
     count = BATCH + 20
     async with harness_with(tmp_path, undo_after_minutes=60) as harness, AsyncExitStack() as stack:
