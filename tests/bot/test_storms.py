@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ async def second(env: BotEnvironment, clock: ManualClock) -> None:
         await asyncio.sleep(0.15)  # longer than calls wait for each other to share a commit
 
 
+async def seconds_until(env: BotEnvironment, clock: ManualClock, claim: Callable[[], object]) -> None:
+    """Let seconds pass until the claim holds."""
+    while not claim():
+        await second(env, clock)
+
+
 async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> None:
     clock = ManualClock()
     clock.stop()
@@ -51,9 +58,8 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         others = [{"sourceRef": f"b{n}", "title": distinct(n)} for n in range(150)]
         made = [env.post_alert(**one, severity=1) for pair in zip(alike, others, strict=False) for one in pair]
         alerts = await asyncio.gather(*made, *(env.post_alert(**one, severity=1) for one in others[100:]))
-        for _ in range(3):  # the first posts may have been of cards, before the digest began
-            await second(env, clock)
-        await anna.until(lambda view: [m for m in view.messages(SOC) if "alerts in" in m["text"]])
+        await until(lambda: len(placements(tmp_path)) == len(alerts))
+        await seconds_until(env, clock, lambda: digest_in(anna.live_view.messages(SOC)))
         before = len(posts(env))
         # What may no longer be seen goes at once, while alerts wait for Slack's next second.
         card, secret = next((m, found[1]) for m in await anna.messages(SOC) if (found := CARD.search(m["text"])))
@@ -65,8 +71,8 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         ]
         assert card["ts"] in [body.get("ts") for body in sent[:2]]  # perhaps after a group that showed it too
         critical = await env.post_alert(title="Domain admin added", severity=4)
-        for _ in range(3):
-            await second(env, clock)
+        await until(lambda: len(placements(tmp_path)) == len(alerts) + 1)
+        await seconds_until(env, clock, lambda: any(critical in text for text in posts(env)))
         assert any(critical in text for text in posts(env)[before : before + 3])
         placed = Counter(where for _, where, _ in placements(tmp_path))
         assert sum(placed.values()) == len(alerts) + 1

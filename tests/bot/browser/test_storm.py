@@ -11,9 +11,9 @@ from playwright.async_api import Browser, Page, expect
 from bot.outbox import RateLimiter
 from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
 from tests.bot.browser.test_pictures import SCHEMES
-from tests.bot.outbox.harness import ManualClock
+from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import SOC, BotEnvironment, running_bot
-from tests.bot.test_storms import MINUTE_MS, second
+from tests.bot.test_storms import MINUTE_MS, placements, second
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": {"after": 1}}]
@@ -61,6 +61,7 @@ async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Bro
         await post(env, alike(range(1, 88)))
         await expect(shown).to_have_count(2)
         await post(env, others())
+        await until(lambda: len(placements(tmp_path)) == 88 + len(others()))
         for _ in range(2):  # until Slack takes one more
             await second(env, clock)
         await expect(page.get_by_text("more than Slack takes")).to_be_visible()
