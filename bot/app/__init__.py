@@ -116,7 +116,7 @@ class Bot:
 
     async def start(self) -> None:
         """Start all parts. Nothing is shown before Slack has said which channels are shared."""
-        await self.channels.refresh()
+        await self.channels.begin(self.outbox.channels_changed_at)
         with suppress(ResponderBotError):  # core is down: the notifier begins once it is back
             await self.notifier.begin()
         self.dispatcher.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -49,6 +50,7 @@ class Channels:
             self._sections.setdefault(access_channel, own)
         self._slack = slack
         self._states: dict[str, _ChannelState] = {}
+        self._request: str | None = None  # the last one to refresh that was seen
         self._refreshing = asyncio.Lock()
         self.refreshed = asyncio.Event()
         """Set after each refresh: clearances may have changed."""
@@ -88,19 +90,23 @@ class Channels:
                 self._states[channel] = await self._ask_slack(channel)
         self.refreshed.set()
 
+    async def begin(self, requested: Callable[[], Awaitable[str]]) -> None:
+        """Refresh for the first time. `requested` as for `refresh_periodically`, which misses no later request."""
+        with suppress(ResponderBotError):  # the store is away
+            self._request = await requested()
+        await self.refresh()
+
     async def refresh_periodically(self, requested: Callable[[], Awaitable[str]]) -> None:
         """Refresh every 5 minutes, since a channel can become shared at any time; every 10 s while one is unknown.
 
         Refresh at once when `requested` returns another text than before: Slack sends each event to one replica only.
         """
-        last_request: str | None = None
         waited_s = 0.0
         while True:
             has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
             try:
                 request = await requested()
-                is_asked = last_request not in (None, request)
-                last_request = request
+                is_asked, self._request = request != self._request, request
                 if is_asked or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
                     waited_s = 0.0
                     await self.refresh()

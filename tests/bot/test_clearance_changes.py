@@ -21,8 +21,10 @@ from bot.settings import BotSettings
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from core.common.clock import now_ms
+from core.common.database import Dialect
 from core.models import TLP_NAMES, Action, RunInput
 from core.settings import EngineSection
+from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
@@ -280,15 +282,18 @@ async def test_a_tlp_that_changed_in_a_gap_of_the_feed_is_enforced(tmp_path: Pat
             assert await it.seen(RED) == set(SECRETS)
 
 
-async def test_every_replica_notices_that_a_channel_was_shared(tmp_path: Path) -> None:
-    async with (
-        running_bot(tmp_path) as scene,
-        CoreClient(scene.core.url, scene.service_key) as core,
-        running(scene.settings, core, clock_ms=now_ms) as second,
-    ):
-        await scene.emulator.wait_connected(2)
-        scene.emulator.share(SOC)  # Slack tells one of them
-        await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_every_replica_notices_that_a_channel_was_shared(tmp_path: Path, dialect: Dialect) -> None:
+    """Also one that has just started, and has yet to look what others have heard."""
+    with stores.using(dialect):
+        async with (
+            running_bot(tmp_path) as scene,
+            CoreClient(scene.core.url, scene.service_key) as core,
+            running(scene.settings, core, clock_ms=now_ms) as second,
+        ):
+            await scene.emulator.wait_connected(2)
+            scene.emulator.share(SOC)  # Slack tells one of them
+            await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
 
 
 async def test_direct_messages_to_an_unlinked_person_are_withheld(tmp_path: Path) -> None:
@@ -418,6 +423,7 @@ from bot.app import running
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.clock import now_ms
+from core.common.database import Dialect
 
 async def main(started, text):
     settings = BotSettings.model_validate_json(text)
