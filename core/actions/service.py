@@ -19,7 +19,7 @@ from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.store import actions as stored
 from core.store import objects
-from core.store.search import Window, within_limit
+from core.store.search import Window, docs_of, within_limit
 
 JOB_ID_WAIT_S = 2.0  # how long an answer waits for a remote engine's job id
 SHORT_LIST = 20  # fewer actions than this are read on the event loop, which is quickest
@@ -148,7 +148,8 @@ class Actions:
 
         def read(search: Search) -> SearchResult:
             total = stored.count_of(search, kind, number)
-            docs = stored.docs_of(search, kind, number, window.offset, limit)
+            found = stored.ids_of(search, kind, number, window.offset, limit)
+            docs = docs_of(search, self._database.dialect, "action", found)
             return SearchResult(list(within_limit(docs, total, reports.shorten)), total)
 
         return await self._database.search(read)

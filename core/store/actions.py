@@ -38,21 +38,22 @@ def whole_doc(reads: Reads, action_id: int) -> Row | None:
     return reads.row(sql, {"id": action_id})
 
 
-_DOCS_OF = (
-    "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC LIMIT :limit OFFSET :offset"
-)
-
-
 def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
     """The response JSON of an object's newest actions, newest first."""
-    rows = reads.rows(_DOCS_OF, {"object_id": object_id, "kind": kind, "limit": limit, "offset": 0})
+    rows = reads.rows(
+        "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC LIMIT :limit",
+        {"object_id": object_id, "kind": kind, "limit": limit},
+    )
     return [row["doc"] for row in rows]
 
 
-def docs_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[str]:
-    """The response JSON of an object's actions, newest first, for use within a search."""
-    values = {"object_id": object_id, "kind": kind, "limit": limit, "offset": offset}
-    return (row["doc"] for row in search.rows(_DOCS_OF, values))
+def ids_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[Row]:
+    """The ids of an object's actions (`id`), newest first."""
+    return search.rows(
+        "SELECT id FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC"
+        " LIMIT :limit OFFSET :offset",
+        {"object_id": object_id, "kind": kind, "limit": limit, "offset": offset},
+    )
 
 
 def count_of(search: Search, kind: str, object_id: int) -> int:

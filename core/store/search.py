@@ -146,22 +146,24 @@ async def page(
     bounds = f"LIMIT {compiler.bind(limit)} OFFSET {compiler.bind(window.offset)}"
     # Sort ids only: SQLite would copy documents to disk to sort them.
     ids = f"SELECT o0.id AS id {source} ORDER BY {order}o0.id {bounds}"
-    some = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
-    most = DOCS_AT_ONCE if database.dialect == "postgresql" else 1
-
-    def docs(search: Search) -> Iterator[str]:
-        found, at_once = search.rows(ids, compiler.params), 1
-        while part := [row["id"] for row in islice(found, at_once)]:
-            texts = {row["id"]: str(row["doc"]) for row in search.rows(some, {"ids": json.dumps(part)})}
-            yield from (texts[number] for number in part if number in texts)
-            is_small = sum(map(len, texts.values())) < SMALL_CHARS
-            at_once = min(2 * at_once, most) if is_small else 1
 
     def read(search: Search) -> tuple[list[str], int]:
         total = int(next(search.rows(count, counted))["total"])
-        return list(within_limit(docs(search), total, shorten)), total
+        docs = docs_of(search, database.dialect, table, search.rows(ids, compiler.params))
+        return list(within_limit(docs, total, shorten)), total
 
     return await database.search(read)
+
+
+def docs_of(search: Search, dialect: Dialect, table: str, found: Iterator[Row]) -> Iterator[str]:
+    """The documents with the ids in `found`, in that order; a few are in memory at once."""
+    sql = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+    at_once, most = 1, DOCS_AT_ONCE if dialect == "postgresql" else 1
+    while part := [row["id"] for row in islice(found, at_once)]:
+        texts = {row["id"]: str(row["doc"]) for row in search.rows(sql, {"ids": json.dumps(part)})}
+        yield from (texts[number] for number in part if number in texts)
+        is_small = sum(map(len, texts.values())) < SMALL_CHARS
+        at_once = min(2 * at_once, most) if is_small else 1
 
 
 def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] | None) -> Iterator[str]:

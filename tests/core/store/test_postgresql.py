@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, closing, contextmanager, suppress
 from pathlib import Path
@@ -19,12 +20,12 @@ from core.common.database import Database, Search, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql import PostgresqlDatabase
 from core.common.errors import ResponderBotError
-from core.store import events, objects
+from core.store import actions, events, objects
 from core.store.backup import made_at, resume
 from core.store.measures import touch
 from core.store.opening import SCHEMA, SETTING, STORE, open_database
 from core.store.postgresql import STEPS
-from core.store.search import Compare, JsonPath, Like, Window, page
+from core.store.search import Compare, JsonPath, Like, Window, docs_of, page
 from tests import stores
 from tests.core.core_process import until
 from tests.core.test_cli import run
@@ -494,6 +495,28 @@ async def test_a_search_that_nobody_waits_for_is_stopped(url: str) -> None:
         await asyncio.gather(*searches, return_exceptions=True)
         async with asyncio.timeout(8):  # less than the limit of a search
             assert await database.search(lambda search: next(search.rows("SELECT 1 AS n"))["n"]) == 1
+
+
+async def test_of_large_documents_few_are_in_memory_at_once(url: str) -> None:
+    size, count = 1_000_000, 30
+    values = {"doc": f'{{"x":"{"x" * size}"}}'}
+    sql = (
+        "INSERT INTO action (id, kind, object_id, status, created_by, created_at, doc)"
+        " VALUES (:id, 'alert', 7, 'Success', 'a@b.c', 1, :doc)"
+    )
+    async with opened(url) as database:
+        await database.transaction(lambda tx: tx.run_all(sql, ({**values, "id": number} for number in range(count))))
+
+        def read(search: Search) -> int:
+            found = actions.ids_of(search, "alert", 7, 0, count)
+            return sum(map(len, docs_of(search, database.dialect, "action", found)))
+
+        tracemalloc.start()
+        try:
+            assert await database.search(read) > size * count
+            assert tracemalloc.get_traced_memory()[1] < 6 * size
+        finally:
+            tracemalloc.stop()
 
 
 async def test_texts_and_numbers_that_postgresql_has_not(url: str) -> None:
