@@ -8,6 +8,8 @@ and dropped, within limits, because a client that is disconnected while it sends
 
 import asyncio
 import json
+import socket
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -25,6 +27,7 @@ from core.common.framing import BodyFraming, head_refusal
 BUFFER_LIMIT_BYTES = 65_536  # received but not consumed; above it reading pauses
 CHUNKED_STEP_BYTES = 32_768  # of a chunked body per event loop iteration, since chunks may be a byte each
 WRITE_STEP_BYTES = 262_144
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger("core.listener")
 
@@ -248,6 +251,8 @@ class HttpConnection(asyncio.Protocol):
         """Abort the connection and free all that is kept for its client."""
         log.info("client_disconnected", reason=reason, unsent_bytes=self.unsent())
         self._listener.slow.discard(self)
+        # Reset it: the kernel would keep what it has taken to send for minutes, for a client that doesn't read.
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 
     # --- callbacks of httptools, for a head ---

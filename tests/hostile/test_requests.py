@@ -99,23 +99,32 @@ async def test_a_small_body_that_is_expensive_to_parse_delays_no_one(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_clients_that_do_not_read_hold_neither_memory_nor_connection(
+async def test_large_answers_that_nobody_reads_and_refused_ones_hold_neither_memory_nor_connection(
     core: CoreProcess, baseline: Latencies
 ) -> None:
     for number in range(20):
-        alert = {**ALERT, "sourceRef": f"unread-{number}", "description": "x" * 900_000}
+        alert = {**ALERT, "type": "unread", "sourceRef": f"{number}", "description": "x" * 900_000}
         await core.client("lead").create_alert(alert)
     before = memory_kib(core)
-    request = (
-        "POST /api/alert/_search?range=all HTTP/1.1\r\nHost: core\r\nContent-Type: application/json\r\n"
-        f"Authorization: {key_of(core)['Authorization']}\r\nContent-Length: 12\r\n\r\n" + '{"query":{}}'
-    ).encode()
-    async with measured_bystander(core) as latencies, connections(core, 20, request) as readers:
-        async with asyncio.timeout(90):
-            for reader in readers:
-                await wait_closed_by_core(reader)
-        assert memory_kib(core) - before < 300_000
+    async with measured_bystander(core) as latencies:
+        async with connections(core, 20, search(core, "all")) as readers:
+            async with asyncio.timeout(90):
+                heads = [await reader.readline() for reader in readers]
+            assert memory_kib(core) - before < 300_000
+        async with connections(core, 20, search(core, "0-8")) as readers:
+            async with asyncio.timeout(90):
+                for reader in readers:
+                    await wait_closed_by_core(reader)
+            assert memory_kib(core) - before < 300_000
+    assert {head.split()[1] for head in heads} == {b"400"}, "they ask for more than an answer may hold"
+    assert core.log.read_text().count("write_timeout") == 20
     assert_unaffected(latencies, baseline, "readers who don't read")
+
+
+def search(core: CoreProcess, wanted: str) -> bytes:
+    body, key = '{"query":{"type":"unread"}}', key_of(core)["Authorization"]
+    head = f"POST /api/alert/_search?range={wanted} HTTP/1.1\r\nHost: core\r\nContent-Type: application/json"
+    return f"{head}\r\nAuthorization: {key}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 @asynccontextmanager
