@@ -48,6 +48,7 @@ async def checks(
     if not settings.slack.bot_token:
         return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+        running = await bot_checks(settings, session)
         slack = web_client(settings.slack.bot_token, settings.slack, session)
         token, team, bot_user_id = await _token_checks(slack, manifest, clock_ms)
         found += token
@@ -56,14 +57,33 @@ async def checks(
             found += await payload_checks(slack, examples.payloads(clock_ms()))
         found.append(await _transport_check(settings, slack))
         if not team:
-            return found
+            return [*found, *running]
         found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
         found += await GroupSync(settings.group, core, slack, team).checks_now()
         if settings.bot.core_api_key:
             is_linked = _linked_by_core(core) if key.ok else None
             if key.ok:
                 found += await access_checks(core, team, settings.bot.access_channel)
-        return [*found, await _people_check(settings, slack, team, bot_user_id, is_linked)]
+        found.append(await _people_check(settings, slack, team, bot_user_id, is_linked))
+        known = {check.name for check in found}
+        return [*found, *(check for check in running if check.name not in known)]
+
+
+async def bot_checks(settings: BotSettings, session: aiohttp.ClientSession) -> list[Check]:
+    """What the bot on this machine says of itself, such as which replica sends, from its `/health`."""
+    host = settings.slack.host
+    is_any = host in ("0.0.0.0", "::")  # noqa: S104  # nothing is bound here
+    address = f"{'127.0.0.1' if is_any else host}:{settings.slack.port}"
+    if settings.bot.health_port is not None:
+        address = f"127.0.0.1:{settings.bot.health_port}"
+    elif settings.slack.app_token:
+        return [Check("bot", True, "not asked, since [bot] health_port is not set; `/responder doctor` in Slack tells")]
+    try:
+        async with session.get(f"http://{address}/health", timeout=aiohttp.ClientTimeout(total=3)) as response:
+            parts = (await response.json())["parts"]
+            return [Check(str(part["name"]), part["ok"] is True, str(part["message"])) for part in parts]
+    except (aiohttp.ClientError, TimeoutError, ValueError, LookupError, TypeError):
+        return [Check("bot", True, f"none answers at {address}, so it does not run on this machine")]
 
 
 async def _core_checks(core: CoreClient) -> list[Check]:

@@ -304,6 +304,12 @@ async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:
         assert {"core", "key", "token", "clock", "files", "socket", f"channel {SOC}", "people"} <= {
             c.name for c in well
         }
+        assert env.bot.health_server is not None
+        port = int(env.bot.health_server.url.rpartition(":")[2])
+        own = env.settings.bot.model_copy(update={"health_port": port})
+        told = await doctor.checks(env.settings.model_copy(update={"bot": own}), core, {}, now_ms)
+        assert next(check.message for check in told if check.name == "replicas").endswith(" sends")
+        assert len({check.name for check in told}) == len(told)
         wrong = env.settings.slack.model_copy(update={"app_token": "xapp-wrong"})
         ill = await doctor.checks(env.settings.model_copy(update={"slack": wrong}), core, {}, now_ms)
         assert [check.name for check in ill if not check.ok] == ["socket"]
