@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bot.cards import ids, inputs, lists, notices, questions, undos, views
@@ -14,6 +14,7 @@ from core.common.decoding import mapping
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Kind, OfferedResponder
 
 TITLE = "Run a responder"
+METADATA_LIMIT = 3000  # characters, Slack's
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class WizardState:
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
+
+    def keeping(self, logins: Mapping[str, str]) -> "WizardState":
+        """The state with these logins, or with none if a modal's metadata has no room for them beside the rest."""
+        found = replace(self, kept=logins)
+        return found if len(found.to_text()) <= METADATA_LIMIT else replace(self, kept={})
 
     @staticmethod
     def from_text(text: str) -> "WizardState":

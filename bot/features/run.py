@@ -411,8 +411,8 @@ async def inputs_of_several(
     subject = await subjects.find(context.core, state.targets[0])
     request = RunRequest(subject, responder, typed)
     given, kept = await given_inputs(context, request)
-    _require_room(request, given, kept)
-    state = replace(state, responder=option_value(responder), asked=True, kept=kept)
+    state = replace(state, responder=option_value(responder), asked=True).keeping(kept)
+    _require_room(request, given, state.kept)
     return several.inputs_view(state, responder, given)
 
 

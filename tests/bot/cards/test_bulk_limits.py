@@ -120,4 +120,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
     fine_view(several.responder_view(state, offered))
     fine_view(several.inputs_view(state, offered[0][0], Given(text=HOSTILE)))
+    logins = {"owner": "o" * 100}, {"owner": "o" * 900}  # a run on one object has room for both
+    assert [state.keeping(kept).kept for kept in logins] == [logins[0], {}]
+    assert all(len(state.keeping(kept).to_text()) <= 3000 for kept in logins)
     assert problems("options", {"options": chosen}) == []
