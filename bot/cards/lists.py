@@ -93,7 +93,7 @@ def responder_list(
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += _lines(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
-    why_not = [f"✗ *{names.shown(r)}*: {shown_reasons(r, 300)}" for r in cannot]
+    why_not = [f"✗ *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
     blocks += _lines(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
         blocks.append(_menu_block(view, button, channel))
@@ -148,14 +148,17 @@ def _asks(responder: OfferedResponder) -> list[str]:
     return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
 
 
-def reasons(responder: OfferedResponder) -> str:
-    """Why it can't run; foreign text, not escaped."""
-    return "; ".join(responder.reasons or []) or "it gives no reason"
+def reasons(responder: OfferedResponder, view: RedactedView) -> str:
+    """Why it can't run on the view's subject, as far as that may be shown; foreign text, not escaped.
+
+    A reason may name an artifact, such as one that is protected.
+    """
+    return view.text("; ".join(responder.reasons or [])) or "it gives no reason"
 
 
-def shown_reasons(responder: OfferedResponder, limit: int) -> str:
+def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
     """Likewise as mrkdwn, with the times at which rates are free again in each reader's time."""
-    text = foreign(reasons(responder), limit)
+    text = foreign(reasons(responder, view), limit)
     for refusal in responder.refusals or ():
         if refusal.until is not None:
             until = slack_date(refusal.until, DAY_AND_TIME)
@@ -242,7 +245,7 @@ def _groups(
     if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
-    return [*groups, _Entries(CANNOT, _with(own, cannot, found), about=reasons)]
+    return [*groups, _Entries(CANNOT, _with(own, cannot, found), about=lambda one: reasons(one, view))]
 
 
 def _with(

@@ -106,7 +106,7 @@ def run_view(
 ) -> dict[str, Any]:
     """Asks for the inputs of a responder on an object; to run it confirms what the modal shows."""
     view = RedactedView(subject, clearance)
-    blocks = [*questions.what_runs(responder, view), *_glass(state, responder)]
+    blocks = [*questions.what_runs(responder, view), *_glass(state, responder, view)]
     return _modal(state, [*blocks, *fields(given, state.responder, responder), *questions.effect(responder)], "Run")
 
 
@@ -114,15 +114,15 @@ def collision_view(
     state: WizardState, running: Action, responder: OfferedResponder, view: RedactedView, *, given: Given
 ) -> dict[str, Any]:
     """Asks whether to run again beside a run that is open."""
-    blocks: list[Block] = [section(questions.open_run(running, responder, view)), *_glass(state, responder)]
+    blocks: list[Block] = [section(questions.open_run(running, responder, view)), *_glass(state, responder, view)]
     return _modal(state, [*blocks, *fields(given, state.responder, responder)], "Run anyway")
 
 
-def _glass(state: WizardState, responder: OfferedResponder) -> list[Block]:
+def _glass(state: WizardState, responder: OfferedResponder, view: RedactedView) -> list[Block]:
     """What is overridden, and the field for the reason."""
     if not state.glass:
         return []
-    overridden = "; ".join(refusal.message for refusal in responder.refusals or ())
+    overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
     said = "The reason stays with the run, and another org-admin has to approve it"
     return [
         section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {said}."),

@@ -24,7 +24,7 @@ from bot.outbox.models import bulk_key
 from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
-from core.models import BulkInput, BulkTarget, Document, OfferedResponder
+from core.models import BulkAnswer, BulkInput, BulkTarget, Document, OfferedResponder
 
 TITLE, REVIEW_TITLE = "Run on several", "Approve all?"
 MOST = 100  # targets of one request to core
@@ -97,8 +97,8 @@ async def question(
         if here is not None and can_run(here):
             ready.append(target.view)
         else:
-            why = reasons(here) if here is not None else f"{names.title(responder)} doesn't take it"
-            refused.append((target.view.subject.id, target.view.text(why)))
+            lacks = f"{names.title(responder)} doesn't take it"
+            refused.append((target.view.subject.id, reasons(here, target.view) if here is not None else lacks))
     is_channel = bool(channel) and context.services.clearance(channel) is not None
     place = channel if is_channel else f"{context.team}:{context.user}"
     views = [target.view for target in found]
@@ -143,7 +143,7 @@ async def on_start(context: Context) -> None:
     if answer is None:
         raise ResponderBotError("unavailable", UNKNOWN)
     context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, intent.object_id)))
-    await responses.respond(context, bulks.outcome(answer), TITLE)
+    await responses.respond(context, bulks.outcome(await _masked(context, answer)), TITLE)
 
 
 async def on_retry(context: Context) -> None:
@@ -224,7 +224,21 @@ async def on_decision(context: Context) -> None:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
-    await responses.respond(context, bulks.decided(answer, "approved" if approves else "denied"), "Done")
+    told = bulks.decided(await _masked(context, answer), "approved" if approves else "denied")
+    await responses.respond(context, told, "Done")
+
+
+async def _masked(context: Context, answer: BulkAnswer) -> BulkAnswer:
+    """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
+    refused = [entry.object_id for entry in answer.actions if entry.action is None]
+    found = await find_targets(context, refused, responders=False)
+    entries = [
+        entry.model_copy(update={"message": found[entry.object_id].view.text(entry.message or "")})
+        if entry.action is None and entry.object_id in found
+        else entry
+        for entry in answer.actions
+    ]
+    return answer.model_copy(update={"actions": entries})
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

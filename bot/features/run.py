@@ -312,7 +312,7 @@ async def start(context: Context, request: RunRequest) -> bool:
             "Can't run",
             f"cannot:{subject.id}:{responder.id}",
             lambda button: questions.cannot_run(
-                responder, view, shown_reasons(responder, 1500), button=button if may_break else None
+                responder, view, shown_reasons(responder, view, 1500), button=button if may_break else None
             ),
         )
         return False

@@ -173,7 +173,8 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
     if responder is None:
         return _menu_error(context, subject, "That responder is no longer on offer; choose again.")
     if not can_run(responder) and not state.glass:
-        return _menu_error(context, subject, f"It can't run: {reasons(responder)}")
+        why = reasons(responder, RedactedView(subject, own_clearance(context)))
+        return _menu_error(context, subject, f"It can't run: {why}")
     view, declared = view_of(context), responder.parameters or ()
     if not _is_shown(view, state, responder):
         return views.update(await _asked(context, state, subject, responder))

@@ -21,6 +21,7 @@ from core.models import (
     BreakGlass,
     Document,
     InputTitle,
+    OfferedResponder,
     Parameter,
     Person,
     Refusal,
@@ -54,6 +55,13 @@ def undone(action: Action) -> Action:
     return action.model_copy(update={"undo": undo})
 
 
+def refusing(alert: Alert) -> OfferedResponder:
+    """A responder that can't run on the alert, since the settings protect each of its artifacts."""
+    why = [f"the artifact {artifact.id} is protected ({artifact.label})" for artifact in alert.artifacts]
+    refusals = [Refusal(rule="protect", message=message, lift="ask") for message in why]
+    return make.responder("Refused", verdict="cannot_run", reasons=why, refusals=refusals)
+
+
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
     """Every payload about this alert for this clearance."""
     subject, view = Subject.alert(alert), RedactedView(Subject.alert(alert), clearance)
@@ -63,7 +71,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     views = {a.object_id: RedactedView(targets[a.id], clearance) for a in actions}
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = [home.HomeAlert(subject, NOW)]
-    offered = [make.responder()]
+    offered = [make.responder(), refusing(alert)]
     place = start.WizardState("~12")
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
@@ -81,6 +89,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(start.start_view(place, subject, clearance=clearance)),
         dump(start.start_view(place, subject, clearance=clearance, responder=offered[0], given=start.Given())),
         dump(start.run_view(place, subject, offered[0], clearance=clearance, given=start.Given())),
+        dump(start.run_view(replace(place, glass=True), subject, offered[1], clearance=clearance, given=start.Given())),
         dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
     ]
     asked: Mapping[str, Any] = {"button": button, "now_ms": NOW}

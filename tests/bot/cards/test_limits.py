@@ -154,8 +154,9 @@ def test_a_list_and_a_menu_of_any_responders_fit(
     assert problems("options", menu) == []
     for responder in offered[:2]:
         fine(questions.confirm(responder, subject, clearance=clearance, button=button))
-        fine(questions.collision(samples.action(), responder, RedactedView(subject, clearance), button=button))
-        fine(questions.cannot_run(responder, RedactedView(subject, clearance), lists.reasons(responder)))
+        view = RedactedView(subject, clearance)
+        fine(questions.collision(samples.action(), responder, view, button=button))
+        fine(questions.cannot_run(responder, view, lists.shown_reasons(responder, view, 1500)))
     if offered:
         fine(questions.ambiguous_name(typed, offered, subject, "/responder"))
 

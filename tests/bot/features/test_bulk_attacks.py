@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.cards import ids
+from core.settings import ProtectSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
 from tests.bot.features.test_bulks import alerts, asked, bulk_messages, posted_to, shown, start
@@ -51,6 +52,20 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         await env.told("anna", "not authorized")
         assert await ran(env, alert_ids) == before
         assert len(bulk_messages(env["anna"].live_view)) == 1
+
+
+async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, protect=ProtectSection(artifacts=["203.0.113.66"])) as env:
+        hidden = [{"dataType": "ip", "data": "203.0.113.66", "tlp": 3}]
+        alert_ids = [*await alerts(env, 1), *await alerts(env, 1, artifacts=hidden)]
+        question = await asked(env, "anna", "tell", alert_ids)
+        await confirm(env, "anna", question)
+        told = await env.until("anna", topmost(ids.NOTICE_VIEW, "1 run accepted, 1 refused."))
+        await env["anna"].command(SOC, f"/responder list {alert_ids[1]}")
+        listed = await env.until("anna", topmost(ids.NOTICE_VIEW, "Can't run ("))
+        for view in (question, told, listed):
+            assert "is protected ([withheld])" in text_of(view)
+            assert "113" not in text_of(view)
 
 
 async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path) -> None:
