@@ -120,7 +120,7 @@ RESPONSE_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects, joined and se
 
 DOCS_AT_ONCE = 32  # where a statement is a round trip, and while they are small: one may have a million characters
 SMALL_CHARS = 262_144
-MAX_DOCS = RESPONSE_LIMIT_CHARS // 8  # more than a response can hold
+MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more than a response can hold: even a small document is longer
 
 
 async def page(

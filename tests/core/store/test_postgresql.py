@@ -373,6 +373,25 @@ async def test_a_pooler_that_drops_notifications_is_noticed_and_polled_through(u
             await noticed(one, lambda: asyncio.ensure_future(other.transaction(insert(1))))
 
 
+async def test_nothing_of_a_session_is_relied_on_behind_a_pooler(url: str) -> None:
+    """One in transaction mode gives each transaction to another of the server's sessions."""
+
+    def as_pooler(data: bytes) -> bytes:
+        start = data.find(b"K\0\0\0\x0c") + 5  # where the server tells the number of its process
+        return data if start < 5 else data[:start] + b"\0\0\0\x01" + data[start + 4 :]
+
+    prepared = "SELECT statement FROM pg_prepared_statements"
+    with relay(url, as_pooler) as between:
+        async with opened(between.url) as database, opened(url) as other:
+            for number in range(1, 11):
+                await database.transaction(insert(number))
+                assert len(await ids(database)) == number
+            assert await database.transaction(lambda tx: tx.rows(prepared)) == []
+            assert await database.read(lambda reads: reads.rows(prepared)) == []
+            assert "A pooler keeps notifications from arriving" in database.remark()
+            await noticed(database, lambda: asyncio.ensure_future(other.transaction(insert(11))))
+
+
 async def test_events_have_the_order_of_their_commits(url: str) -> None:
     """Whoever has read up to a number misses none below it, whatever host wrote it and whatever was rolled back."""
 

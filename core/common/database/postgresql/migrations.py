@@ -160,7 +160,8 @@ def forget(url: str, schema: str, setting: str) -> None:
         if is_used(connection, server.schema):
             raise ResponderBotError("conflict", f"{server.place} is in use; stop every responder-bot that uses it.")
         try:
-            connection.execute("UPDATE place SET tables = ''")
+            run_plainly(connection, server.begin())
+            run_plainly(connection, "UPDATE place SET tables = ''; COMMIT")
         except errors.UndefinedTable:
             sentence = f"There are no tables of responder-bot in the schema {server.schema} of {server.place}."
             raise ResponderBotError("not_found", f"{sentence[:-1]}; correct {setting}.") from None

@@ -74,7 +74,7 @@ class Server:
     def open(self) -> Connection:
         """The first connection. Raises ResponderBotError with what is wrong with the settings or the server."""
         try:
-            connection = self._open()
+            connection = self._open(is_first=True)
         except psycopg.Error as error:
             words = self._redacted(describe(error))
             sentence = f"The database {self.place} can't be opened ({words}); {advice(words)} ({self.setting})."
@@ -89,7 +89,6 @@ class Server:
         if problem:
             connection.close()
             raise ResponderBotError("unavailable", f"The database {self.place} {problem}, or name another.")
-        self.is_pooled = self._is_behind_pooler(connection)
         return connection
 
     def connect(self) -> Connection:
@@ -121,13 +120,16 @@ class Server:
         """The statements that begin a transaction, in one round trip."""
         return f"BEGIN {kind}" + (f"; {self._session('LOCAL ')}" if self.is_pooled else "")
 
-    def _open(self) -> Connection:
+    def _open(self, *, is_first: bool = False) -> Connection:
         connection = Connection.connect(**self._given, autocommit=True, row_factory=dict_row)
         try:
             adapt(connection)
-            if self.is_pooled:
+            if is_first:
+                self.is_pooled = self._is_behind_pooler(connection)
+            if self.is_pooled:  # what is set or prepared would be another client's
                 connection.prepare_threshold = None
-            run_plainly(connection, self._session(""))
+            else:
+                run_plainly(connection, self._session(""))
         except BaseException:
             connection.close()
             raise
