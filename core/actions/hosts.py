@@ -21,7 +21,7 @@ from core.store import hosts as stored
 from core.store.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
-LOOKS = 3  # looks at it as it was; after an outage of the database, others need a moment to renew theirs
+LOOKS = 3  # and only once it was found so this often: after an outage of the database, others need a moment
 PAUSE_MS = 10_000  # after a pause between looks that is longer, they are counted anew
 STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
 AHEAD_MS = 10_000  # a clock of another host that is further ahead is told
@@ -247,6 +247,7 @@ class Hosts:
                 "host_id": self.host.id,
                 "version": self._version,
                 "started_at": self._started_at,
+                "draining": int(self.draining),
             },
         )
 

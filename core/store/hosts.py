@@ -12,10 +12,13 @@ _CORE = "id, lease_until, beat, host, host_id, version, started_at, draining, st
 
 
 def register(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record a core with a lease: `id, lease_until, host, host_id, version, started_at`; its host is lost no more."""
+    """Record a core with a lease; its host is lost no more.
+
+    `id, lease_until, host, host_id, version, started_at, draining`.
+    """
     tx.run(
-        "INSERT INTO owner (id, lease_until, host, host_id, version, started_at)"
-        " VALUES (:id, :lease_until, :host, :host_id, :version, :started_at)",
+        "INSERT INTO owner (id, lease_until, host, host_id, version, started_at, draining)"
+        " VALUES (:id, :lease_until, :host, :host_id, :version, :started_at, :draining)",
         values,
     )
     tx.run("DELETE FROM lost_host WHERE host_id = :host_id", values)

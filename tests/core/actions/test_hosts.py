@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core.actions.host_list import drain
 from core.actions.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.actions.runner import WITHOUT_HOST_MS
 from core.common.database import Row
@@ -20,6 +21,7 @@ from core.store import hosts as stored
 from tests.clock import SetClock
 from tests.core.actions.harness import (
     ANNA,
+    HERE,
     ActionParts,
     Harness,
     another_core,
@@ -161,6 +163,20 @@ async def test_a_host_of_which_a_core_starts_at_the_last_moment_is_not_lost(tmp_
             await silence(harness.clock, LEASE_MS, same)
             assert (await next_run(again)).job.action_id == action.id
     assert engine.runs == []
+
+
+async def test_a_core_that_is_drained_and_loses_its_lease_goes_on_to_drain(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        await started_run(harness)
+        await harness.database.transaction(lambda tx: drain(tx, HERE.name))
+        await look(harness, other)
+        assert harness.hosts.draining
+        await lose(harness, other)
+        for _ in range(2):
+            await look(harness)
+            assert harness.hosts.draining
+        assert harness.runner.drained.is_set()  # what it ran was given up
 
 
 async def test_a_remote_run_of_a_lost_host_is_followed_by_another(tmp_path: Path) -> None:
