@@ -13,6 +13,7 @@ import pytest
 from bot.settings import load as load_bot
 from core.settings import EngineSection
 from core.settings import load as load_core
+from tests import stores
 from tests.core.api.test_four_operations import alert, ended, run
 from tests.core.running import running_core
 from tests.documents import ROOT, blocks
@@ -50,7 +51,7 @@ async def test_the_examples_with_curl_create_an_alert_and_run_a_responder_on_it(
     examples = "".join(block for block in blocks(README, "sh") if "curl" in block)
     uv = 'uv() { shift 2; "$PYTHON" -m bot.cli "$@"; }\ncurl() { command curl -sS --fail-with-body -w "\\n" "$@"; }\n'
     async with running_core(tmp_path) as core:
-        environment = {"PYTHON": sys.executable, "RESPONDER_BOT_CORE_DATABASE": str(tmp_path / "core.db")}
+        environment = {"PYTHON": sys.executable, "RESPONDER_BOT_CORE_DATABASE": stores.setting(tmp_path / "core.db")}
         process = await asyncio.create_subprocess_exec(
             *("bash", "-eu", "-c", uv + examples.replace("http://127.0.0.1:9000", core.url)),
             cwd=tmp_path,
