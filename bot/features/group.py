@@ -155,7 +155,7 @@ async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Do
 
 
 def _subject(document: Document | None) -> Subject | None:
-    return Subject.alert(document.alert) if document is not None and document.alert is not None else None
+    return Subject.in_document(document, document.id) if document is not None else None
 
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {

@@ -91,11 +91,16 @@ class Placing:
         known = {one.channel: one for one in self._known.get(alert.id, ())}
         threads: list[Thread] = []
         for thread in timeline.threads:
-            if thread.channel in known or not is_new or await self._is_alone(alert, thread.channel, needs_card):
+            if (
+                thread.channel in known
+                or not is_new
+                or await self._is_alone(timeline, alert, thread.channel, needs_card)
+            ):
                 threads.append(thread)
         for channel, before in known.items():
             is_lifted = needs_card and not before.has_card and only_in in ("", channel)
-            after = self._placement(alert, channel, before.alike, before.group, before.has_card or is_lifted)
+            has_card = before.has_card or is_lifted
+            after = self._placement(timeline, alert, channel, before.alike, before.group, has_card)
             if replace(after, at=before.at) != before:
                 self._put(replace(after, at=before.at))
                 shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
@@ -104,7 +109,7 @@ class Placing:
                 threads.append(Thread(channel, f"alert:{alert.id}:{channel}"))
         timeline.threads = list(dict.fromkeys(threads))
 
-    async def _is_alone(self, alert: Alert, channel: str, needs_card: bool) -> bool:
+    async def _is_alone(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
         """Place a new alert; whether it gets a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
@@ -127,7 +132,7 @@ class Placing:
             group = await self._digest(channel)
         elif group is None and await self._waiting(channel, LAST_ALERT) >= FEW_WAITING:
             group = await self._open_digest(channel)  # which counts it until its card is posted, and from then on too
-        self._put(self._placement(alert, channel, same, group.key if group else "", is_alone))
+        self._put(self._placement(timeline, alert, channel, same, group.key if group else "", is_alone))
         if group:
             self.placed.needs_update(group.key, rank if not is_alone else OTHER)
         if is_alone:
@@ -162,9 +167,11 @@ class Placing:
             self._ahead[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
         return self._ahead[channel, rank]
 
-    def _placement(self, alert: Alert, channel: str, same: str, group: str, has_card: bool) -> Placement:
+    def _placement(
+        self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, has_card: bool
+    ) -> Placement:
         clearance = self._access.clearance_of(channel)
-        view = RedactedView(Subject.alert(alert), clearance)
+        view = RedactedView(Subject.in_document(timeline.document, alert.id) or Subject.alert(alert), clearance)
         facts = [f"{a.data_type} {a.label}"[:FACT_LIMIT] for a in view.artifacts()[:FACTS]]
         return Placement(
             channel,

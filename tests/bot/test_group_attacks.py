@@ -45,6 +45,22 @@ async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_st
         assert find_card(messages, alert_ids[4]) is None
 
 
+async def test_what_is_hidden_in_their_case_is_masked_in_the_texts_of_grouped_alerts(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        title = "Logon of zebra failed"
+        alert_ids = [await env.post_alert(sourceRef=f"z{n}", title=title, severity=1) for n in range(4)]
+        card = await group_card(anna, 4)
+        assert f"4 × {title}" in str(card)
+        hidden = [{"dataType": "other", "data": "zebra", "tlp": 3}]
+        source = await env.post_alert(sourceRef="source", title="Something else", artifacts=hidden)
+        case = await env.client.create_case_from_alert(source)
+        await env.client.merge_alerts(alert_ids, case.id)
+        await anna.until(lambda view: "4 × Logon of [withheld] failed" in str(group_cards(view.messages(SOC))))
+        await anna.click(SOC, card["ts"], action_id="group_alerts")
+        listed = await modal(anna, "Logon of")
+        assert "zebra" not in str(listed)
+
+
 @pytest.mark.slow
 async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
