@@ -371,17 +371,13 @@ def roots_in(reads: Reads, channel: str, limit: int) -> list[str]:
     return [row["root_id"] for row in rows]
 
 
-def alerts_in(reads: Reads, channel: str, limit: int) -> list[str]:
-    """Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first."""
-    rows = reads.rows(
-        """SELECT root_id FROM (
-             SELECT root_id FROM message
-             WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
-             UNION SELECT root_id FROM placement WHERE channel = :channel) AS found
-           ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit""",
-        {"channel": channel, "limit": limit},
-    )
-    return [row["root_id"] for row in rows]
+# Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first. After a storm
+# there are many.
+ALERTS_IN = """SELECT root_id FROM (
+      SELECT root_id FROM message
+      WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
+      UNION SELECT root_id FROM placement WHERE channel = :channel) AS found
+    ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit"""
 
 
 def recent_roots(reads: Reads, since: int) -> list[str]:

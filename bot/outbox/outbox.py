@@ -331,7 +331,8 @@ class MessageOutbox:
 
     async def alerts_in(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts and cases that stand in this channel, on cards of their own or in groups; newest first."""
-        return await self._store.read(lambda reads: messages.alerts_in(reads, channel, limit))
+        rows = await self._store.fetch_in_background(messages.ALERTS_IN, {"channel": channel, "limit": limit})
+        return [row["root_id"] for row in rows]
 
     async def recent_roots(self, since: int) -> Sequence[str]:
         """Ids of the alerts and cases with a card that was posted or updated since then (ms)."""
