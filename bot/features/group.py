@@ -1,9 +1,10 @@
 """The buttons on the card of a group or a digest of alerts."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from bot.cards import groups, ids, notices
+from bot.cards.alert import is_closed
 from bot.cards.groups import PAGE, ListedAlert
 from bot.cards.message import Intent
 from bot.cards.text import DAY_AND_TIME, count, slack_date
@@ -73,16 +74,24 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
 
 async def _close(context: Context, group: AlertGroup, _intent: Intent) -> None:
     responses.require_permission(context, "manageAlert")
-    alerts = [alert for alert in await _visible(context, group) if alert.status not in ("Ignored", "Imported")]
-    for start in range(0, len(alerts), CHANGED_AT_ONCE):
-        await context.core.update_alerts([alert.id for alert in alerts[start : start + CHANGED_AT_ONCE]], "Ignored")
-    await responses.respond(context, notices.notice(f"{count(len(alerts), 'alert')} closed."), "Closed")
+    closed = 0
+    async for alerts in _visible(context, group):
+        left = [alert.id for alert in alerts if not is_closed(alert)]
+        for start in range(0, len(left), CHANGED_AT_ONCE):
+            await context.core.update_alerts(left[start : start + CHANGED_AT_ONCE], "Ignored")
+        closed += len(left)
+    await responses.respond(context, notices.notice(f"{count(closed, 'alert')} closed."), "Closed")
 
 
 async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
     """Make a case of the oldest alert, and merge the others into it that are in none."""
     responses.require_permission(context, "manageCase")
-    alerts = await _visible(context, group, CASE_LIMIT)
+    alerts = list[Alert]()
+    async for found in _visible(context, group):
+        alerts += found
+        if len(alerts) > CASE_LIMIT:
+            limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
+            raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
     if not alerts:
         await responses.respond(context, notices.notice(NONE_VISIBLE), "Not done")
         return
@@ -126,21 +135,14 @@ def _until_morning(now_ms: int) -> int:
     return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
 
 
-async def _visible(context: Context, group: AlertGroup, limit: int = 0) -> list[Alert]:
-    """The alerts of the group that this person may see, newest first."""
-    outbox, found, clearance = context.services.outbox, list[Alert](), own_clearance(context)
-    offset = 0
+async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Alert]]:
+    """The alerts of the group that this person may see, newest first, in pages."""
+    outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
     while members := await outbox.groups.members(group.key, offset, IDS_AT_ONCE):
         offset += len(members)
         documents = await _documents(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
-        found += [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
-        if limit and len(found) > limit:
-            text = (
-                f"One case takes at most {limit:,} alerts here. Nothing was changed; make a case of those that matter."
-            )
-            raise ResponderBotError("bad_request", text)
-    return found
+        yield [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
 
 
 async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
