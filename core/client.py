@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -47,6 +47,7 @@ from core.models import (
 
 CONNECTIONS = 100
 KEEPALIVE_S = 60.0  # less than core's 75 s, so that no connection is used while core closes it
+DOCUMENTS_AT_ONCE = 200  # as many as core answers
 UNANSWERED = "unanswered"
 """Among the details of an error: core or its store gave no answer, so nobody knows whether it did what it was asked."""
 _ENGINE = "/api/connector/engine"
@@ -354,6 +355,17 @@ class CoreClient:
         """
         params = {"ids": ",".join(ids), **({"include": "responders"} if responders else {})}
         return self._parse(await self._request("GET", "/api/document", params=params), DocumentList.model_validate_json)
+
+    async def documents_in_pages(self, ids: Iterable[str], *, responders: bool = False) -> AsyncIterator[DocumentList]:
+        """The documents of any number of objects and actions, in as many answers as that takes."""
+        wanted = list(dict.fromkeys(ids))
+        while wanted:
+            asked = wanted[:DOCUMENTS_AT_ONCE]
+            answer = await self.documents(asked, responders=responders)
+            if len(answer.left) >= len(asked):
+                raise ResponderBotError("unavailable", "Core answers none of the documents that it is asked for.")
+            yield answer
+            wanted = [*answer.left, *wanted[len(asked) :]]
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""

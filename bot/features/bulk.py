@@ -28,7 +28,6 @@ from core.models import BulkAnswer, BulkInput, BulkTarget, Document, OfferedResp
 
 TITLE, REVIEW_TITLE = "Run on several", "Approve all?"
 MOST = 100  # targets of one request to core
-IDS_AT_ONCE = 200  # as many as core answers
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
 
 
@@ -43,16 +42,13 @@ class Target:
 async def find_targets(context: Context, wanted: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
     """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
     clearance, found = own_clearance(context), dict[str, Target]()
-    left = list(wanted)
-    while left:
-        answer = await context.core.documents(left[:IDS_AT_ONCE], responders=responders)
+    async for answer in context.core.documents_in_pages(wanted, responders=responders):
         for document in answer.documents:
             for object_id in _within(document, wanted):
                 subject = Subject.in_document(document, object_id)
                 view = RedactedView(subject, clearance) if subject is not None else None
                 if view is not None and view.is_open and (not responders or object_id in document.responders):
                     found[object_id] = Target(view, document.responders.get(object_id, ()))
-        left = [*answer.left, *left[IDS_AT_ONCE:]]
     return {object_id: found[object_id] for object_id in wanted if object_id in found}
 
 
@@ -245,9 +241,8 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     """Those of these that the person may see, each with its action."""
     clearance, found = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
-    left = [one for one in by_id if subjects.OBJECT_ID.fullmatch(one)]
-    while left:
-        answer = await context.core.documents(left[:IDS_AT_ONCE])
+    wanted = [one for one in by_id if subjects.OBJECT_ID.fullmatch(one)]
+    async for answer in context.core.documents_in_pages(wanted):
         for document in answer.documents:
             actions = {action.id: action for action in document.actions}
             known = {*actions, *_within(document, [target.object_id for target in targets])}
@@ -259,7 +254,6 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
                     undo = action.undo if action is not None else None
                     policy = document.policies.get(undo.responder) if undo is not None else None
                     found[one] = ShownTarget(target, view, action, policy)
-        left = [*answer.left, *left[IDS_AT_ONCE:]]
     return [found[one] for one in by_id if one in found]
 
 

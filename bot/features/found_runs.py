@@ -13,7 +13,6 @@ from core.models import Action, Document, Person, Policy
 
 DAY_MS = 86_400_000
 MANY, SOME = "0-500", "0-50"
-IDS_AT_ONCE = 200  # as many as core answers
 
 
 def one_of(field: str, *values: str) -> Mapping[str, Any]:
@@ -52,12 +51,9 @@ class FoundRuns:
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
         """Read the documents of these actions."""
-        wanted = list(dict.fromkeys(action.id for action in actions))
         documents: list[Document] = []
-        while wanted:
-            answer = await context.core.documents(wanted[:IDS_AT_ONCE])
+        async for answer in context.core.documents_in_pages(action.id for action in actions):
             documents += answer.documents
-            wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
         by_action = {action.id: document for document in documents for action in document.actions}
         found: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}

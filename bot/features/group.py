@@ -17,7 +17,7 @@ from bot.redaction import Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import Alert, Document
 
-IDS_AT_ONCE = 200  # as many as core answers
+READ_AT_ONCE = 200
 CHANGED_AT_ONCE = 100
 CASE_LIMIT = 1_000  # alerts in one case
 LIFTED = 20  # alerts that get a card of their own when a group is undone
@@ -138,7 +138,7 @@ def _until_morning(now_ms: int) -> int:
 async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Alert]]:
     """The alerts of the group that this person may see, newest first, in pages."""
     outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
-    while members := await outbox.groups.members(group.key, offset, IDS_AT_ONCE):
+    while members := await outbox.groups.members(group.key, offset, READ_AT_ONCE):
         offset += len(members)
         documents = await _documents(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
@@ -148,11 +148,8 @@ async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Al
 async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
     found: dict[str, Document] = {}
-    left = list(wanted)
-    while left:
-        answer = await context.core.documents(left[:IDS_AT_ONCE])
+    async for answer in context.core.documents_in_pages(wanted):
         found.update({document.id: document for document in answer.documents})
-        left = [*answer.left, *left[IDS_AT_ONCE:]]
     return found
 
 

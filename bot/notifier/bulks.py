@@ -13,8 +13,6 @@ from core.models import BulkCounts
 if TYPE_CHECKING:
     from core.client import CoreClient
 
-IDS_AT_ONCE = 200  # as many as core answers
-
 
 class BulkMessages:
     """Renders them from counts, which name no object.
@@ -46,10 +44,8 @@ class BulkMessages:
     async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
         wanted = list(keys)
-        ids = list(dict.fromkeys(key.split(":")[1] for key in wanted))
         found: dict[str, BulkCounts] = {}
-        for start in range(0, len(ids), IDS_AT_ONCE):
-            answer = await self._core.documents(ids[start : start + IDS_AT_ONCE])
+        async for answer in self._core.documents_in_pages(key.split(":")[1] for key in wanted):
             found.update({bulk.id: bulk for bulk in answer.bulks})
             self._as_of.update({bulk.id: answer.as_of for bulk in answer.bulks})
         rendered = [(key, found.get(key.split(":")[1])) for key in wanted]

@@ -32,7 +32,6 @@ MAX_HELD = 500  # events
 STORM_S = 0.1  # pages with nothing but new alerts that come closer together than this are a storm
 STORM_PAUSE_S = 0.05  # then the next page is asked for a little later, and has more of them
 REQUESTS_AT_ONCE = 20
-IDS_AT_ONCE = 200  # as many as core answers
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 INTERNAL_ERROR = (
@@ -223,13 +222,8 @@ class Notifier:
         return found
 
     async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
-        wanted, found = [i for i in dict.fromkeys(ids) if OBJECT_ID.fullmatch(i)], dict[str, Document]()
-        while wanted:
-            asked = wanted[:IDS_AT_ONCE]
-            answer = await self._core.documents(asked)
-            if len(answer.left) >= len(asked):
-                raise ResponderBotError("unavailable", "Core answers none of the documents that the bot asks for.")
-            wanted = [*answer.left, *wanted[IDS_AT_ONCE:]]
+        found: dict[str, Document] = {}
+        async for answer in self._core.documents_in_pages(i for i in ids if OBJECT_ID.fullmatch(i)):
             for document in answer.documents:
                 earlier = found.get(document.id)
                 found[document.id] = document if earlier is None else merge(earlier, document)
