@@ -6,6 +6,7 @@ from typing import Any
 from bot.cards import access, home, notices, overview, paused, runs
 from bot.cards.home import Home, HomeAlert
 from bot.cards.message import ButtonIds
+from bot.cards.text import DAY_AND_TIME, slack_date
 from bot.features import found_runs, people, responses
 from bot.features.base import Context, Entry, Feature
 from bot.features.found_runs import DAY_MS, SOME, FoundRuns
@@ -98,7 +99,8 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     to_approve = home.by_bulk(found.to_decide(person, in_order[0]))
     whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
     shown = [home.by_bulk([found.run(a) for a in part]) for part in in_order[1:]]
-    storms = [(storm.channel, storm.sentence()) for storm in await context.services.outbox.storms()]
+    found_storms = await context.services.outbox.storms()
+    storms = [(one.channel, one.sentence(slack_date(one.since, DAY_AND_TIME))) for one in found_storms]
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""

@@ -194,7 +194,9 @@ async def _run(context: Context, state: WizardState, selected: str) -> Json | No
     glass = views.values(view).get("glass", "").strip()
     if state.glass and not glass:
         return views.errors({"glass": "Say why."})
-    request = replace(request, undo_after_minutes=undos.minutes_of(chosen), glass=glass[:GLASS_LIMIT])
+    if len(glass) > GLASS_LIMIT:  # whoever approves is to read all of it
+        return views.errors({"glass": f"Say it in at most {GLASS_LIMIT:,} characters, not {len(glass):,}."})
+    request = replace(request, undo_after_minutes=undos.minutes_of(chosen), glass=glass)
     return await _create_action(context, state, request)
 
 

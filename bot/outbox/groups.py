@@ -78,9 +78,9 @@ class Storm:
     alerts: int
     since: int
 
-    def sentence(self) -> str:
-        """For `doctor` and Home."""
-        stand = f"{self.alerts:,} alerts stand in {count(self.groups, 'group')} since {utc_time(self.since)}"
+    def sentence(self, since: str = "") -> str:
+        """For `doctor` and Home, which has its own words for `since`."""
+        stand = f"{self.alerts:,} alerts stand in {count(self.groups, 'group')} since {since or utc_time(self.since)}"
         return f"{stand}; critical ones come first, the others by severity"
 
 

@@ -87,6 +87,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         await anna.open_home()
         home = await anna.until(lambda view: view.home or {})
         assert f"Storm in <#{SOC}>" in str(home)
+        assert "2 groups since <!date^" in str(home)  # in each reader's time
         assert env.bot.health_server is not None
         async with aiohttp.ClientSession() as session, session.get(env.bot.health_server.url + "/metrics") as answer:
             (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]

@@ -171,7 +171,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
     form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
-    assert (await env["lea"].submit(form["id"], {}))["errors"]
+    for why in ("", "It spreads. " * 100):
+        assert (await env["lea"].submit(form["id"], {"glass": {"value:glass": why}}))["errors"]
     await env["lea"].submit(form["id"], {"glass": {"value:glass": "The beacon <!channel> spreads"}})
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Breaks glass*: *lea* overrides")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
