@@ -1,7 +1,7 @@
 """The buttons on the card of a group or a digest of alerts."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from bot.cards import groups, ids, notices
 from bot.cards.alert import is_closed
@@ -118,7 +118,7 @@ async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None
 
 async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     now = context.services.clock_ms()
-    until = 0 if intent.argument == "0" else _until_morning(now)
+    until = 0 if intent.argument == "0" else until_morning(now)
     if intent.argument in ("1", "8"):
         until = now + int(intent.argument) * HOUR_MS
     await context.services.outbox.groups.mute(group.key, until)
@@ -129,8 +129,9 @@ async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     await responses.respond(context, notices.notice(text), "Muted" if until else "Unmuted")
 
 
-def _until_morning(now_ms: int) -> int:
-    now = datetime.fromtimestamp(now_ms / 1000).astimezone()
+def until_morning(now_ms: int) -> int:
+    """The next MORNING (ms), also if summer time begins or ends before."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().replace(tzinfo=None)  # else it keeps its offset
     morning = now.replace(hour=MORNING, minute=0, second=0, microsecond=0)
     return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
 

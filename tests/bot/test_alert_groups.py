@@ -1,12 +1,15 @@
 """Alerts that say the same share a card."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.features.group import until_morning
 from bot.notifier.placing import masked
 from bot.slack_emulator import EmulatedUser
 from core.models import RunInput
@@ -223,6 +226,24 @@ async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_
         await modal(anna, "gets a card of its own")
         await env.card(anna, alert_ids[9])
         assert find_card(await anna.messages(SOC), alert_ids[10]) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "morning"),
+    [
+        ("2026-11-22T03:00:00+01:00", "2026-11-22T08:00:00+01:00"),
+        ("2026-11-22T08:00:00+01:00", "2026-11-23T08:00:00+01:00"),
+        ("2026-10-24T22:00:00+02:00", "2026-10-25T08:00:00+01:00"),  # summer time ends
+        ("2026-03-28T22:00:00+01:00", "2026-03-29T08:00:00+02:00"),  # and begins
+    ],
+)
+def test_morning_is_at_eight_by_the_clock_on_the_wall(now: str, morning: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        found = until_morning(int(datetime.fromisoformat(now).timestamp() * 1000))
+    time.tzset()
+    assert found == int(datetime.fromisoformat(morning).timestamp() * 1000)
 
 
 @pytest.mark.slow
