@@ -84,6 +84,8 @@ class GroupCards:
         """
         since, are_left = self._clock() - STORM_MS, False
         for digest in await self._outbox.groups.digests(since):
+            if not self._access.is_set_up(digest.channel):
+                continue
             ids = await self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
             are_left = are_left or bool(ids)
             if not ids:

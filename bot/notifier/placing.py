@@ -99,6 +99,7 @@ class Placing:
                 threads.append(thread)
         for channel, before in known.items():
             is_lifted = needs_card and not before.has_card and only_in in ("", channel)
+            is_lifted = is_lifted and self._access.is_set_up(channel)
             has_card = before.has_card or is_lifted
             after = self._placement(timeline, alert, channel, before.alike, before.group, has_card)
             if replace(after, at=before.at) != before:

@@ -161,8 +161,8 @@ class Renderer:
         if approvals.is_open(action, self._clock()):
             placed = await self._outbox.groups.placements([timeline.root_id])
             grouped = [placement.channel for placement in placed.get(timeline.root_id, ())]
-            channels = dict.fromkeys([*(thread.channel for thread in timeline.threads), *grouped])
-            places += [channel for channel in channels if self._view(subject, channel).is_open]
+            channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
+            places += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self._recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):

@@ -33,6 +33,10 @@ class ChannelAccess:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     workspace_url: str = ""  # such as https://soc.slack.com/
 
+    def is_set_up(self, channel: str) -> bool:
+        """Whether it is in the settings still, so that new messages go there."""
+        return self.clearance(channel) is not None
+
     def clearance_of(self, channel: str) -> int:
         """A channel that was taken out of the settings may show nothing any more."""
         return self.clearance(channel) or 0

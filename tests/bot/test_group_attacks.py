@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.outbox.harness import ManualClock
-from tests.bot.running import SOC, find_card
+from bot.app import running
+from bot.outbox import RateLimiter
+from core.client import CoreClient
+from core.common.clock import now_ms
+from core.models import RunInput
+from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.running import OPEN, SOC, UNLIMITED, find_card
 from tests.bot.test_alert_groups import choose, group_card, group_cards, grouping_bot, modal, post
 
 
@@ -59,6 +64,25 @@ async def test_what_is_hidden_in_their_case_is_masked_in_the_texts_of_grouped_al
         await anna.click(SOC, card["ts"], action_id="group_alerts")
         listed = await modal(anna, "Logon of")
         assert "zebra" not in str(listed)
+
+
+async def test_a_channel_that_left_the_settings_gets_no_card_of_a_grouped_alert(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(4), tlp=0)
+        await group_card(anna, 4, OPEN)
+        await env.bot.close()
+        left = [channel for channel in env.settings.channel if channel.id != OPEN]
+        settings = env.settings.model_copy(update={"channel": left})
+        limiter = RateLimiter(**UNLIMITED)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(settings, core, clock_ms=now_ms, rate_limiter=limiter) as bot,
+        ):
+            await env.client.run(RunInput(responder_id="Tell_1_0", object_type="alert", object_id=alert_ids[3]))
+            card = await env.card(anna, alert_ids[3])
+            await anna.until(lambda view: view.thread(SOC, card["ts"])[1:])
+            await all_sent(bot)
+            assert find_card(await anna.messages(OPEN), alert_ids[3]) is None
 
 
 @pytest.mark.slow
