@@ -150,7 +150,9 @@ class Probes:
 
     async def run(self) -> None:
         timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
+        # A connection for each: one that is older than its machine's last start would be reset.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session, asyncio.TaskGroup() as group:
             for machine in self.cluster.machines:
                 group.create_task(self._probe(machine, session))
 
