@@ -57,7 +57,7 @@ UNKNOWN_TEXT = (
     "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
 )
 TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gives for it; please try again."
-STORE_TEXT = "The bot's database does not answer, so nothing was done; please try again in a moment."
+STORE_TEXT = "The bot's database can't be used now, so nothing was done; please try again in a moment."
 BUSY_TEXT = "Too much is going on right now; please try again in a moment."
 FOREIGN_TEAM_TEXT = "Only members of this workspace can use responder-bot."
 
@@ -179,9 +179,9 @@ class Dispatcher:
         try:
             async with asyncio.timeout(ACCEPT_S):
                 is_new = await asyncio.shield(accepting)
-        except (ResponderBotError, TimeoutError) as error:
+        except (ResponderBotError, TimeoutError):
             self._run_in_background(self._withdraw(item.inbox_key, accepting))
-            await self._refuse(interaction, error.message if isinstance(error, ResponderBotError) else STORE_TEXT, ack)
+            await self._refuse(interaction, STORE_TEXT, ack)
             return
         await ack()
         if is_new and not self._enqueue(item):

@@ -8,13 +8,16 @@ from bot.cards.message import Message
 from bot.cards.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
 from bot.redaction import tlp_name
 from core.client import UNANSWERED
-from core.common.errors import ResponderBotError
+from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.models import Person
 
 MAX_PEOPLE = 3  # that are named
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
 # Requests that may have run something although their answer was lost have sentences of their own.
+STORE_AWAY = (
+    "The bot's database can't be used now; look at the card before you ask again, since what you asked for may be done."
+)
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
 
 
@@ -35,7 +38,9 @@ def for_error(cause: ResponderBotError, who: str = "") -> Message:
 
 
 def sentence(cause: ResponderBotError, who: str = "") -> str:
-    """What people read of an error: not core's address, and `who` can do or give what they may not."""
+    """What people read of an error: no address of core or its database, and `who` can do or give what they may not."""
+    if isinstance(cause, StoreUnavailableError):
+        return STORE_AWAY
     if UNANSWERED in cause.details:
         return NOT_ANSWERING
     if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():

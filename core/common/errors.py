@@ -44,6 +44,13 @@ class ResponderBotError(Exception):
         self.details = dict(details or {})
 
 
+class StoreUnavailableError(ResponderBotError):
+    """The database can't be used. The sentence is for administrators: it may say where the database is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unavailable", message)
+
+
 def bad_request(sentence: str) -> ResponderBotError:
     """The error for a sentence without its full stop."""
     return ResponderBotError("bad_request", f"{sentence}.")

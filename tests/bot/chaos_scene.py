@@ -175,8 +175,9 @@ class Scene:
 
     def refused(self) -> int:
         """How often a person was told that nothing was done, or perhaps nothing, since core was silent."""
+        sentences = ("isn't answering", "may have started on", "database can't be used")
         return sum(
-            any(words in text_of(message) for words in ("isn't answering", "may have started on", "The store can't"))
+            any(words in text_of(message) for words in sentences)
             for person in self.people.values()
             for message in [
                 *(m for channel in CHANNELS for m in person.live_view.ephemerals(channel)),

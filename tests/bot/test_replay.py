@@ -71,7 +71,7 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         with closing(stores.hold(tmp_path / "slack.db")):
             await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
             responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert "database does not answer, so nothing was done" in responses[0]["text"]
+        assert "database can't be used now, so nothing was done" in responses[0]["text"]
 
         def is_withdrawn() -> bool:
             return stores.rows(tmp_path / "slack.db", "SELECT done_at > 0, payload FROM inbox") == [(True, "")]

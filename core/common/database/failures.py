@@ -2,7 +2,7 @@
 
 import time
 
-from core.common.errors import ResponderBotError
+from core.common.errors import StoreUnavailableError
 
 
 class Failures:
@@ -15,12 +15,12 @@ class Failures:
 
     def unavailable(
         self, sentence: str, cause: Exception | None = None, *, is_damage: bool = False
-    ) -> ResponderBotError:
+    ) -> StoreUnavailableError:
         """Remember this failure; returns the error to raise."""
         self._last = (time.monotonic(), sentence)
         if is_damage:
             self.damage = sentence
-        failure = ResponderBotError("unavailable", sentence)
+        failure = StoreUnavailableError(sentence)
         failure.__cause__ = cause
         return failure
 

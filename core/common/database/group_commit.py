@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from core.common.database.base import Transaction
-from core.common.errors import ResponderBotError
+from core.common.errors import StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Writer:
     async def run(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in a commit and return its result once that is durable."""
         if self._is_closed:
-            raise ResponderBotError("unavailable", "The store is closed; start again, or ask the one that runs.")
+            raise StoreUnavailableError("The store is closed; start again, or ask the one that runs.")
         loop = asyncio.get_running_loop()
         item = Work(work, loop)
         pending = self._pending.setdefault(loop, [])

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from core.common.database.failures import Failures
 from core.common.database.postgresql.errors import advice, describe
 from core.common.database.postgresql.statements import Connection, adapt, run_plainly
-from core.common.errors import ResponderBotError
+from core.common.errors import ResponderBotError, StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Server:
         with self._lock:
             if self._down is not None:
                 if time.monotonic() < self._retry_at:
-                    raise ResponderBotError("unavailable", self._down.message)
+                    raise StoreUnavailableError(self._down.message)
                 self._retry_at = time.monotonic() + RETRY_S
         try:
             connection = self._open()
