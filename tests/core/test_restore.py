@@ -39,7 +39,8 @@ from tests.core.scripted_engine import ScriptedEngine
 from tests.core.test_cli import Ended, is_one_sentence, run
 from tests.stores import opened
 
-pytestmark = pytest.mark.slow  # each starts several processes
+# Each starts several processes; databases on PostgreSQL are backed up and restored by its own tools.
+pytestmark = [pytest.mark.slow, pytest.mark.sqlite]
 
 RESPONDERS = {"Stepwise": {}, "Asking": {"approval": 1}}
 RESTORED = "Core was restored from a backup of "

@@ -50,6 +50,7 @@ def command_before(code: Path, setup: CoreSetup, *args: str) -> subprocess.Compl
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite  # all that the release before has
 async def test_a_core_of_the_release_before_and_one_of_this_share_a_database(tmp_path: Path) -> None:
     code = code_before(tmp_path)
     setup = await setup_in(tmp_path, beside=CoreSetup(tmp_path, {}, tmp_path / "core.db"), max_concurrent_actions=2)
