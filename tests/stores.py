@@ -48,7 +48,7 @@ def on_postgresql(path: Path) -> PostgresqlUrl:
     return PostgresqlUrl(schema_url(f"t_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"))
 
 
-def setting(path: Path) -> str:
+def setting(path: Location) -> str:
     """As `location`, for a settings file."""
     found = location(path)
     return found.text if isinstance(found, PostgresqlUrl) else str(found)

@@ -263,6 +263,7 @@ def kill_all(processes: Sequence[asyncio.subprocess.Process]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite  # where it begins
 async def test_a_core_goes_on_where_it_was(tmp_path: Path) -> None:
     """On PostgreSQL, and back on SQLite: the same lists, the feed without a gap, and what waited goes on."""
     setup = await setup_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
