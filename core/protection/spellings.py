@@ -214,7 +214,7 @@ def _without_port(part: str) -> Iterator[str]:
     else:
         first, _, second = part.partition(":")
         yield first
-        if not second.isdecimal() or int(second[:6]) > MAX_PORT:  # such as mailto:dc01, http:167772165
+        if not second.isdecimal() or len(second) > 5 or int(second) > MAX_PORT:  # such as mailto:dc01, http:01200000005
             yield second
 
 
