@@ -41,6 +41,10 @@ class BulkMessages:
             keys |= dict.fromkeys(sorted(posted))
         return [message for key in keys for message in await self._messages(key, bulk)]
 
+    def followed(self, last: int) -> None:
+        """The feed was followed up to this event: what is asked for from now on is newer."""
+        self._as_of = {bulk: as_of for bulk, as_of in self._as_of.items() if as_of > last}
+
     async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
         wanted = list(keys)

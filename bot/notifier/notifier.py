@@ -260,6 +260,7 @@ class Notifier:
         await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
         await self._render_groups(placing)
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
+        self._bulks.followed(last)
 
     async def _render_groups(self, placing: Placing) -> None:
         """Render cards of groups that this page changed: at once what is urgent, the rest soon."""
