@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.cards import approvals, ids, names, runs, undo_state, undos
+from bot.cards import approvals, ids, names, questions, runs, undo_state, undos
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -53,9 +53,7 @@ def confirm(
     text = f"Run {names.shown(responder)} on {on}?"
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
     policy = responder.policy
-    if policy and policy.confirm:
-        quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
-        blocks.append(section(f">{quoted}"))
+    blocks += questions.policy_words(policy) if policy else []
     if ready:
         lines = runs.parameter_lines(parameters or {}, responder.parameters or (), ready[0], CONFIRM_INPUT_LIMIT)
         blocks += _section(["*Inputs of each*", *(f"• {line}" for line in lines)]) if lines else []
@@ -232,7 +230,7 @@ def review(
         if not hidden:
             blocks += _inputs(waiting[0].action, [one.view for one in waiting])
         if confirm:
-            blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
+            blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
         blocks.append(context(approvals.decision(waiting[0].action, 0)))
     lines = [f"• {one.target.object_id} · {_whole_title(one.view)}" for one in waiting]
     for start in range(0, len(lines), REASONS):

@@ -86,12 +86,14 @@ def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
 
 def effect(responder: OfferedResponder) -> list[Block]:
     """The policy's words, and how a run can be undone."""
-    blocks: list[Block] = []
-    policy = responder.policy
-    if policy and policy.confirm:
-        quoted = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
-        blocks.append(section(f">{quoted}"))
-    return [*blocks, context(_undo(policy or Policy()))]
+    policy = responder.policy or Policy()
+    return [*policy_words(policy), context(_undo(policy))]
+
+
+def policy_words(policy: Policy) -> list[Block]:
+    """What the policy says of the effect, as a quotation."""
+    words = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
+    return [section(f">{words}")] if words else []
 
 
 def target(view: RedactedView) -> Block:

@@ -178,7 +178,7 @@ def approval_request(
     if given := approvals.inputs(action, view):
         blocks.append(section(given))
     if confirm:
-        blocks.append(section(foreign(confirm, 1000, lines=True) or " "))
+        blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(approvals.decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms):
         blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
