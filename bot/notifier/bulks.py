@@ -1,6 +1,6 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bot.cards import bulks as cards
@@ -8,7 +8,7 @@ from bot.cards.approvals import mentions
 from bot.cards.message import ButtonIds, Message, intents_in
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
-from core.models import BulkCounts
+from core.models import BulkCounts, Person
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -21,8 +21,16 @@ class BulkMessages:
     for each person who watches. In a channel one reply in its thread tells how it ended.
     """
 
-    def __init__(self, core: "CoreClient", outbox: MessageOutbox, approvers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        core: "CoreClient",
+        outbox: MessageOutbox,
+        approvers: Sequence[str],
+        recipient: Callable[[str, str], Awaitable[Person | None]],
+    ) -> None:
+        """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more."""
         self._core = core
+        self._recipient = recipient
         self._outbox = outbox
         self._mention = mentions(approvers)
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
@@ -63,6 +71,8 @@ class BulkMessages:
         """The message in one place, and in a channel the replies in its thread."""
         channel = key.rpartition(":")[2]
         is_direct = is_person(channel)
+        if is_direct and await self._recipient(key.split(":")[2], channel) is None:
+            return []
 
         def render(button: ButtonIds) -> Message:
             return cards.progress(bulk, button=button, mention="" if is_direct else self._mention)

@@ -58,7 +58,7 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
-        self._bulks = BulkMessages(core, outbox, channels.approvers)
+        self._bulks = BulkMessages(core, outbox, channels.approvers, self._renderer.recipient)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need

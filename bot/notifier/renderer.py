@@ -164,12 +164,12 @@ class Renderer:
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             places += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
-                person = await self._recipient(team, user)
+                person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     places.append(f"{team}:{user}")
         if has_ended and action.status not in OPEN_STATUSES:
             for team, user in await self._watchers(action, subject):
-                if await self._recipient(team, user) is not None:
+                if await self.recipient(team, user) is not None:
                     places.append(f"{team}:{user}")
         return places
 
@@ -260,13 +260,13 @@ class Renderer:
         told = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
         if approvals.is_open(action, self._clock()):
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
-                person = await self._recipient(team, user)
+                person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     told.add(f"{asked}{team}:{user}")
-        people = {key: await self._recipient(*key.split(":")[2:]) for key in sorted(told)}
+        people = {key: await self.recipient(*key.split(":")[2:]) for key in sorted(told)}
         return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
 
-    async def _recipient(self, team: str, user: str) -> Person | None:
+    async def recipient(self, team: str, user: str) -> Person | None:
         """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
 
         Raises ResponderBotError("unavailable") while Slack gives no answer, so that the news waits.
@@ -339,7 +339,7 @@ class Renderer:
     async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
         desired = []
         for team, user in await self._watchers(action, subject):
-            person = await self._recipient(team, user)
+            person = await self.recipient(team, user)
             if person is not None:  # nothing goes to somebody who is no longer linked
                 view = RedactedView(subject, person.clearance)
                 desired.append(_watcher_message(action, view, f"watch:{action.id}:{team}:{user}"))

@@ -12,6 +12,7 @@ from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
 from tests.bot.features.test_bulks import alerts, asked, bulk_messages, posted_to, shown, start
 from tests.bot.features.test_decisions import button
+from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.running import OPEN, SOC
 from tests.bot.test_replicas import another
 
@@ -134,6 +135,24 @@ async def test_the_same_id_twice_is_one(tmp_path: Path, command: str) -> None:
         await env.until("anna", lambda view: "The firewall said no" in str(view.messages(SOC)) or None)
         (action,) = await env.client.actions("alert", alert_id)
         assert action.bulk is None
+
+
+async def test_who_has_lost_access_reads_nothing_more_of_a_bulk(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with feature_environment(tmp_path, clock_ms=clock) as env:
+        await env["lea"].command(SOC, "/responder watch approvals")
+        await env.ephemeral("lea", "You watch approvals")
+        alert_ids = await alerts(env, 2)
+        await start(env, "anna", "isolate", alert_ids)
+        direct = await env["lea"].dm(env.emulator.bot_user_id)
+        await env.until("lea", lambda view: "2 wait for approval" in str(view.messages(direct)) or None)
+        await env.core.core.access.unlink("lea")
+        clock.advance(11_000)  # answers of who somebody is are kept for 10 s
+        await env.client.deny_bulk((await env.client.actions("alert", alert_ids[0]))[0].bulk or "")
+        await shown(env, "2 denied")
+        await all_sent(env.bot)
+        (told,) = await env["lea"].messages(direct)
+        assert "2 wait for approval" in text_of(told)
 
 
 async def test_where_slack_opens_no_window_nobody_is_offered_to_approve_what_they_cannot_read(tmp_path: Path) -> None:
