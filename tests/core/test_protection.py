@@ -152,6 +152,7 @@ def test_any_text_can_be_compared(text: str) -> None:
         "1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", "DC7", "\\\\dc7\\c$", "ceo@VIP.example", "mailto:CEO@vip.example",
         "vip.example", "010.020.0.1", "012.024.0.1", "x" * 20_000, "%" + "25" * 20 + "41", "http://dc7", "dc7:443",
         "http:169082880", "http:01205000000", "http:000000000001205000000", "10.2&#4\u200b8;.0.1",
+        "10\\ dot 20[ dot 0\\[.1",
     ],
 )  # fmt: skip
 def test_spellings_that_are_protected(text: str) -> None:
