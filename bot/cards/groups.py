@@ -221,7 +221,7 @@ def alerts_page(
     text = f"{numbers} of {content.count:,} alerts, newest first"
     blocks: list[Block] = [context(text)]
     for alert in alerts:
-        blocks += _listed(alert, clearance, button)
+        blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
     turns = [("Newer", offset - PAGE)] if offset else []
     turns += [("Older", last)] if last < content.count else []
     if turns:
@@ -238,7 +238,7 @@ def alerts_page(
     return Message(text, tuple(blocks))
 
 
-def _listed(alert: ListedAlert, clearance: int, button: ButtonIds) -> list[Block]:
+def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds) -> list[Block]:
     if alert.subject is None:
         return [section(f"{alert.id} · core no longer knows it")]
     head = headline(RedactedView(alert.subject, clearance))
@@ -250,6 +250,6 @@ def _listed(alert: ListedAlert, clearance: int, button: ButtonIds) -> list[Block
         "type": "button",
         "action_id": ids.numbered(ids.GROUP_CARD, alert.id),
         "text": plain("Own card"),
-        "value": button(Intent("group_card", alert.id)),
+        "value": button(Intent("group_card", alert.id, channel)),
     }
     return [{**head, "accessory": lift}, about]

@@ -13,6 +13,7 @@ from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.outbox import RefreshRequest
 from bot.outbox.groups import AlertGroup
+from bot.outbox.models import card_key
 from bot.redaction import Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import Alert, Document
@@ -32,7 +33,8 @@ async def on_group_button(context: Context) -> None:
     if intent is None:
         return
     if intent.what == "group_card":
-        context.refresh_requests.append(RefreshRequest(intent.object_id))
+        where = card_key(intent.object_id, intent.argument) if intent.argument else intent.object_id
+        context.refresh_requests.append(RefreshRequest(where))
         text = f"{intent.object_id} gets a card of its own."
         await responses.respond(context, notices.notice(text), "Own card")
         return
@@ -109,7 +111,7 @@ async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None
     await outbox.groups.ungroup(group.key)
     newest = await outbox.groups.members(group.key, 0, LIFTED)
     members = [member for member in newest if not member.has_card]
-    context.refresh_requests.extend(RefreshRequest(member.root_id) for member in members)
+    context.refresh_requests.extend(RefreshRequest(card_key(one.root_id, group.channel)) for one in members)
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Further alerts like these get cards of their own"
     text += f", and the newest {len(members)} of these get one now." if members else "."

@@ -185,7 +185,7 @@ class Notifier:
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None:
-                    work = self._requested(document, request.log_id, placing, desired)
+                    work = self._requested(document, request.log_id, placing, desired, only_in=request.channel)
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_group(request.root_id):
                     placing.placed.needs_update(request.root_id, FOR_PERSON)
@@ -193,12 +193,18 @@ class Notifier:
             await self._render_groups(placing)
 
     async def _requested(
-        self, document: Document, log_id: str, placing: Placing | None, unstored: Iterable[DesiredMessage] = ()
+        self,
+        document: Document,
+        log_id: str,
+        placing: Placing | None,
+        unstored: Iterable[DesiredMessage] = (),
+        *,
+        only_in: str = "",
     ) -> list[DesiredMessage]:
-        """The cards of what somebody wants to see; an alert in a group gets a card of its own."""
+        """The cards of what somebody wants to see; what is in a group gets a card of its own, in one channel or all."""
         timeline = await self._renderer.timeline(document, unstored)
         if placing is not None:
-            await placing.place(timeline, needs_card=True)
+            await placing.place(timeline, needs_card=True, only_in=only_in)
         cards = await self._renderer.alert_cards(timeline)
         return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
 

@@ -10,7 +10,7 @@ from bot.cards.groups import STORM_MS
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
 from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
-from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING
+from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.redaction import RedactedView, Subject, refanged
 from bot.settings import Grouping
 from core.models import Alert
@@ -88,7 +88,8 @@ class Placing:
         alert = timeline.alert
         if alert is None:
             return
-        known = {one.channel: one for one in self._known.get(alert.id, ())}
+        stored = self._known.get(alert.id, ())
+        known = {one.channel: self.placed.placements.get((alert.id, one.channel), one) for one in stored}
         threads: list[Thread] = []
         for thread in timeline.threads:
             if (
@@ -107,7 +108,7 @@ class Placing:
                 shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
                 self.placed.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
             if is_lifted:
-                threads.append(Thread(channel, f"alert:{alert.id}:{channel}"))
+                threads.append(Thread(channel, card_key(alert.id, channel)))
         timeline.threads = list(dict.fromkeys(threads))
 
     async def _is_alone(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:

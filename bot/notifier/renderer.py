@@ -16,7 +16,7 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
 from bot.outbox.links import card_link
-from bot.outbox.models import is_person
+from bot.outbox.models import card_key, is_person
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
@@ -64,7 +64,7 @@ class Renderer:
 
     def _routed(self, alert: Alert) -> list[Thread]:
         return [
-            Thread(channel, f"alert:{alert.id}:{channel}")
+            Thread(channel, card_key(alert.id, channel))
             for channel, route in self._access.routes.items()
             if route.matches(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
         ]

@@ -51,7 +51,9 @@ class Button:
 class RefreshRequest:
     """Somebody waits to see an alert or a case, and a task log's card if one is named.
 
-    `after` is the number of an event that the messages must reflect; None: render them again in any case.
+    `root_id` may also be the key of a message: that of a group or a bulk; or that of an alert's card, for an alert that
+    is to leave its group in this channel only. `after` is the number of an event that the messages must reflect; None:
+    render them again in any case.
     """
 
     root_id: str
@@ -174,6 +176,11 @@ def record_of(row: Row) -> MessageRecord:
     values = {name: row[name] for name in MessageRecord.__dataclass_fields__}
     values["is_plain"] = bool(values["is_plain"])
     return MessageRecord(**values)
+
+
+def card_key(alert_id: str, channel: str) -> str:
+    """The key of an alert's card."""
+    return f"alert:{alert_id}:{channel}"
 
 
 def bulk_key(bulk_id: str, place: str) -> str:

@@ -13,8 +13,19 @@ class StoredRequest:
     """Requests to render the messages of an alert or a case again, up to the one with this number."""
 
     number: int
-    root_id: str
+    about: str
+    """The `root_id` that was asked for."""
     log_id: str
+
+    @property
+    def root_id(self) -> str:
+        """Id of the alert or case, or the key of the message of a group or a bulk."""
+        return self.about.split(":")[1] if self.about.startswith("alert:") else self.about
+
+    @property
+    def channel(self) -> str:
+        """The only channel in which an alert is to leave its group; "" for all."""
+        return self.about.split(":")[2] if self.about.startswith("alert:") else ""
 
 
 def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None:
@@ -50,7 +61,7 @@ def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None
         tx.run(
             """DELETE FROM refresh WHERE after_event = 0 AND root_id = :root_id AND log_id = :log_id
                    AND number <= :number""",
-            {"root_id": request.root_id, "log_id": request.log_id, "number": request.number},
+            {"root_id": request.about, "log_id": request.log_id, "number": request.number},
         )
 
 

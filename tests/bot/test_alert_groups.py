@@ -284,6 +284,8 @@ async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path
             await env.card(anna, alert_id)
         (group,) = group_cards(await anna.messages(SOC))
         assert "Ungrouped" in str(group)
+        elsewhere = await anna.messages(OPEN)  # whose group stays as it is
+        assert not any(find_card(elsewhere, alert_id) for alert_id in alert_ids[3:])
         for n in range(9, 17, 4):  # as long as they keep coming, also after the window of the grouping
             clock.advance(20 * 60_000)
             for alert_id in await post(env, range(n, n + 4)):
