@@ -33,12 +33,8 @@ MAX_TOKEN_CHARS = 2_048  # as long as a URL in use
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _DEFANGED = (
-    (
-        re.compile(
-            r"[\[({<]\s*(?:\.|,|dot|d0t|punkt)\s*[\])}>]|(?<!\\)\\+[\[({<]?\.|(?<=\w)[\\\[({<]*\s+(?:dot|d0t)\s+(?=\w)", re.I
-        ),
-        ".",
-    ),
+    (re.compile(r"[\[({<]\s*(?:\.|,|dot|d0t|punkt)\s*[\])}>]|(?<!\\)\\+[\[({<]?\.", re.I), "."),
+    (re.compile(r"(?<=\w)[\\\[({<]*\s+(?:dot|d0t)\s+(?=\w)", re.I), "."),
     (re.compile(r"[\[({<]\s*(?:@|at)\s*[\])}>]", re.I), "@"),
     (re.compile(r"[\[({<]\s*(:(?://|\\\\)?)\s*[\])}>]"), r"\1"),
     (re.compile(r"[\[({<]\s*(/{1,2})\s*[\])}>]"), r"\1"),
@@ -97,7 +93,7 @@ def named_in(text: str) -> Named:
         for first, second in pairwise(tokens):
             if second.startswith(("255.", "0.")):  # an address and its mask
                 found.networks |= _networks(f"{first}/{second}")
-        found.networks |= {item for part in re.findall(r"\S+\s+-\s+\S+", variant) for item in _range(part)}
+        found.networks |= {item for part in re.findall(r"(?<!\S)\S+\s+-\s+\S+", variant) for item in _range(part)}
     networks = found.networks | {inner for network in found.networks for inner in _embedded(network)}
     return Named(
         frozenset(networks),
