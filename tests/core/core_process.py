@@ -222,9 +222,9 @@ class CoreProcess:
         found: list[dict[str, Any]] = (await self.send("GET", "/api/host")).json()
         return found
 
-    async def send(self, method: str, path: str, body: Any = None, name: str = "lead") -> httpx.Response:
-        """The answer to a request of one of the users."""
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {self.setup.keys[name]}"}) as client:
+    async def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """The answer to a request of an org-admin."""
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {self.setup.keys['lead']}"}) as client:
             return await client.request(method, f"{self.url}{path}", json=body)
 
     async def ended(self, action_id: str, name: str = "anna") -> Action:

@@ -38,13 +38,6 @@ async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp
         (core,) = first["cores"]
         assert core["actions"] == [action.id]
         assert core["engines"] == [{"name": "local", "up": True, "running": 1, "slots": 1}]
-        assert (await two.send("GET", "/api/host", name="anna")).status_code == 403
-        for method in ("POST", "DELETE"):
-            answer = await two.send(method, "/api/host/web1/drain", {} if method == "POST" else None, name="anna")
-            assert (answer.status_code, "only an org-admin is" in answer.text) == (403, True)
-        assert (await two.send("POST", "/api/host/web3/drain", {})).status_code == 404
-        assert (await two.send("POST", "/api/host/web1/drain", {"core": "nobody"})).status_code == 404
-
         answer = await two.send("POST", "/api/host/web1/drain", {"core": core["id"]})
         assert [host["state"] for host in answer.json()] == ["draining"]
         assert [host["state"] for host in (await one.send("DELETE", "/api/host/web1/drain")).json()] == ["running"]

@@ -152,7 +152,12 @@ class FeatureEnvironment(BotEnvironment):
 
     async def until(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
         """What `look` finds on the person's view, once it finds something."""
-        found = await self[name].until(look)
+        try:
+            found = await self[name].until(look)
+        except TimeoutError as error:
+            for user, person in self.people.items():
+                error.add_note(f"{user} sees {person.live_view.summary()}")
+            raise
         assert found is not None  # `until` waits for it
         return found
 
