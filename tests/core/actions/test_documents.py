@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -354,18 +355,19 @@ async def test_a_wrong_query_is_a_400(core: RunningCore, query: str) -> None:
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")
 
 
-async def test_the_client_reads_both(core: RunningCore) -> None:
-    seq = await last(core)
-    alert = await new_alert(core, "client")
-    action = await run(core, "alert", alert)
-    async with CoreClient(core.url, await core.key("analyst")) as client:
-        found = await client.events(seq, 20, documents=True)
-        assert found.documents is not None
-        (document,) = found.documents
-        assert document.alert == await client.alert(alert)
-        words = {"responder_title": document.titles[CLOSE], "inputs": document.inputs[CLOSE]}
-        assert document.actions == [Action.model_validate(action).model_copy(update=words)]
-        listed = await client.documents([alert, "~999999999"], responders=True)
-        assert (listed.missing, listed.as_of) == (["~999999999"], found.as_of)
-        assert listed.documents[0].responders[alert] == await client.responders("alert", alert, explain=True)
-        assert (await client.events(seq, 0)).documents is None
+async def test_the_client_reads_both(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:  # in which nothing else happens
+        seq = await last(core)
+        alert = await new_alert(core, "client")
+        action = await run(core, "alert", alert)
+        async with CoreClient(core.url, await core.key("analyst")) as client:
+            found = await client.events(seq, 20, documents=True)
+            assert found.documents is not None
+            (document,) = found.documents
+            assert document.alert == await client.alert(alert)
+            words = {"responder_title": document.titles[CLOSE], "inputs": document.inputs[CLOSE]}
+            assert document.actions == [Action.model_validate(action).model_copy(update=words)]
+            listed = await client.documents([alert, "~999999999"], responders=True)
+            assert (listed.missing, listed.as_of) == (["~999999999"], found.as_of)
+            assert listed.documents[0].responders[alert] == await client.responders("alert", alert, explain=True)
+            assert (await client.events(seq, 0)).documents is None
