@@ -179,7 +179,8 @@ class Dispatcher:
         try:
             async with asyncio.timeout(ACCEPT_S):
                 is_new = await asyncio.shield(accepting)
-        except (ResponderBotError, TimeoutError):
+        except (ResponderBotError, TimeoutError) as error:
+            log.warning("interaction_not_stored", type=interaction.type, reason=str(error) or "no answer")
             self._run_in_background(self._withdraw(item.inbox_key, accepting))
             await self._refuse(interaction, STORE_TEXT, ack)
             return
