@@ -57,7 +57,10 @@ UNKNOWN_TEXT = (
     "This belongs to another release of responder-bot, nothing was done. `/responder help` shows what there is."
 )
 TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gives for it; please try again."
-STORE_TEXT = "The bot's database can't be used now, so nothing was done; please try again in a moment."
+STORE_TEXT = (
+    "The bot's database can't be used now, so nothing was done; try again in a moment, and tell an administrator if it"
+    " stays so."
+)
 BUSY_TEXT = "Too much is going on right now; please try again in a moment."
 FOREIGN_TEAM_TEXT = "Only members of this workspace can use responder-bot."
 

@@ -71,7 +71,7 @@ async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, nam
         await env.card(anna, alert_id)
         (tmp_path / name).unlink()
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if f"{name} was removed" in m["text"]])
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "can't be used now" in m["text"]])
         assert await env.client.actions("alert", alert_id) == []
         assert env.bot.health_server is not None
         async with session.get(env.bot.health_server.url + "/health") as answer:
