@@ -39,9 +39,7 @@ from core.records.writes import check_growth, merge_tags, number_of, record_even
 from core.store import objects
 
 KIND: Literal["alert"] = "alert"
-CREATED_AT_ONCE = 24  # of many that arrive together: what people do queues behind no more of them
-GATHERED_S = 0.025  # for how long alerts that come fast wait for each other, so that one commit takes them all
-FAST_S = 0.02  # alerts come fast if one follows the other within this time
+CREATED_AT_ONCE = 16  # of many that arrive together: what people do queues behind no more of them
 LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
 MAX_SEPARATORS = 8  # a reference may contain `;` itself; more would only give more ways to read one
 
@@ -56,8 +54,6 @@ class Alerts:
         self._clock = clock
         self._organisation = organisation
         self._creating = asyncio.Semaphore(CREATED_AT_ONCE)
-        self._came_at = 0.0
-        self._gathered: asyncio.Event | None = None
 
     async def create(self, caller: Caller, request: AlertInput) -> Alert:
         """Create an alert. Raises ResponderBotError("exists") if type, source and sourceRef are taken."""
@@ -70,23 +66,7 @@ class Alerts:
             return _create(tx, request, caller.login, now)
 
         async with self._creating:
-            await self._gather()
             return await self._change(work)
-
-    async def _gather(self) -> None:
-        """In a storm, wait for others that are about to come."""
-        loop = asyncio.get_running_loop()
-        is_fast, self._came_at = loop.time() - self._came_at < FAST_S, loop.time()
-        if is_fast:
-            if self._gathered is None:
-                self._gathered = asyncio.Event()
-                loop.call_later(GATHERED_S, self._let_go)
-            await self._gathered.wait()
-
-    def _let_go(self) -> None:
-        if self._gathered is not None:
-            self._gathered.set()
-            self._gathered = None
 
     async def get_json(self, id_or_ref: str) -> str:
         """An alert's JSON. Raises ResponderBotError("not_found"), as do the next methods."""
