@@ -40,6 +40,14 @@ async def start_crashing_core(
     )
 
 
+async def run_until_killed(root: Path, job: Job, ready: NamedPipe) -> None:
+    """A core that is killed once the program of the job runs."""
+    core = await start_crashing_core("none", root, job, {})
+    await ready.received()
+    core.kill()
+    await core.wait()
+
+
 async def slow_job(make_engine: MakeEngine, root: Path, ready: NamedPipe, go: NamedPipe, **more: Any) -> Job:
     return await job_for(
         make_engine(), "Slow_1_0", runs=str(root / "runs"), ready=str(ready.path), go=str(go.path), **more
@@ -67,10 +75,7 @@ async def test_a_running_program_is_adopted(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     progress_log = ProgressLog()
     engine = make_engine()
     running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
@@ -85,10 +90,7 @@ async def test_a_program_that_ended_without_a_core_is_collected(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
     assert started
     await ended(started, go)
@@ -102,10 +104,7 @@ async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
     is_restarted: bool, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     file = tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started"
     started = StartRecord.read(file)
     assert started
@@ -134,10 +133,7 @@ async def test_an_early_output_file_does_not_end_a_run(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go, early=True)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     running = asyncio.create_task(make_engine().run(replace(job, resumed=True), ProgressLog()))
     go.send()
     assert (await running).message == "Slow"
@@ -174,10 +170,7 @@ async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
     (tmp_path / "jobs" / engine.job_id(job.action_id) / "stop").write_text("cancel")
     assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
@@ -251,10 +244,7 @@ async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
     make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
-    dead = await start_crashing_core("none", tmp_path, job, {})
-    await ready.received()
-    dead.kill()
-    await dead.wait()
+    await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
     folder = tmp_path / "jobs" / engine.job_id(job.action_id)
     started = StartRecord.read(folder / "started")
