@@ -29,7 +29,7 @@ PREFIX = "RESPONDER_BOT_"
 class SettingsSection(BaseModel):
     """Base of all sections: immutable, and unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # built when first used
 
 
 DatabaseLocation = Annotated[

@@ -54,7 +54,10 @@ SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 class ApiModel(BaseModel):
     """An immutable model with camelCase names in JSON."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+    # Each is built when it is first used: of all of them, a command needs few.
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore", defer_build=True
+    )
 
     def to_json(self) -> str:
         """JSON with keys in the order of declaration, without absent values."""
