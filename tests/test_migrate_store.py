@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 import sqlite3
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -24,9 +22,11 @@ from core.common.errors import ResponderBotError
 from core.store import events
 from core.store.opening import STORE as CORES
 from core.store.opening import open_database
-from tests.core.core_process import ROOT, core_process, run_body, setup_in, until
+from tests import programs
+from tests.core.core_process import core_process, run_body, setup_in, until
 from tests.core.store.test_earlier import EARLIER, unpacked
 from tests.core.test_cli import Ended, is_one_sentence
+from tests.programs import PIPE, Program
 from tests.stores import on_postgresql
 
 TEXTS = ("", "ä \ue000 😀", "tab\tnew\nline\r\\N \\. \\u0041 '\"", "x" * 3_000)
@@ -240,14 +240,8 @@ async def test_a_nul_is_replaced_as_ever_and_its_row_named(tmp_path: Path) -> No
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-async def start(folder: Path, *args: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.cli", "migrate-store", *args),
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def start(folder: Path, *args: str) -> Program:
+    return await programs.start("bot.cli", "migrate-store", *args, cwd=folder, stdout=PIPE, stderr=PIPE)
 
 
 async def command(folder: Path, *args: str) -> Ended:
@@ -256,7 +250,7 @@ async def command(folder: Path, *args: str) -> Ended:
     return Ended(process.returncode or 0, out.decode(), err.decode())
 
 
-def kill_all(processes: Sequence[asyncio.subprocess.Process]) -> None:
+def kill_all(processes: Sequence[Program]) -> None:
     for process in processes:
         if process.returncode is None:
             process.kill()

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,21 +15,14 @@ from bot.outbox.store import open_store
 from core.common.database import Database
 from core.common.private_files import create_database
 from core.store.opening import open_database
+from tests import programs
 
-ROOT = Path(__file__).parents[1]
 UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".format)
 
 
 def run(folder: Path, *args: str, umask: int, module: str = "bot.cli") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, *args],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        umask=umask,
-    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    return programs.run(module, *args, cwd=folder, env=environment, umask=umask)
 
 
 def wide(folder: Path) -> dict[str, str]:

@@ -6,19 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 
 def run(*args: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, with a minimal environment."""
-    root = Path(__file__).parents[2]
-    return subprocess.run(
-        [sys.executable, "-m", "bot.cli", *args],
-        cwd=folder,
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", **environment},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    return programs.run("bot.cli", *args, cwd=folder, env={"PATH": "/usr/bin:/bin", **environment})
 
 
 BOT = {

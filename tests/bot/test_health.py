@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import aiohttp
@@ -13,8 +12,9 @@ import pytest
 from bot.app.workers import Workers
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
+from tests import programs
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
-from tests.bot.test_serve import ROOT, SETTINGS, output_after, user_added
+from tests.bot.test_serve import SETTINGS, output_after, user_added
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:
@@ -101,10 +101,10 @@ async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path
             "SLACK_API_URL": emulator.api_url,
         }
         key = await user_added(tmp_path, "anna", "analyst", "--slack-id", ANNA)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bot.cli", "serve"),
+        process = await programs.start(
+            *("bot.cli", "serve"),
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **slack},
+            env={**os.environ, **slack},
             stdout=asyncio.subprocess.PIPE,
             stderr=writing,
         )

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,8 +10,10 @@ import pytest
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
+from tests import programs
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
 from tests.core.running import running_core
+from tests.programs import PIPE, AnyProcess, Program
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
@@ -26,26 +27,17 @@ alerts = {}
 """
 
 
-async def script(folder: Path, *args: str, **environment: str) -> asyncio.subprocess.Process:
+async def script(folder: Path, *args: str, **environment: str) -> Program:
     return await started(folder, args, environment, asyncio.subprocess.DEVNULL)
 
 
-async def started(
-    folder: Path, args: Sequence[str], environment: Mapping[str, str], stderr: int
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot.cli",
-        *args,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=stderr,
+async def started(folder: Path, args: Sequence[str], environment: Mapping[str, str], stderr: int) -> Program:
+    return await programs.start(
+        "bot.cli", *args, cwd=folder, env={**os.environ, **environment}, stdout=PIPE, stderr=stderr
     )
 
 
-async def output_after(process: asyncio.subprocess.Process, start: str) -> str:
+async def output_after(process: AnyProcess, start: str) -> str:
     """The rest of the first line of output that starts with `start`."""
     assert process.stdout is not None
     while line := (await process.stdout.readline()).decode():

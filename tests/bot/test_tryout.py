@@ -1,12 +1,10 @@
 """`responder-bot try`: the scripted demo end to end, in its own process."""
 
-import asyncio
 import json
 import os
 import signal
 import socket
 import stat
-import sys
 from pathlib import Path
 
 import aiohttp
@@ -14,23 +12,15 @@ import pytest
 
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
+from tests import programs
+from tests.programs import PIPE, Program
 
-ROOT = Path(__file__).parents[2]
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # unreachable; local addresses must bypass them
 
 
-async def started(folder: Path, *args: str, command: str = "try") -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot.cli",
-        command,
-        *args,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(PROXIES, "http://127.0.0.1:9")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def started(folder: Path, *args: str, command: str = "try") -> Program:
+    environment = {**os.environ, **dict.fromkeys(PROXIES, "http://127.0.0.1:9")}
+    return await programs.start("bot.cli", command, *args, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
 
 
 async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:

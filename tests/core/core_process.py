@@ -17,7 +17,8 @@ from core.access import Access
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Action, Profile
-from tests import stores
+from tests import programs, stores
+from tests.programs import AnyProcess
 
 ROOT = Path(__file__).parents[2]
 POLL_INTERVAL_S = 0.01  # changes of another process can only be polled
@@ -188,7 +189,7 @@ class CoreProcess:
     """A core that runs as `responder-bot core` does."""
 
     setup: CoreSetup
-    process: asyncio.subprocess.Process
+    process: AnyProcess
     url: str
     log: Path
     clients: dict[str, CoreClient] = field(default_factory=dict)
@@ -253,13 +254,18 @@ async def core_process(
     """
     log = setup.folder / f"{name}-{os.urandom(2).hex()}.log"
     with log.open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *(*wrapper, sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
-            cwd=code,
-            env={**os.environ, "PYTHONPATH": str(code)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-        )
+        args = ("core.cli", "core", "--config", str(setup.folder / "settings.toml"))
+        environment = {**os.environ, "PYTHONPATH": str(code)}
+        process: AnyProcess
+        if wrapper or code != ROOT:
+            command = (*wrapper, sys.executable, "-m", *args)
+            process = await asyncio.create_subprocess_exec(
+                *command, cwd=code, env=environment, stdout=asyncio.subprocess.PIPE, stderr=errors
+            )
+        else:
+            process = await programs.start(
+                *args, env=environment, stdout=asyncio.subprocess.PIPE, stderr=errors.fileno()
+            )
     core = CoreProcess(setup, process, "", log)
     try:
         assert process.stdout is not None

@@ -2,12 +2,12 @@
 
 import asyncio
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.core.running import RunningCore, running_core
 from tests.core.test_cli import is_one_sentence, run
 
@@ -50,19 +50,8 @@ async def test_a_backup_during_writes_is_consistent(tmp_path: Path) -> None:
         await here.key("org-admin")
         writing = [asyncio.ensure_future(alert(here, str(number))) for number in range(60)]
         await writing[0]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "core.cli",
-            "backup",
-            "copy.db",
-            cwd=tmp_path,
-            env={
-                "PATH": "/usr/bin:/bin",
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-                "RESPONDER_BOT_CORE_DATABASE": "core.db",
-            },
-        )
+        environment = {"PATH": "/usr/bin:/bin", "RESPONDER_BOT_CORE_DATABASE": "core.db"}
+        process = await programs.start("core.cli", "backup", "copy.db", cwd=tmp_path, env=environment)
         code = await process.wait()
         await asyncio.gather(*writing)
     again = tmp_path / "again"

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,9 @@ import pytest
 import structlog
 
 from core.common import logs
-from tests.core.core_process import ALERT, ROOT, CoreSetup, setup_in
+from tests import programs
+from tests.core.core_process import ALERT, CoreSetup, setup_in
+from tests.programs import Program
 
 PIPE_BYTES = 16_384
 
@@ -65,10 +66,9 @@ def _fill(writing: int) -> None:
 
 
 @asynccontextmanager
-async def core_that_logs_to(setup: CoreSetup, stderr: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "core.cli", "core", "--config", str(setup.folder / "settings.toml")),
-        cwd=ROOT,
+async def core_that_logs_to(setup: CoreSetup, stderr: int) -> AsyncIterator[tuple[Program, str]]:
+    process = await programs.start(
+        *("core.cli", "core", "--config", str(setup.folder / "settings.toml")),
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,
     )
@@ -113,9 +113,8 @@ async def test_nobody_needs_to_read_the_line_that_tells_the_address(tmp_path: Pa
     """Standard output is full: core serves all the same, until it is told to stop."""
     (tmp_path / "settings.toml").write_text("[core]\nport = 0\nlog_level = 'info'\n")
     with full() as stdout:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "core.cli", "core", "--config", str(tmp_path / "settings.toml")),
-            cwd=ROOT,
+        process = await programs.start(
+            *("core.cli", "core", "--config", str(tmp_path / "settings.toml")),
             stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -140,11 +139,7 @@ async def _until_listening(lines: asyncio.StreamReader) -> AsyncIterator[str]:
 
 async def test_an_error_that_nobody_can_read_still_ends_with_its_code(tmp_path: Path) -> None:
     with full() as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "core.cli", "core", "--config", str(tmp_path / "missing.toml")),
-            cwd=ROOT,
-            stderr=stderr,
-        )
+        process = await programs.start("core.cli", "core", "--config", str(tmp_path / "missing.toml"), stderr=stderr)
         assert await process.wait() == 2
 
 

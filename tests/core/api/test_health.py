@@ -3,7 +3,6 @@
 import asyncio
 import re
 import resource
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_p
 from core.common.database.sqlite import FILE_CHECK_EVERY_S
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection
-from tests import stores
+from tests import programs, stores
 from tests.core.running import running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
@@ -248,18 +247,10 @@ async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
 async def test_a_full_disk_is_down_and_refuses_writes_with_a_503(tmp_path: Path) -> None:
     async with running_core(tmp_path) as made:
         key = await made.key("org-admin")
-    full = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "core.cli",
-        "core",
+    full = await programs.start(
+        *("core.cli", "core"),
         cwd=tmp_path,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": str(Path(__file__).parents[3]),
-            "RESPONDER_BOT_CORE_PORT": "0",
-            "RESPONDER_BOT_CORE_DATABASE": "core.db",
-        },
+        env={"PATH": "/usr/bin:/bin", "RESPONDER_BOT_CORE_PORT": "0", "RESPONDER_BOT_CORE_DATABASE": "core.db"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -2,13 +2,13 @@
 
 import asyncio
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.core.core_process import ALERT, ROOT
+from tests import programs
+from tests.core.core_process import ALERT
 from tests.core.running import running_core
 
 pytestmark = pytest.mark.sqlite  # of the file and its text
@@ -74,9 +74,8 @@ async def test_a_database_that_cannot_be_read_at_start_is_a_sentence(tmp_path: P
             file.write(b"\xff" * ((tmp_path / "core.db").stat().st_size - 16_384))
     else:
         damage(tmp_path / "core.db", "UPDATE _sqlite_migrations SET name = CAST(? AS TEXT) WHERE id = 1", b"\xffab")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "core.cli", "core", "--config", str(tmp_path / "settings.toml")),
-        cwd=ROOT,
+    process = await programs.start(
+        *("core.cli", "core", "--config", str(tmp_path / "settings.toml")),
         stderr=asyncio.subprocess.PIPE,
     )
     _, errors = await process.communicate()

@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +20,8 @@ from core.common.errors import ResponderBotError
 from core.models import Action
 from core.store import schema as core_schema
 from core.store.opening import open_database
-from tests.core.core_process import ROOT, CoreProcess, core_process, run_body, setup_in
+from tests import programs
+from tests.core.core_process import CoreProcess, core_process, run_body, setup_in
 
 pytestmark = pytest.mark.sqlite  # files of earlier releases
 
@@ -194,8 +193,7 @@ def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) ->
     with closing(sqlite3.connect(tmp_path / "responder-bot.db")) as connection, connection:
         connection.execute("INSERT INTO _sqlite_migrations VALUES (NULL, 'core', 'of_tomorrow', '2040-01-01')")
     for command in (["core"], ["user", "list"]):
-        args = [sys.executable, "-m", "core.cli", *command]
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "RESPONDER_BOT_CORE_PORT": "0"}
-        ended = subprocess.run(args, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        environ = {**os.environ, "RESPONDER_BOT_CORE_PORT": "0"}
+        ended = programs.run("core.cli", *command, cwd=tmp_path, env=environ)
         assert (ended.returncode, ended.stderr.count("\n"), ended.stdout) == (2, 1, "")
         assert "made by a newer release" in ended.stderr

@@ -16,6 +16,7 @@ from core.engines import job_folder
 from core.engines.base import Job
 from core.engines.job_folder import JobFolder
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
+from tests import programs
 from tests.core.engines.process.conftest import (
     MakeEngine,
     NamedPipe,
@@ -25,19 +26,17 @@ from tests.core.engines.process.conftest import (
     program_pid,
 )
 from tests.core.scripted_engine import open_actions
+from tests.programs import Program
 
 ROOT = Path(__file__).parents[4]
 
 
 async def start_crashing_core(
     point: str, root: Path, job: Job, config: Mapping[str, Any], folders: Sequence[Path] = ()
-) -> asyncio.subprocess.Process:
+) -> Program:
     """Start a core that kills itself at `point`, or is killed by the test."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.core.engines.process.crashing_core", point, str(root)),
-        json.dumps({"job": asdict(job), "config": config, "folders": [str(folder) for folder in folders]}),
-        cwd=ROOT,
-    )
+    facts = {"job": asdict(job), "config": config, "folders": [str(folder) for folder in folders]}
+    return await programs.start("tests.core.engines.process.crashing_core", point, str(root), json.dumps(facts))
 
 
 async def run_until_killed(root: Path, job: Job, ready: NamedPipe) -> None:

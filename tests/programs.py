@@ -1,0 +1,231 @@
+"""Programs of ours as processes of their own, quickly: each is forked from a process that has imported what they need.
+
+An interpreter that starts and imports takes ten times as long as most commands do then. This module as a program is
+that process, one for each process of pytest; what it forks runs a module as `python -m` does.
+"""
+
+import asyncio
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+_IMPORTED = (
+    *("bot.app", "bot.cli", "bot.demo", "bot.doctor", "bot.outbox.store", "core.app", "core.cli", "core.client"),
+    *("core.store.backup", "core.store.opening", "psycopg", "uvloop", "tests.core.engines.process.engines"),
+)
+PIPE = subprocess.PIPE
+_NUMBER = struct.Struct("i")
+
+
+class Program:
+    """As `asyncio.subprocess.Process`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.pid: int = _NUMBER.unpack(connection.recv(_NUMBER.size))[0]
+        self.returncode: int | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+        self._connection = connection
+        self._outputs: list[tuple[asyncio.StreamReader, asyncio.ReadTransport, IO[bytes]]] = []
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(connection, self._on_end)
+
+    async def _open(self, descriptor: int) -> asyncio.StreamReader:
+        reader, pipe = asyncio.StreamReader(), os.fdopen(descriptor, "rb", 0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._outputs.append((reader, transport, pipe))
+        return reader
+
+    def _on_end(self) -> None:
+        (self.returncode,) = _NUMBER.unpack(self._connection.recv(_NUMBER.size))
+        asyncio.get_running_loop().remove_reader(self._connection)
+        self._connection.close()
+        for reader, transport, pipe in self._outputs:
+            if not transport.is_closing():
+                while data := pipe.read(65_536):  # None if there is no more now
+                    reader.feed_data(data)
+                transport.close()
+        self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        out, err, _ = await asyncio.gather(
+            self.stdout.read() if self.stdout else _nothing(),
+            self.stderr.read() if self.stderr else _nothing(),
+            self.wait(),
+        )
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+AnyProcess = Program | asyncio.subprocess.Process
+
+
+async def _nothing() -> bytes:
+    return b""
+
+
+async def start(
+    module: str,
+    *args: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> Program:
+    """Start `python -m MODULE ARGS`; the rest is as for `asyncio.create_subprocess_exec`."""
+    ours: dict[str, int] = {}
+    theirs: list[int] = []
+
+    def end_of(name: str, given: int | None, own: int) -> int:
+        if given == PIPE:
+            ours[name], given = os.pipe()
+        elif given == subprocess.DEVNULL:
+            given = os.open(os.devnull, os.O_WRONLY)
+        else:
+            return own if given is None else given
+        theirs.append(given)
+        return given
+
+    outputs = end_of("stdout", stdout, 1), end_of("stderr", stderr, 2)
+    try:
+        connection = _forked(module, args, cwd, env, -1, *outputs)
+    finally:
+        for descriptor in theirs:
+            os.close(descriptor)
+    program = Program(connection)
+    if "stdout" in ours:
+        program.stdout = await program._open(ours["stdout"])
+    if "stderr" in ours:
+        program.stderr = await program._open(ours["stderr"])
+    return program
+
+
+def run(
+    module: str, *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, umask: int = -1
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m MODULE ARGS` to its end; the rest is as for `subprocess.run`."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with _forked(module, args, cwd, env, umask, out.fileno(), err.fileno()) as connection:
+            connection.recv(_NUMBER.size)
+            (code,) = _NUMBER.unpack(connection.recv(_NUMBER.size))
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess([module, *args], code, out.read(), err.read())
+
+
+def _forked(
+    module: str, args: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None, umask: int, out: int, err: int
+) -> socket.socket:
+    """A connection that tells the process id, and the exit code once it has ended."""
+    request = [module, args, str(cwd), dict(os.environ if env is None else env), umask]
+    mine, its = socket.socketpair()
+    with its, open(os.devnull, "rb") as stdin:
+        socket.send_fds(_server(), [json.dumps(request).encode()], [its.fileno(), stdin.fileno(), out, err])
+    return mine
+
+
+@cache
+def _server() -> socket.socket:
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.programs", str(its.fileno())],
+            cwd=ROOT,
+            pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+
+    def end() -> None:
+        mine.close()
+        process.wait()
+
+    atexit.register(end)
+    return mine
+
+
+# --- the process that forks -------------------------------------------------------------------------------------------
+
+
+def _serve(control: socket.socket) -> None:
+    """Fork what is asked for until nobody can ask any more. Returns in those processes too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with pytest
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that the processes share this memory
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1_000_000, 4)
+        if not data:
+            sys.exit()
+        watcher = os.fork()
+        if watcher == 0:
+            control.close()
+            connection = socket.socket(fileno=descriptors[0])
+            program = os.fork()
+            if program == 0:
+                connection.close()
+                return _become(descriptors[1:], *json.loads(data))
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            connection.send(_NUMBER.pack(program))
+            _, status = os.waitpid(program, 0)
+            with suppress(OSError):  # nobody wants to know any more
+                connection.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+            os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _become(
+    outputs: list[int], module: str, args: list[str], cwd: str, environment: dict[str, str], umask: int
+) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, descriptor in enumerate(outputs):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(cwd)
+    if umask != -1:
+        os.umask(umask)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *args]
+    sys.modules.pop(module, None)  # it is executed anew, as the main module
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
