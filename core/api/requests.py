@@ -9,6 +9,7 @@ import time
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Coroutine, Mapping, Sequence
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 from weakref import WeakValueDictionary
@@ -37,7 +38,13 @@ AT_ONCE_S = 0.1  # a body that takes longer outlives the check of who sends it
 SEARCHES_PER_CALLER = 2  # of the store's four at once, so that one caller can't keep others waiting
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_process_id = os.urandom(4).hex()
+_request_numbers = count(1)  # random ones would let other threads in between at each request
 _MAYBE_HUGE_NUMBER = re.compile(rb"[0-9]{19}|[0-9][eE]\+?[0-9]{2}")
+
+
+def _next_request_id() -> str:
+    return f"{_process_id}{next(_request_numbers):08x}"
 
 
 class RequestContext:
@@ -66,7 +73,7 @@ class RequestContext:
         self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
         self.headers_bytes = sum(len(name) + len(value) for name, value in raw_headers)
         client_id = self.headers.get("x-request-id", "")
-        self.request_id = client_id if _REQUEST_ID.fullmatch(client_id) else os.urandom(8).hex()
+        self.request_id = client_id if _REQUEST_ID.fullmatch(client_id) else _next_request_id()
         self.endpoint: Endpoint | None = None
         self.login = ""
         self.acted_through = ""

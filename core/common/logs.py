@@ -4,6 +4,8 @@ Logging never raises and never blocks: a committed request is answered with succ
 written. Dropped lines are counted, and `problem` says why.
 """
 
+import asyncio
+import atexit
 import errno
 import io
 import json
@@ -12,9 +14,11 @@ import os
 import select
 import sys
 import threading
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, TextIO
 
 import structlog
@@ -22,6 +26,7 @@ import structlog
 _SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "cookie")
 _JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would create one per line
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_LINE_FEED = 10
 _CHUNK_BYTES = 4_096  # PIPE_BUF: a pipe that polls as writable takes this much without blocking
 
 
@@ -35,19 +40,37 @@ class _Sink:
         self._stream = stream
         self._descriptor = _descriptor_of(stream)
         self._lock = threading.Lock()
+        self._soon: list[str] = []
+        """Lines to write in the next turn of `_loop`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cut = False
         self._dropped = 0
         self._reason = ""
 
     def write(self, line: str) -> None:
         with self._lock:
-            if self._dropped and not self._log_dropped():
-                self._dropped += 1
-            else:
-                self._attempt(line)
+            self._write_lines(line)
+
+    def write_soon(self, line: str) -> None:
+        """On an event loop, write the lines of one turn together: each write lets other threads in between."""
+        loop = None
+        with suppress(RuntimeError):  # there is none in this thread
+            loop = asyncio.get_running_loop()
+        if loop is None or self._descriptor is None:
+            self.write(line)
+            return
+        with self._lock:
+            self._soon.append(line)
+            is_due = len(self._soon) > 1 and loop is self._loop
+            self._loop = loop
+        if not is_due:
+            loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Write what is to be written soon."""
+        with self._lock:
+            if self._soon:
+                self._write_lines()
 
     def drop(self, reason: str) -> None:
         """Count a line that could not be rendered."""
@@ -63,42 +86,69 @@ class _Sink:
                 " Make room for it, or start again with another standard error."
             )
 
+    def _write_lines(self, *lines: str) -> None:
+        lines, self._soon = (*self._soon, *lines), []
+        if self._dropped and not self._log_dropped():
+            self._dropped += len(lines)
+        else:
+            self._attempt(lines)
+
     def _log_dropped(self) -> bool:
         """Log how many lines were dropped. True if that line could be written."""
         dropped, reason = self._dropped, self._reason
         fields = {"event": "log_lines_lost", "level": "error", "lines": dropped, "reason": reason}
         self._dropped = 0
-        if self._attempt(_JSON.encode({**fields, "timestamp": datetime.now(UTC).isoformat()}) + "\n"):
+        if self._attempt([_JSON.encode({**fields, "timestamp": datetime.now(UTC).isoformat()}) + "\n"]):
             return True
         self._dropped = dropped
         return False
 
-    def _attempt(self, line: str) -> bool:
+    def _attempt(self, lines: Sequence[str]) -> bool:
+        """Write the lines, and drop those that can't be written any more. True if all are written."""
+        encoded = [line.encode("utf-8", "backslashreplace") for line in lines]
+        if self._is_cut:
+            encoded[0] = b"\n" + encoded[0]
+        content, written = b"".join(encoded), 0
         try:
-            self._write(line)
+            if self._descriptor is None:
+                self._write_to_stream(lines)
+                return True
+            while written < len(content):
+                if not _is_writable(self._descriptor):
+                    raise BlockingIOError(errno.EAGAIN, "its reader does not read")
+                written += os.write(self._descriptor, content[written : written + _CHUNK_BYTES])
+                self._is_cut = content[written - 1] != _LINE_FEED  # the next line then starts with one
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
-            self._drop(getattr(error, "strerror", None) or str(error))
+            ends = accumulate(len(line) for line in encoded)
+            self._drop(getattr(error, "strerror", None) or str(error), lines=sum(end > written for end in ends))
             return False
         return True
 
-    def _drop(self, reason: str) -> None:
-        self._dropped += 1
+    def _drop(self, reason: str, lines: int = 1) -> None:
+        self._dropped += lines
         self._reason = reason
 
-    def _write(self, line: str) -> None:
-        if self._descriptor is None:
-            if self._stream is None:
-                raise ValueError("there is no standard error")
-            self._stream.write(line)
-            self._stream.flush()
-            return
-        remaining = memoryview((("\n" if self._is_cut else "") + line).encode("utf-8", "backslashreplace"))
-        while remaining:
-            if not _is_writable(self._descriptor):
-                raise BlockingIOError(errno.EAGAIN, "its reader does not read")
-            written = os.write(self._descriptor, remaining[:_CHUNK_BYTES])
-            remaining = remaining[written:]
-            self._is_cut = bool(remaining)  # the next line then starts with a line feed
+    def _write_to_stream(self, lines: Sequence[str]) -> None:
+        if self._stream is None:
+            raise ValueError("there is no standard error")
+        self._stream.write("".join(lines))
+        self._stream.flush()
+
+
+class _Logger:
+    """What structlog hands rendered lines to, by their level."""
+
+    def __init__(self, sink: _Sink) -> None:
+        self._sink = sink
+
+    def info(self, line: str) -> None:
+        self._sink.write_soon(line + "\n")
+
+    def warning(self, line: str) -> None:
+        self._sink.write(line + "\n")
+
+    debug = info
+    error = critical = exception = warning
 
 
 def _descriptor_of(stream: TextIO | None) -> int | None:
@@ -129,7 +179,8 @@ def configure(level: str = "info", *, to: TextIO | None = None, human: bool = Fa
     `human` writes aligned text instead of JSON, for a terminal.
     """
     global _sink
-    _sink = _Sink(to or sys.stderr)
+    sink = _sink = _Sink(to or sys.stderr)
+    atexit.register(sink.flush)
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -140,7 +191,7 @@ def configure(level: str = "info", *, to: TextIO | None = None, human: bool = Fa
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=_never_raising(structlog.make_filtering_bound_logger(_LEVELS[level])),
-        logger_factory=structlog.WriteLoggerFactory(_sink),  # type: ignore[arg-type] # it needs write and flush
+        logger_factory=lambda *_: _Logger(sink),
     )
     _configure_libraries(_sink, shared, renderer)
 
