@@ -158,7 +158,7 @@ class Lifecycle:
             "created_by": caller.login,
             "acted_through": caller.acted_through,
             "created_at": now,
-            "owner": None if needed else self._owner(tx, choice.engine_name, choice.offer.name, has_slot=has_slot),
+            "owner": None if needed else self._owner(choice.engine_name, choice.offer.name, has_slot=has_slot),
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
@@ -172,10 +172,10 @@ class Lifecycle:
         self._record_event(tx, row, "action.created", caller.login)
         return action
 
-    def _owner(self, tx: Transaction, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
-        """Who is to run an action: this core, or whoever claims it."""
+    def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
+        """Who is to run an action: this core, while it has its lease, or (None) whoever claims it."""
         takes = has_slot or (not self._hosts.draining and self._offers.is_unlimited_here(engine_name, responder_name))
-        return self._hosts.holder if takes and self._hosts.holds_lease(tx) else None
+        return self._hosts.holder if takes else None
 
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
         """Vote for an action that waits for approval; returns it, and whether it may be dispatched now.
@@ -220,7 +220,7 @@ class Lifecycle:
             glass = action.break_glass.model_copy(update={"approved_by": caller.login})
             action = action.model_copy(update={"break_glass": glass})
         if is_approved:
-            owner = self._owner(tx, row["engine_name"], row["responder_name"], has_slot=False)
+            owner = self._owner(row["engine_name"], row["responder_name"], has_slot=False)
             stored.set_approved(tx, row["id"], action.to_json(), owner)
         else:
             stored.set_vote(tx, row["id"], action.to_json())

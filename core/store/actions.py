@@ -16,14 +16,17 @@ _COLUMNS = (
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has a key for each parameter of the statement; without `target_key` that is null."""
-    tx.run(
+    """Record an action. `values` has a key for each parameter of the statement; without `target_key` that is null.
+
+    `owner` holds it only if its lease still stands.
+    """
+    tx.insert(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
         " approval_expires_at, bulk_id, undoes, target_key, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
-        " :created_by, :acted_through, :created_at, :owner, :engine_job_id, :parameters, :whole_parameters,"
-        " :approval_expires_at, :bulk_id, :undoes, :target_key, :doc)",
+        " :created_by, :acted_through, :created_at, (SELECT id FROM owner WHERE id = :owner), :engine_job_id,"
+        " :parameters, :whole_parameters, :approval_expires_at, :bulk_id, :undoes, :target_key, :doc)",
         {"target_key": None, **values},
     )
 
@@ -267,9 +270,10 @@ def set_vote(tx: Transaction, action_id: int, doc: str) -> None:
 
 
 def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
-    """Store the last approval: `holder` may then dispatch the action, or (None) whoever claims it."""
+    """Store the last approval: `holder` may then dispatch the action, or (None, or without a lease) who claims it."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = :holder, approval_expires_at = NULL WHERE id = :id",
+        "UPDATE action SET doc = :doc, owner = (SELECT id FROM owner WHERE id = :holder), approval_expires_at = NULL"
+        " WHERE id = :id",
         {"id": action_id, "doc": doc, "holder": holder},
     )
 

@@ -12,11 +12,12 @@ def append(
 ) -> None:
     """Append an event for each of these objects; `at` is in ms."""
     shared = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
-    tx.run_all(
-        'INSERT INTO event (at, type, object_type, object_id, root_id, "user")'
-        " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
-        ({**shared, "object_id": object_id} for object_id in object_ids),
-    )
+    for object_id in object_ids:
+        tx.insert(
+            'INSERT INTO event (at, type, object_type, object_id, root_id, "user")'
+            " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
+            {**shared, "object_id": object_id},
+        )
 
 
 def after(reads: Reads, seq: int, limit: int) -> list[Row]:

@@ -39,6 +39,19 @@ class Transaction(Reads, Protocol):
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         """Run a statement once for each set of parameters, and return the number of rows that it changed in all."""
 
+    def insert(self, sql: str, params: Params) -> None:
+        """Run an INSERT of which nobody asks what became of it.
+
+        It may be sent together with others, at the latest before a statement of another kind or the commit; its error
+        then makes the work run again, without others beside it.
+        """
+
+    def next_numbers(self, sequence: int, count: int) -> range:
+        """The next numbers of a row of the table `sequence (id, last)`; the same transaction asks it in no other way.
+
+        Those of work that is rolled back may be given again.
+        """
+
     def savepoint(self) -> AbstractContextManager[None]:
         """Roll back what is written within when it raises; the rest of the transaction stays."""
 

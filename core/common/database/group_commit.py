@@ -5,25 +5,39 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from core.common.database.base import Transaction
 from core.common.errors import StoreUnavailableError
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 _STOP = object()
 
 
-class Work:
-    """Work for the writer, and its outcome."""
+class Pending(Generic[W]):
+    """Work that another thread does for a caller, and its outcome."""
 
-    def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: W, loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
         self.loop = loop
         self.done: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Give the caller its outcome; on its loop."""
+        if self.done.cancelled():
+            return
+        if self.error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(self.error)
+
+
+class Work(Pending[Callable[[Transaction], Any]]):
+    """Work for the writer."""
 
     def attempt(self, transaction: Transaction) -> None:
         """Run it, and keep its result or error; raises an error after which the whole commit is in doubt."""
@@ -34,14 +48,6 @@ class Work:
             if transaction.is_in_doubt(error):
                 raise  # such as a full disk
             self.error = error
-
-    def settle(self) -> None:
-        if self.done.cancelled():
-            return
-        if self.error is None:
-            self.done.set_result(self.result)
-        else:
-            self.done.set_exception(self.error)
 
 
 class Writer:

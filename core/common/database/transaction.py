@@ -26,6 +26,14 @@ class SqliteTransaction:
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         return max(self._connection.executemany(sql, params).rowcount, 0)
 
+    def insert(self, sql: str, params: Params) -> None:
+        self._connection.execute(sql, params)
+
+    def next_numbers(self, sequence: int, count: int) -> range:
+        sql = "UPDATE sequence SET last = last + :count WHERE id = :id RETURNING last"
+        (last,) = self._connection.execute(sql, {"id": sequence, "count": count}).fetchone()
+        return range(last - count + 1, last + 1)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         self._connection.execute("SAVEPOINT inner")

@@ -18,6 +18,7 @@ from core.common.database.group_commit import Writer
 from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
 from core.common.database.postgresql.listener import Listener
 from core.common.database.postgresql.migrations import migrate
+from core.common.database.postgresql.readers import Readers
 from core.common.database.postgresql.search import PostgresqlSearch
 from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, PostgresqlReads, run_plainly
@@ -74,7 +75,7 @@ class PostgresqlDatabase:
         self._listener = Listener(self._server, self._server.schema, name, self._on_foreign_commit)
         self._group_writer = GroupWriter(self._server, self._listener, connection)
         self._writer = Writer(self._group_writer.commit)
-        self._readers = ThreadPoolExecutor(MAX_READS, thread_name_prefix="store-reader")
+        self._readers = Readers(self._run, MAX_READS)
         self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
         self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
         self._background = ThreadPoolExecutor(1, thread_name_prefix="store-background")
@@ -86,8 +87,9 @@ class PostgresqlDatabase:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        for executor in (self._searchers, self._snapshots, self._background, self._readers):
+        for executor in (self._searchers, self._snapshots, self._background):
             executor.shutdown()
+        self._readers.close()
         self._listener.close()
         self._group_writer.close()
         for connection in self._connections:
@@ -108,7 +110,7 @@ class PostgresqlDatabase:
 
         try:
             async with asyncio.timeout(self._read_limit_s):
-                return await self._in_thread(self._readers, run)
+                return await self._readers.run(run)
         except TimeoutError as error:
             raise self._server.unreachable(psycopg.OperationalError("it does not answer")) from error
 

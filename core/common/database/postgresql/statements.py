@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -131,12 +131,18 @@ class PostgresqlTransaction(PostgresqlReads):
         return self._execute(sql, params).rowcount
 
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
-        values: list[Mapping[str, Any]] = list(params)
+        values: list[Params] = list(params)
         if len(values) < 2:  # the usual case, without a pipeline
             return self.run(sql, values[0]) if values else 0
-        self._cursor.executemany(translated(sql), values)
-        self._count(self._cursor)
-        return self._cursor.rowcount
+        return self._execute_all(sql, values)
+
+    def insert(self, sql: str, params: Params) -> None:
+        self._execute(sql, params)
+
+    def next_numbers(self, sequence: int, count: int) -> range:
+        sql = "UPDATE sequence SET last = last + :count WHERE id = :id RETURNING last"
+        last = int(self.rows(sql, {"id": sequence, "count": count})[0]["last"])
+        return range(last - count + 1, last + 1)
 
     @contextmanager
     def savepoint(self, name: str = "inner_work") -> Iterator[None]:
@@ -155,3 +161,77 @@ class PostgresqlTransaction(PostgresqlReads):
     def is_aborted(self) -> bool:
         """Whether a statement has failed, so that PostgreSQL refuses all further ones."""
         return self._connection.info.transaction_status == TransactionStatus.INERROR
+
+    def _execute_all(self, sql: str, values: list[Params]) -> int:
+        self._cursor.executemany(translated(sql), values)
+        self._count(self._cursor)
+        return self._cursor.rowcount
+
+
+class SharedTransaction(PostgresqlTransaction):
+    """A transaction of several works: their inserts and numbers are stored together, so `finish` it before the commit.
+
+    A statement may raise what another work's insert has caused. Then `is_aborted`, and each work has to be run again in
+    a transaction that isn't shared.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._inserts: dict[str, list[Params]] = {}
+        """What is still to be inserted, by statement."""
+        self._last: dict[int, int] = {}
+        """The last number that each sequence has given. No other host can ask it meanwhile: commits are serial."""
+        self._has_failed = False
+
+    def insert(self, sql: str, params: Params) -> None:
+        self._inserts.setdefault(sql, []).append(params)
+        self.changed += 1
+
+    def next_numbers(self, sequence: int, count: int) -> range:
+        if sequence not in self._last:
+            row = self.rows("SELECT last FROM sequence WHERE id = :id", {"id": sequence})[0]
+            self._last[sequence] = row["last"]
+        last = self._last[sequence]
+        self._last[sequence] += count
+        self.changed += 1
+        return range(last + 1, last + count + 1)
+
+    def finish(self) -> None:
+        """Store what is still to be stored."""
+        self._insert_all()
+        for sequence, last in self._last.items():
+            self.run("UPDATE sequence SET last = :last WHERE id = :id", {"id": sequence, "last": last})
+
+    @contextmanager
+    def savepoint(self, name: str = "inner_work") -> Iterator[None]:
+        self._insert_all()
+        with super().savepoint(name):
+            try:
+                yield
+                self._insert_all()
+            finally:
+                self._inserts = {}
+
+    def is_aborted(self) -> bool:
+        return self._has_failed or super().is_aborted()
+
+    def _execute(self, sql: str, params: Params | None) -> Cursor:
+        self._insert_all()
+        return super()._execute(sql, params)
+
+    def _execute_all(self, sql: str, values: list[Params]) -> int:
+        self._insert_all()
+        return super()._execute_all(sql, values)
+
+    def _insert_all(self) -> None:
+        if not self._inserts:
+            return
+        inserts, self._inserts = self._inserts, {}
+        changed = self.changed  # they are counted
+        try:
+            for sql, values in inserts.items():
+                super()._execute_all(sql, values)
+        except Exception:
+            self._has_failed = True
+            raise
+        self.changed = changed

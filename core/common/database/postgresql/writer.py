@@ -10,11 +10,12 @@ from core.common.database.postgresql.errors import describe, is_damage, is_in_do
 from core.common.database.postgresql.listener import Listener
 from core.common.database.postgresql.migrations import lock
 from core.common.database.postgresql.server import Server
-from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
+from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, SharedTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
 DOUBT_S = 10.0  # how long to ask whether a commit whose answer was lost took place
 DOUBT_PAUSE_S = 0.1
+_SEES_COMMITS = "ISOLATION LEVEL READ COMMITTED"  # also those made while it waits for its turn; a role may have another
 
 
 class CommitLostError(Exception):
@@ -58,16 +59,15 @@ class GroupWriter:
         connection = self._connection
         try:
             transaction_id = self._begin(connection)
-            transaction = PostgresqlTransaction(connection)
-            if not _all_at_once(works, transaction):
+            changed = _all_at_once(works, SharedTransaction(connection))
+            if changed is None:
                 run_plainly(connection, "ROLLBACK")
                 transaction_id = self._begin(connection)
-                transaction = PostgresqlTransaction(connection)
-                _one_by_one(works, transaction)
+                changed = _one_by_one(works, PostgresqlTransaction(connection))
         except psycopg.Error as error:
             self._give_up(connection, error)
             raise
-        if not transaction.changed:
+        if not changed:
             self._end(connection, "COMMIT")
             return
         try:
@@ -84,7 +84,8 @@ class GroupWriter:
     def _begin(self, connection: Connection) -> str:
         """Begin a transaction once all before it, on any host, have committed; returns its number."""
         number = "SELECT CAST(pg_current_xact_id() AS TEXT) AS number"
-        row = run_plainly(connection, f"{self._server.begin()}; {lock(self._server.schema)}; {number}").fetchone()
+        begin = self._server.begin(_SEES_COMMITS)
+        row = run_plainly(connection, f"{begin}; {lock(self._server.schema)}; {number}").fetchone()
         return str(row["number"]) if row else ""
 
     def _end(self, connection: Connection, how: str) -> None:
@@ -136,21 +137,28 @@ def _is_lost(connection: Connection) -> bool:
     return bool(connection.closed or connection.broken)
 
 
-def _all_at_once(works: list[Work], transaction: PostgresqlTransaction) -> bool:
-    """Run each without a savepoint, the usual case; False if one has raised after it had written something.
+def _all_at_once(works: list[Work], transaction: SharedTransaction) -> int | None:
+    """Run each without a savepoint, the usual case, and return how many rows they have written.
 
-    Also after a statement that failed: PostgreSQL then refuses all others.
+    None if one has raised after it had written something, or if a statement has failed: PostgreSQL then refuses all
+    others.
     """
     for item in works:
         before = transaction.changed
         item.attempt(transaction)
         if transaction.is_aborted() or (item.error is not None and transaction.changed != before):
-            return False
-    return True
+            return None
+    try:
+        transaction.finish()
+    except Exception as error:
+        if is_in_doubt(error):
+            raise
+        return None
+    return transaction.changed
 
 
-def _one_by_one(works: list[Work], transaction: PostgresqlTransaction) -> None:
-    """Run each in a savepoint of its own, rolled back if it raises."""
+def _one_by_one(works: list[Work], transaction: PostgresqlTransaction) -> int:
+    """Run each in a savepoint of its own, rolled back if it raises; returns how many rows they have written."""
     for item in works:
         before = transaction.changed
         try:
@@ -164,6 +172,7 @@ def _one_by_one(works: list[Work], transaction: PostgresqlTransaction) -> None:
             if is_in_doubt(error):
                 raise
             item.error, transaction.changed = error, before
+    return transaction.changed
 
 
 class _UndoError(Exception):
