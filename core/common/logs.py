@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import select
+import stat
 import sys
 import threading
 from collections.abc import MutableMapping, Sequence
@@ -39,6 +40,7 @@ class _Sink:
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._descriptor = _descriptor_of(stream)
+        self._is_file = _is_file(self._descriptor)  # which takes every write, or refuses it
         self._lock = threading.Lock()
         self._soon: list[str] = []
         """Lines to write in the next turn of `_loop`."""
@@ -114,7 +116,7 @@ class _Sink:
                 self._write_to_stream(lines)
                 return True
             while written < len(content):
-                if not _is_writable(self._descriptor):
+                if not self._is_file and not _is_writable(self._descriptor):
                     raise BlockingIOError(errno.EAGAIN, "its reader does not read")
                 written += os.write(self._descriptor, content[written : written + _CHUNK_BYTES])
                 self._is_cut = content[written - 1] != _LINE_FEED  # the next line then starts with one
@@ -156,6 +158,13 @@ def _descriptor_of(stream: TextIO | None) -> int | None:
         return stream.fileno() if stream is not None else None
     except (OSError, ValueError):  # an in-memory stream, or a closed one
         return None
+
+
+def _is_file(descriptor: int | None) -> bool:
+    try:
+        return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
 
 
 def _is_writable(descriptor: int) -> bool:
@@ -204,9 +213,14 @@ def silence() -> None:
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace the values of keys that name a secret: a safety net, since no code should log them."""
     for name in event:
-        if any(word in name.lower() for word in _SECRET_WORDS):
+        if _names_secret(name):
             event[name] = "REMOVED"
     return event
+
+
+@lru_cache(maxsize=1_000)
+def _names_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET_WORDS)
 
 
 @lru_cache(maxsize=1_000)

@@ -1,6 +1,6 @@
 """What stores and features know of a database; `sqlite` and `postgresql` implement it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -82,10 +82,10 @@ class Database(Protocol):
     async def close(self) -> None:
         """Commit pending work, then close; later work raises ResponderBotError("unavailable")."""
 
-    async def read(self, work: Callable[[Reads], T]) -> T:
+    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
         """Run short queries on committed data. Another commit may come between two of them: see `snapshot`.
 
-        It may suspend, or not.
+        It may suspend, or not. Of calls with an equal `shared` one may be run for all, after each of them has come.
         """
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:

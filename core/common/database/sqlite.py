@@ -7,7 +7,7 @@ BEGIN fails at once when it has to be upgraded to a write.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -99,7 +99,7 @@ class SqliteDatabase:
             connection.close()
         self._files.close()
 
-    async def read(self, work: Callable[[Reads], T]) -> T:
+    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
         """Runs at once, on the calling thread: it takes less time than to hand it over."""
         return work(self._reads)
 

@@ -6,7 +6,7 @@ See core/docs/storage.md#postgresql.
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -21,7 +21,7 @@ from core.common.database.postgresql.migrations import migrate
 from core.common.database.postgresql.readers import Readers
 from core.common.database.postgresql.search import PostgresqlSearch
 from core.common.database.postgresql.server import Server
-from core.common.database.postgresql.statements import Connection, PostgresqlReads, run_plainly
+from core.common.database.postgresql.statements import Connection, run_plainly
 from core.common.database.postgresql.writer import GroupWriter
 from core.common.errors import ResponderBotError
 
@@ -97,20 +97,22 @@ class PostgresqlDatabase:
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
-    async def read(self, work: Callable[[Reads], T]) -> T:
+    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
         """Runs in a thread."""
 
         def run(connection: Connection) -> T:
             if not self._server.is_pooled:
-                return work(PostgresqlReads(connection))
+                return work(connection.reads)
             run_plainly(connection, self._server.begin("READ ONLY"))
-            result = work(PostgresqlReads(connection))
+            result = work(connection.reads)
             run_plainly(connection, "COMMIT")
             return result
 
+        if self._read_limit_s is None:
+            return await self._readers.run(run, shared)
         try:
             async with asyncio.timeout(self._read_limit_s):
-                return await self._readers.run(run)
+                return await self._readers.run(run, shared)
         except TimeoutError as error:
             raise self._server.unreachable(psycopg.OperationalError("it does not answer")) from error
 
@@ -119,7 +121,7 @@ class PostgresqlDatabase:
 
         def run(connection: Connection) -> T:
             run_plainly(connection, self._server.begin(_SNAPSHOT))
-            result = work(PostgresqlReads(connection))
+            result = work(connection.reads)
             run_plainly(connection, "COMMIT")
             return result
 
@@ -130,7 +132,7 @@ class PostgresqlDatabase:
             connection.answer_s = BACKGROUND_S
             begin = self._server.begin("READ ONLY")
             run_plainly(connection, f"{begin}; SET LOCAL statement_timeout = '{BACKGROUND_S}s'")
-            rows = PostgresqlReads(connection).rows(sql, params)
+            rows = connection.reads.rows(sql, params)
             run_plainly(connection, "COMMIT")
             return rows
 
@@ -206,10 +208,10 @@ class PostgresqlDatabase:
         try:
             return work(connection)
         finally:
-            if not connection.closed and connection.info.transaction_status:
+            if connection.pgconn.transaction_status and not connection.closed:
                 with suppress(psycopg.Error):
                     run_plainly(connection, "ROLLBACK")
-                if connection.info.transaction_status:
+                if connection.pgconn.transaction_status:
                     connection.close()
 
     def _unreadable(self, error: psycopg.Error) -> ResponderBotError:

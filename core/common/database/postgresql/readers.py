@@ -4,7 +4,7 @@ import asyncio
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -14,7 +14,16 @@ from core.common.errors import StoreUnavailableError
 
 T = TypeVar("T")
 
-_Read = Callable[[Connection], Any]
+
+
+class _Read(Pending[Callable[[Connection], Any]]):
+    """A read, and those that get the same result."""
+
+    def __init__(self, work: Callable[[Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(work, loop)
+        self.key: tuple[asyncio.AbstractEventLoop, Hashable] | None = None
+        """By which others find it until it begins."""
+        self.others: list[_Read] = []
 
 
 class Readers:
@@ -24,10 +33,12 @@ class Readers:
     loop that is busy is woken once for all reads that have ended meanwhile.
     """
 
-    def __init__(self, run: Callable[[_Read], Any], threads: int) -> None:
+    def __init__(self, run: Callable[[Callable[[Connection], Any]], Any], threads: int) -> None:
         self._run = run
-        self._queue: queue.SimpleQueue[Pending[_Read] | None] = queue.SimpleQueue()
-        self._ended: dict[asyncio.AbstractEventLoop, deque[Pending[_Read]]] = {}
+        self._queue: queue.SimpleQueue[_Read | None] = queue.SimpleQueue()
+        self._waiting: dict[tuple[asyncio.AbstractEventLoop, Hashable], _Read] = {}
+        """Reads that have not begun, by what they share."""
+        self._ended: dict[asyncio.AbstractEventLoop, deque[_Read]] = {}
         self._woken: set[asyncio.AbstractEventLoop] = set()
         self._is_closed = False
         names = [f"store-reader-{number}" for number in range(threads)]
@@ -35,15 +46,21 @@ class Readers:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, read: Callable[[Connection], T]) -> T:
-        """Run a read, and return its result."""
+    async def run(self, work: Callable[[Connection], T], shared: Hashable = None) -> T:
+        """Run a read, and return its result; it may be that of another with the same `shared` that has not begun."""
         if self._is_closed:
             raise StoreUnavailableError("The store is closed; start again, or ask the one that runs.")
         loop = asyncio.get_running_loop()
-        self._ended.setdefault(loop, deque())
-        item = Pending[_Read](read, loop)
-        self._queue.put(item)
-        result: T = await item.done
+        read = _Read(work, loop)
+        first = None if shared is None else self._waiting.get((loop, shared))
+        if first is not None:
+            first.others.append(read)
+        else:
+            if shared is not None:
+                read.key = loop, shared
+                self._waiting[read.key] = read
+            self._queue.put(read)
+        result: T = await read.done
         return result
 
     def close(self) -> None:
@@ -55,17 +72,19 @@ class Readers:
             thread.join()
 
     def _serve(self) -> None:
-        while (item := self._queue.get()) is not None:
-            if not item.done.cancelled():
+        while (read := self._queue.get()) is not None:
+            if read.key is not None:
+                del self._waiting[read.key]  # who comes from now on has to see what is stored from now on
+            if read.others or not read.done.cancelled():
                 try:
-                    item.result = self._run(item.work)
+                    read.result = self._run(read.work)
                 except BaseException as error:  # the thread has to go on
-                    item.error = error
-            self._hand_back(item)
+                    read.error = error
+            self._hand_back(read)
 
-    def _hand_back(self, item: Pending[_Read]) -> None:
-        loop = item.loop
-        self._ended[loop].append(item)
+    def _hand_back(self, read: _Read) -> None:
+        loop = read.loop
+        self._ended.setdefault(loop, deque()).append(read)
         if loop not in self._woken:
             self._woken.add(loop)
             with suppress(RuntimeError):  # it is closed: nobody waits any more
@@ -75,4 +94,11 @@ class Readers:
         self._woken.discard(loop)  # first, so that a read that ends from now on wakes the loop again
         ended = self._ended[loop]
         while ended:
-            ended.popleft().settle()
+            read = ended.popleft()
+            read.settle()
+            for other in read.others:
+                if read.error is not None:  # each gets an error of its own
+                    self._queue.put(other)
+                    continue
+                other.result = read.result
+                other.settle()

@@ -8,7 +8,7 @@ from contextlib import suppress
 import psycopg
 
 from core.common.database.base import Params, Row
-from core.common.database.postgresql.statements import Connection, PostgresqlReads
+from core.common.database.postgresql.statements import Connection
 from core.common.errors import ResponderBotError
 
 CANCEL_S = 2.0  # how long a request to stop may take
@@ -28,7 +28,7 @@ class PostgresqlSearch:
         assert self._connection is not None  # noqa: S101 - only between begin and end
         if self.is_stopped:
             raise ResponderBotError("bad_request", "The search was stopped.")
-        yield from PostgresqlReads(self._connection).rows(sql, params)
+        yield from self._connection.reads.rows(sql, params)
 
     def begin(self, connection: Connection) -> None:
         with self._lock:

@@ -2,9 +2,9 @@
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,7 +17,7 @@ from core.common.database.postgresql.errors import is_in_doubt
 
 Cursor = psycopg.Cursor[dict[str, Any]]
 
-_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|%|(\sINDEXED BY \w+)")
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|(?<![:\w]):([a-z_]\w*)|(\sINDEXED BY \w+)")
 _INT_LIMIT = 2**63
 ANSWER_S = 15.0  # how long to wait for the answer to a statement; the server's own limits are shorter
 
@@ -28,6 +28,11 @@ class Connection(psycopg.Connection[dict[str, Any]]):
     """A connection that is given up if an answer takes longer than `answer_s`."""
 
     answer_s = ANSWER_S
+
+    @cached_property
+    def reads(self) -> "PostgresqlReads":
+        """For reads that are no transaction of their own."""
+        return PostgresqlReads(self)
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = 0.5, timeout: float | None = None) -> T:
         if timeout is None:
@@ -49,15 +54,19 @@ class Connection(psycopg.Connection[dict[str, Any]]):
 
 
 @lru_cache(maxsize=2_000)
-def translated(sql: str) -> str:
-    """SQL with `:name` for each parameter, as psycopg takes it; PostgreSQL chooses the index itself."""
-    return _PARAMETER.sub(_placeholder, sql)
+def translated(sql: str) -> tuple[str, Sequence[str]]:
+    """SQL with `:name` for each parameter as PostgreSQL takes it, and the names in the order of their numbers.
 
+    PostgreSQL chooses the index itself.
+    """
+    numbers: dict[str, int] = {}
 
-def _placeholder(match: re.Match[str]) -> str:
-    if match[2]:
-        return ""
-    return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
+    def replaced(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"${numbers.setdefault(match[1], len(numbers) + 1)}"
+        return "" if match[2] else match[0]
+
+    return _PARAMETER.sub(replaced, sql), tuple(numbers)
 
 
 def storable(text: str) -> str:
@@ -104,7 +113,7 @@ class PostgresqlReads:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._cursor: Cursor = connection.cursor()
+        self._cursor: Cursor = psycopg.RawCursor(connection)
         self.changed = 0
         """How many rows were written."""
 
@@ -115,7 +124,8 @@ class PostgresqlReads:
         return self._execute(sql, params).fetchone()
 
     def _execute(self, sql: str, params: Params | None) -> Cursor:
-        cursor = self._cursor.execute(translated(sql), params or {})
+        text, names = translated(sql)
+        cursor = self._cursor.execute(text, [params[name] for name in names] if params else None)
         self._count(cursor)
         return cursor
 
@@ -163,7 +173,8 @@ class PostgresqlTransaction(PostgresqlReads):
         return self._connection.info.transaction_status == TransactionStatus.INERROR
 
     def _execute_all(self, sql: str, values: list[Params]) -> int:
-        self._cursor.executemany(translated(sql), values)
+        text, names = translated(sql)
+        self._cursor.executemany(text, [[params[name] for name in names] for params in values])
         self._count(self._cursor)
         return self._cursor.rowcount
 
