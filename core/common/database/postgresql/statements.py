@@ -188,14 +188,13 @@ class SharedTransaction(PostgresqlTransaction):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._inserts: dict[str, list[Params]] = {}
-        """What is still to be inserted, by statement."""
+        self._unsent: list[tuple[str, Params]] = []
         self._last: dict[int, int] = {}
         """The last number that each sequence has given. No other host can ask it meanwhile: commits are serial."""
         self._has_failed = False
 
     def insert(self, sql: str, params: Params) -> None:
-        self._inserts.setdefault(sql, []).append(params)
+        self._unsent.append((sql, params))
         self.changed += 1
 
     def next_numbers(self, sequence: int, count: int) -> range:
@@ -209,40 +208,41 @@ class SharedTransaction(PostgresqlTransaction):
 
     def finish(self) -> None:
         """Store what is still to be stored."""
-        self._insert_all()
+        sql = "UPDATE sequence SET last = :last WHERE id = :id"
         for sequence, last in self._last.items():
-            self.run("UPDATE sequence SET last = :last WHERE id = :id", {"id": sequence, "last": last})
+            self._unsent.append((sql, {"id": sequence, "last": last}))
+        self._send()
 
     @contextmanager
     def savepoint(self, name: str = "inner_work") -> Iterator[None]:
-        self._insert_all()
+        self._send()
         with super().savepoint(name):
             try:
                 yield
-                self._insert_all()
+                self._send()
             finally:
-                self._inserts = {}
+                self._unsent = []
 
     def is_aborted(self) -> bool:
         return self._has_failed or super().is_aborted()
 
     def _execute(self, sql: str, params: Params | None) -> Cursor:
-        self._insert_all()
+        self._send()
         return super()._execute(sql, params)
 
     def _execute_all(self, sql: str, values: list[Params]) -> int:
-        self._insert_all()
+        self._send()
         return super()._execute_all(sql, values)
 
-    def _insert_all(self) -> None:
-        if not self._inserts:
+    def _send(self) -> None:
+        if not self._unsent:
             return
-        inserts, self._inserts = self._inserts, {}
-        changed = self.changed  # they are counted
+        unsent, self._unsent = self._unsent, []
         try:
-            for sql, values in inserts.items():
-                super()._execute_all(sql, values)
+            with self._connection.pipeline():
+                for sql, params in unsent:
+                    text, names = translated(sql)
+                    self._cursor.execute(text, [params[name] for name in names])
         except Exception:
             self._has_failed = True
             raise
-        self.changed = changed
