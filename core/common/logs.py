@@ -149,7 +149,7 @@ class _Logger:
     def warning(self, line: str) -> None:
         self._sink.write(line + "\n")
 
-    debug = info
+    debug = info  # structlog finds them by name
     error = critical = exception = warning
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,46 @@ async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path)
     for number, result in enumerate(results, 1):
         kind = ResponderBotError if number % 5 == 0 else ValueError if number % 3 == 0 else int
         assert isinstance(result, kind)
+
+
+@pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize("seq", [1, 2**63], ids=["is taken", "too large"])
+async def test_an_insert_that_fails_costs_its_own_work_alone(tmp_path: Path, seq: int) -> None:
+    """Also if it is stored together with those of others, or its work goes on without it."""
+
+    def insert(tx: Transaction, seq: int | None, name: str) -> None:
+        sql = 'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
+        values = " VALUES (:seq, 1, :name, 'case', :id, 1, 'u')"
+        if seq is None:
+            sql, values = sql.replace("seq, ", ""), values.replace(":seq, ", "")
+        tx.insert(sql + values, {"seq": seq, "name": name, "id": objects.next_id(tx)})
+
+    def reads_on(tx: Transaction) -> None:
+        insert(tx, seq, "bad")
+        tx.row("SELECT 1")
+
+    def goes_on(tx: Transaction) -> None:
+        with suppress(Exception), tx.savepoint():
+            insert(tx, seq, "bad")
+        insert(tx, None, "kept")
+
+    works: list[Callable[[Transaction], Any]] = [
+        lambda tx: insert(tx, None, "good"),
+        lambda tx: insert(tx, seq, "bad"),
+        lambda tx: tx.rows("SELECT 1"),
+        reads_on,
+        goes_on,
+        lambda tx: insert(tx, None, "last"),
+    ]
+    async with opened(tmp_path / "a.db") as database:
+        await database.transaction(lambda tx: insert(tx, 1, "first"))
+        results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
+        found = await database.read(lambda reads: reads.rows("SELECT seq, type, object_id FROM event ORDER BY seq"))
+    assert [isinstance(result, Exception) for result in results] == [False, True, False, True, False, False]
+    assert [(row["seq"], row["type"]) for row in found] == [(1, "first"), (2, "good"), (3, "kept"), (4, "last")]
+    assert len({row["object_id"] for row in found}) == 4
+    async with opened(tmp_path / "a.db") as database:
+        assert await database.transaction(objects.next_id) > max(row["object_id"] for row in found)
 
 
 @pytest.mark.usefixtures("each_database")

@@ -16,9 +16,10 @@ import psycopg
 import pytest
 
 from bot.outbox.store import open_store
-from core.common.database import Database, Search, Transaction
+from core.common.database import Database, Reads, Search, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql import PostgresqlDatabase
+from core.common.database.postgresql.database import MAX_READS
 from core.common.errors import ResponderBotError
 from core.store import actions, events, objects
 from core.store.backup import made_at, resume
@@ -391,6 +392,87 @@ async def test_nothing_of_a_session_is_relied_on_behind_a_pooler(url: str) -> No
             assert await database.read(lambda reads: reads.rows(prepared)) == []
             assert "A pooler keeps notifications from arriving" in database.remark()
             await noticed(database, lambda: asyncio.ensure_future(other.transaction(insert(11))))
+
+
+async def test_hosts_see_each_other_s_commits_whatever_the_role_s_isolation_is(url: str) -> None:
+    options = f"-c search_path={schema_of(url)} -c default_transaction_isolation=serializable"
+    given = url_with(url, options=options)
+    async with opened(given) as one, opened(given) as other:
+        both = (one, other)
+        numbers = await asyncio.gather(*(database.transaction(objects.next_id) for database in both for _ in range(50)))
+    assert sorted(numbers) == list(range(1, 101))
+
+
+async def test_works_that_share_a_commit_share_its_round_trips(url: str) -> None:
+    answered = 0
+
+    def count(data: bytes) -> bytes:
+        nonlocal answered
+        answered += data.count(b"Z\0\0\0\x05")  # the server is ready for the next
+        return data
+
+    def work(tx: Transaction) -> None:
+        number = objects.next_id(tx)
+        events.append(tx, at=1, type="x", object_type="case", object_ids=[number], root_id=number, user="u")
+
+    with relay(url, count) as between:
+        async with opened(between.url) as database:
+            await database.transaction(work)
+            before = answered
+            await asyncio.gather(*(database.transaction(work) for _ in range(40)))
+            assert answered - before < 10  # 4, and what is said about notifications
+            assert (await database.read(events.last), database.commits) == (41, 2)
+
+
+async def test_reads_of_the_same_that_wait_together_are_one(url: str) -> None:
+    begun: list[str] = []
+    goes_on, is_busy = threading.Event(), threading.Semaphore(0)
+
+    def busy(reads: Reads) -> None:
+        is_busy.release()
+        goes_on.wait(30)
+
+    def named(name: str) -> Callable[[Reads], int]:
+        def read(reads: Reads) -> int:
+            begun.append(name)
+            if name == "refused":
+                raise ResponderBotError("authentication", name)
+            return len(begun)
+
+        return read
+
+    async with opened(url) as database:
+        blocking = [asyncio.ensure_future(database.read(busy)) for _ in range(MAX_READS)]
+        await asyncio.to_thread(lambda: [is_busy.acquire() for _ in range(MAX_READS)])
+        first = [asyncio.ensure_future(database.read(named("one"), shared="key")) for _ in range(5)]
+        alone = asyncio.ensure_future(database.read(named("alone")))
+        refused = [asyncio.ensure_future(database.read(named("refused"), shared="bad")) for _ in range(3)]
+        await asyncio.sleep(0)
+        first[0].cancel()  # whose read the others share
+        goes_on.set()
+        await asyncio.gather(*blocking, alone)
+        assert len({await one for one in first[1:]}) == 1
+        errors = await asyncio.gather(*refused, return_exceptions=True)
+        assert len({id(error) for error in errors}) == 3
+        await database.read(named("one"), shared="key")  # what is stored now
+    assert sorted(begun) == ["alone", "one", "one", "refused", "refused", "refused"]
+
+
+async def test_a_read_that_has_begun_is_not_shared_with_who_comes_later(url: str) -> None:
+    has_begun, goes_on = threading.Event(), threading.Event()
+
+    def read(reads: Reads) -> bool:
+        is_first = not has_begun.is_set()
+        has_begun.set()
+        assert not is_first or goes_on.wait(30)
+        return is_first
+
+    async with opened(url) as database:
+        first = asyncio.ensure_future(database.read(read, shared="key"))
+        await asyncio.to_thread(has_begun.wait)
+        assert not await database.read(read, shared="key")
+        goes_on.set()
+        assert await first
 
 
 async def test_events_have_the_order_of_their_commits(url: str) -> None:

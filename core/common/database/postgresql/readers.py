@@ -15,7 +15,6 @@ from core.common.errors import StoreUnavailableError
 T = TypeVar("T")
 
 
-
 class _Read(Pending[Callable[[Connection], Any]]):
     """A read, and those that get the same result."""
 
