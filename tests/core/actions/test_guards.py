@@ -497,8 +497,8 @@ async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path)
     assert len(plain) == STATEMENTS
 
 
-STATEMENTS = 9
-"""To record and dispatch a run in one transaction: as many as before there were any rules."""
+STATEMENTS = 8
+"""To record and dispatch a run in one transaction."""
 
 
 async def test_rules_hold_for_a_name_in_other_letters_as_its_configuration_does(tmp_path: Path) -> None:
