@@ -333,10 +333,11 @@ class CoreClient:
     # --- event feed and health --------------------------------------------------------------------------------------
 
     async def events(
-        self, after: int | None, wait_s: float, *, database: str = "", documents: bool = False
+        self, after: int | None, wait_s: float, *, database: str = "", documents: bool = False, gather_s: float = 0
     ) -> EventPage:
         """Events after a sequence number of that database; waits up to `wait_s` (at most 60) if there are none.
 
+        New alerts alone wait up to `gather_s` (at most 1) for more.
         With `documents` the page has the alerts and cases that they are about; it may then have fewer events.
         """
         params = {"wait": f"{wait_s:g}", **({"after": str(after)} if after is not None else {})}
@@ -344,6 +345,8 @@ class CoreClient:
             params["include"] = "documents"
         if database:
             params["database"] = database
+        if gather_s:
+            params["gather"] = f"{gather_s:g}"
         return self._parse(
             await self._request("GET", "/api/event", params=params, wait_s=wait_s), EventPage.model_validate_json
         )

@@ -37,6 +37,14 @@ class FeedChanges:
             pauses=frozenset(e.object_id for e in events if e.type == "responder.paused"),
         )
 
+    def has_run_on(self, document: Document) -> bool:
+        """Whether something ran on an alert that was there before: its card is what somebody waits for."""
+        return (
+            document.alert is not None
+            and document.id not in self.created_alerts
+            and any(root_id == document.id for _, root_id in self.actions)
+        )
+
 
 @dataclass
 class ReadDocument:
@@ -74,9 +82,8 @@ class HeldEvents:
         return not types.isdisjoint(PROGRESS) and types <= {*PROGRESS, NEW_ALERT}
 
 
-def has_only_new_alerts(page: EventPage) -> bool:
-    """Whether nothing in it can be what somebody waits for."""
-    return bool(page.events) and all(event.type == NEW_ALERT for event in page.events)
+def has_new_alerts(page: EventPage) -> bool:
+    return any(event.type == NEW_ALERT for event in page.events)
 
 
 def merge(earlier: Document, later: Document) -> Document:

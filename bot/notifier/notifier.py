@@ -9,7 +9,7 @@ import structlog
 
 from bot.notifier.access import AccessMessages
 from bot.notifier.bulks import BulkMessages
-from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_only_new_alerts, merge
+from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.group_cards import EVERY_S, GroupCards
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
 MAX_HELD = 500  # events
-STORM_S = 0.1  # pages with nothing but new alerts that come closer together than this are a storm
-STORM_PAUSE_S = 0.05  # then the next page is asked for a little later, and has more of them
+STORM_S = 0.15  # new alerts that come closer together than this are a storm
+GATHER_S = 0.05  # then those that come alone wait for so long at core, and are rendered together
 REQUESTS_AT_ONCE = 20
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -110,7 +110,7 @@ class Notifier:
         self._rendered_as_of.clear()
         self._groups_at = loop.time()
         self._enforcer.restart()
-        is_enforcing, due_at, page_at = True, 0.0, 0.0
+        is_enforcing, due_at, alerts_at = True, 0.0, 0.0
         page = _task(self._next_page(held.last))
         requested = _task(self._outbox.refresh_requested())
         changed = _task(self._channels.changed.wait())
@@ -140,10 +140,10 @@ class Notifier:
                     found = await self._checked(page.result(), held.last)
                     held.add(found)
                     self.problem = ""
-                    is_storm = has_only_new_alerts(found) and loop.time() - page_at < STORM_S + STORM_PAUSE_S
-                    page_at = loop.time()
-                    may_pause = is_storm and not held.is_progress
-                    page = _task(self._next_page(held.last, STORM_PAUSE_S if may_pause else 0.0))
+                    is_storm = loop.time() - alerts_at < STORM_S
+                    if has_new_alerts(found):
+                        alerts_at = loop.time()
+                    page = _task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
                 if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
                     await self._commit(held)
                     held = HeldEvents(last=held.last)
@@ -154,11 +154,10 @@ class Notifier:
         finally:
             await _cancel(page, requested, changed)
 
-    async def _next_page(self, after: int | None, pause_s: float = 0.0) -> EventPage:
-        if pause_s:
-            await self._outbox.pause(pause_s)
+    async def _next_page(self, after: int | None, gather_s: float = 0.0) -> EventPage:
+        database = self._database.id
         try:
-            return await self._core.events(after, wait_s=WAIT_S, database=self._database.id, documents=True)
+            return await self._core.events(after, wait_s=WAIT_S, database=database, documents=True, gather_s=gather_s)
         except ResponderBotError as error:
             if error.code != "gone":
                 raise
@@ -246,8 +245,16 @@ class Notifier:
         placing = await Placing.of(self._outbox, self._channels, self._clock, changes.roots)
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
+        awaited = [document for document in documents if changes.has_run_on(document)]
+        for document in awaited:
+            desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
+        if awaited and changes.created_alerts:
+            await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
+            desired = []
+        others = [document for document in documents if not changes.has_run_on(document)]
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
-        for document in sorted(documents, key=lambda document: document.alert is None):
+        for document in sorted(others, key=lambda document: document.alert is None):
+            await asyncio.sleep(0)  # clicks and what is to be sent come in between
             desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
         for request_id in changes.requests:
             desired += await isolated(self._access.of(request_id), request_id, otherwise=[])

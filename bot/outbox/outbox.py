@@ -73,7 +73,6 @@ class MessageOutbox:
         self.watches = Watches(self._store, clock_ms)
         self.groups = Groups(self._store)
         self._refresh_requested = asyncio.Event()
-        self._person_waits = asyncio.Event()
         self.sender = Sender(
             self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
         )
@@ -194,7 +193,6 @@ class MessageOutbox:
         if requests:
             self.sender.wake()
             self._refresh_requested.set()
-            self._person_waits.set()
 
     async def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
         """The oldest requests to render something again."""
@@ -209,15 +207,6 @@ class MessageOutbox:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._refresh_requested.wait()
-
-    async def pause(self, seconds: float) -> None:
-        """Wait for so long, but not while somebody waits to see something."""
-        self._person_waits.clear()
-        if await self._store.read(refreshes.are_waiting):
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._person_waits.wait()
 
     async def retry_now(self, channel: str) -> None:
         """Send to this channel now, since something about it changed, and let other replicas check it too."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -272,39 +273,40 @@ class _DocumentReader:
         if row is None or row["kind"] not in ("alert", "case"):
             return document
         document.is_deleted = False
-        if self._is_readable(document, row):
+        root = self._read(document, row)
+        if root is not None:
             document.kind, document.root = row["kind"], row["doc"]
-            document.is_deleted = row["kind"] == "case" and from_json(row["doc"]).get("status") == "Deleted"
+            document.is_deleted = row["kind"] == "case" and root.get("status") == "Deleted"
         if row["kind"] == "case":
             document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
         self._list_actions(document, row["kind"], root_id)
         if document.kind == "alert":
-            alert = from_json(document.root)
-            numbers = [int(artifact["id"][1:]) for artifact in alert.get("artifacts", ())]
+            numbers = [int(artifact["id"][1:]) for artifact in root.get("artifacts", ())]
             self._list_actions_on_artifacts(document, numbers)
-            self._add_others(document, objects.parse_id(alert.get("case") or ""), but=set(numbers))
+            self._add_others(document, objects.parse_id(root.get("case") or ""), but=set(numbers))
         elif document.kind == "case":
             self._add_others(document, root_id)
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
                 self._add_action(document, number, is_named=False)
         return document
 
-    def _is_readable(self, document: _Document, row: Row) -> bool:
-        """Whether the JSON of a row is valid; damage in one object must not spoil the page for all."""
+    def _read(self, document: _Document, row: Row) -> Any:
+        """The JSON of a row; None if it is damaged, which must not spoil the page for all."""
         self.chars += len(row["doc"])
-        try:
-            from_json(row["doc"])
-        except ValueError:
+        found = None
+        with suppress(ValueError):
+            found = from_json(row["doc"])
+        if not isinstance(found, dict):
             document.unreadable[row["id"]] = None
-            return False
-        return True
+            return None
+        return found
 
     def _add_part(self, document: _Document, kind: Part, number: int) -> None:
         """Add a task, a log or an artifact, with the actions on it."""
         if number in document.parts[kind]:
             return
         row = objects.find(self._reads, kind, number)
-        if row is not None and self._is_readable(document, row):
+        if row is not None and self._read(document, row) is not None:
             document.parts[kind][number] = row["doc"]
             self._list_actions(document, kind, number)
 
@@ -313,7 +315,7 @@ class _DocumentReader:
         if case_id is None:
             return
         for part in objects.children(self._reads, artifacts.KIND, case_id):
-            if part["id"] not in but and self._is_readable(document, part):
+            if part["id"] not in but and self._read(document, part) is not None:
                 document.others[part["id"]] = part["doc"]
 
     def _list_actions_on_artifacts(self, document: _Document, numbers: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ from core.models import DocumentList, EventPage
 from core.records.events import Feed
 
 MAX_WAIT_S = 60
+MAX_GATHER_S = 1
 
 
 def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:
@@ -21,7 +22,8 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
     async def page(request: Request) -> Response:
         after, with_documents = _after(request.query.get("after")), _included(request, "documents")
         database = request.query.get("database", "")
-        events = await feed.page(after, wait_seconds(request, "wait", MAX_WAIT_S), database)
+        wait_s, gather_s = wait_seconds(request, "wait", MAX_WAIT_S), wait_seconds(request, "gather", MAX_GATHER_S)
+        events = await feed.page(after, wait_s, database, gather_s=gather_s)
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
         if with_documents:
             return json_response(await documents.page(events.events[0].seq - 1 if events.events else events.last))
@@ -44,6 +46,7 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
                 "after": "number of the last event that the reader has seen; absent: from now",
                 "database": "the database that the number is from; 410 at once if core has another one",
                 "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
+                "gather": f"seconds for which new alerts alone wait for more, at most {MAX_GATHER_S}",
                 "include": "`documents`: also the alerts and cases that the events are about, as they are now",
             },
         ),

@@ -12,8 +12,10 @@ from core.models import Event, EventPage
 from core.store import backup
 from core.store import events as stored
 
+NEW_ALERT = "alert.created"
 PAGE_EVENTS = 500  # keeps an answer well below the body limit
 POLL_S = 0.1  # between two looks for commits of other processes, while a reader waits
+GATHER_STEP_S = 0.005  # between two looks for what else has come, while new alerts are gathered
 DAY_MS = 86_400_000
 
 
@@ -67,8 +69,10 @@ class Feed:
         """The feed of a database. Raises ResponderBotError("unavailable")."""
         return cls(database, clock, await database.read(backup.database_id))
 
-    async def page(self, after: int | None, wait_s: float, database: str = "") -> EventPage:
+    async def page(self, after: int | None, wait_s: float, database: str = "", *, gather_s: float = 0.0) -> EventPage:
         """The events after number `after` (None: after the newest); waits up to `wait_s` if there are none yet.
+
+        While there are new alerts only, it waits up to `gather_s` for more, and for whatever else comes.
 
         Raises ResponderBotError("gone") with `first` if some of them were pruned, or if `after` is a number of another
         `database`; and with `restored`, the time of the backup (ms), if `after` was lost when that was restored.
@@ -84,7 +88,7 @@ class Feed:
                     if not page.events:
                         await self.changed(position)
                         page = await self._after(seq)  # before the next position, which costs as much
-        return page
+        return await self._gathered(page, gather_s)
 
     def _first(self, reads: Reads, after: int | None, database: str) -> tuple[int, EventPage]:
         """The number that a page begins after, and the page as it is now."""
@@ -100,6 +104,15 @@ class Feed:
         page = self.read(reads, seq)
         _check_not_pruned(reads, seq)  # afterwards: what was pruned before it was read would be missing
         return seq, page
+
+    async def _gathered(self, page: EventPage, gather_s: float) -> EventPage:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + gather_s
+        while _has_only_new_alerts(page) and loop.time() < until:
+            await asyncio.sleep(GATHER_STEP_S)
+            more = await self._after(page.last)
+            page = page.model_copy(update={"events": [*page.events, *more.events], "last": more.last})
+        return page
 
     async def _after(self, seq: int) -> EventPage:
         return await self._database.read(lambda reads: self.read(reads, seq))
@@ -137,6 +150,10 @@ class Feed:
         """The events after that number, without waiting for any."""
         events = [_event(row) for row in stored.after(reads, seq, PAGE_EVENTS)]
         return EventPage(events=events, last=events[-1].seq if events else seq, database=self.database_id)
+
+
+def _has_only_new_alerts(page: EventPage) -> bool:
+    return 0 < len(page.events) < PAGE_EVENTS and all(event.type == NEW_ALERT for event in page.events)
 
 
 def _check_not_lost(reads: Reads, after: int | None, newest: int) -> None:

@@ -81,10 +81,11 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     values = {"object_id": object_id, "kind": kind, "limit": limit}
     of_object = "FROM action WHERE object_id = :object_id AND kind = :kind"
     total = reads.row(f"SELECT count(*) AS total {of_object}", values)
+    if total is None or not total["total"]:
+        return [], 0
     # Sort ids only, without reading documents.
     ids = f"SELECT id {of_object} ORDER BY {_OPEN} DESC, id DESC LIMIT :limit"
-    found = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
-    return found, total["total"] if total else 0
+    return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
 
 
 def open_on(reads: Reads, object_id: int) -> list[Row]:

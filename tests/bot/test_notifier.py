@@ -6,6 +6,7 @@ from typing import Any
 from bot.cards import ids
 from bot.notifier import FeedChanges
 from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
@@ -125,6 +126,31 @@ async def test_an_approval_is_requested_although_other_news_of_its_case_follows_
         await scene.client.add_task(case_id, {"title": "Tell"})  # in the page after that
         proxy.release()
         await anna.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+
+
+async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await hold_feed(scene, proxy)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        await proxy.request_held.wait()  # all that follows comes in one page
+        others = [await scene.post_alert(sourceRef=f"other {number}") for number in range(5)]
+        await scene.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
+        ended = "SELECT 1 FROM action WHERE status = 'Success'"
+        await until_read(lambda: scene.core.core.database.fetch_in_background(ended), lambda rows: rows)
+        async with CoreClient(scene.core.url, scene.service_key) as bot:
+            await bot.request_access("T0LOCAL", "U0NINA", "Nina")
+        proxy.release()
+        proxy.hold("GET /api/access")  # which the bot needs before the page as a whole can be shown
+        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+        await proxy.request_held.wait()
+        assert find_card(await anna.messages(SOC), others[0]) is None
+        proxy.release()
+        for other in others:
+            await scene.card(anna, other)
 
 
 async def hold_feed(scene: BotEnvironment, proxy: CoreProxy, *, response: bool = False) -> None:

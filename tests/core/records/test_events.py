@@ -8,7 +8,7 @@ import pytest
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import events
-from core.records.events import Feed
+from core.records.events import GATHER_STEP_S, PAGE_EVENTS, Feed
 from core.store.events import PRUNED_AT_ONCE, bounds
 from tests.clock import SetClock
 from tests.stores import opened
@@ -16,10 +16,10 @@ from tests.stores import opened
 DAY_MS = 86_400_000
 
 
-async def change(database: Database, number: int, at: int = 1) -> None:
+async def change(database: Database, number: int, at: int = 1, type: str = "alert.created") -> None:
     await database.transaction(
         lambda tx: events.record(
-            tx, at=at, type="alert.created", object_type="Alert", object_id=number, root_id=number, user="a@b.c"
+            tx, at=at, type=type, object_type="Alert", object_id=number, root_id=number, user="a@b.c"
         )
     )
 
@@ -60,6 +60,27 @@ async def test_a_wait_without_events_ends_empty(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         page = await (await Feed.open(database, SetClock())).page(0, wait_s=0.05)
     assert (page.events, page.last) == ([], 0)
+
+
+async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db") as database:
+        feed = await Feed.open(database, SetClock())
+        waiting = asyncio.ensure_future(feed.page(0, wait_s=30, gather_s=3600))
+        for number in (5, 6, 7):
+            await change(database, number)
+        assert not (await asyncio.wait([waiting], timeout=10 * GATHER_STEP_S))[0]
+        await change(database, 5, type="alert.updated")
+        await change(database, 8)
+        page = await waiting
+        assert [event.type for event in page.events][:4] == [*["alert.created"] * 3, "alert.updated"]
+        assert page.last == page.events[-1].seq
+
+        later = await feed.page(4, wait_s=30, gather_s=0.001)
+        assert [event.object_id for event in later.events] == ["~8"]
+        assert (await feed.page(5, wait_s=0, gather_s=3600)).events == []
+        for number in range(PAGE_EVENTS):
+            await change(database, number)
+        assert len((await feed.page(5, wait_s=0, gather_s=3600)).events) == PAGE_EVENTS
 
 
 async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:
