@@ -103,10 +103,12 @@ class JobPoller:
         if update.kind in ("missing", "unusable", "busy"):
             return await self._backoff.pause(update.retry_after_s)
         self._backoff.reset()
+        limit = self._backoff
         if update.kind == "waiting" and not self._running:
-            # The job is queued on the server: the deadline counts from the start of its program.
+            # The job is queued on the server: the deadline counts from the start of its program, or until it answers.
             self._backoff.set_limit(min(self._deadline_minutes * 60, self._queueing.left_s))
-        return await self._backoff.sleep(self._timing.quick_poll_s if is_quick else 0)
+            limit = self._queueing
+        return await limit.sleep(self._timing.quick_poll_s if is_quick else 0)
 
     def _timed_out(self) -> Report:
         sentence = f"Timed out after {self._deadline_minutes:g} minutes."

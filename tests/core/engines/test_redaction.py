@@ -85,7 +85,7 @@ def decoded_in(text: str) -> str:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     secrets=st.lists(SECRETS, min_size=1, max_size=4, unique=True),
     around=st.tuples(

@@ -92,21 +92,20 @@ def storable(report: Report) -> bool:
     return report.success or bool(report.message)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(start=ANSWERS, search=ANSWERS, poll=ANSWERS)
 def test_no_answer_makes_a_new_run_raise_or_run_twice(bench: SharedServer, start: Any, search: Any, poll: Any) -> None:
     assert storable(bench.run({"run": start, "search_jobs": search, "wait": poll}))
     assert bench.cortex.count("run") == 1 or start[0] == 429
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(poll=ANSWERS)
 def test_no_answer_makes_following_raise(bench: SharedServer, poll: Any) -> None:
     assert storable(bench.run({"wait": poll}, resumed=True, engine_job_id="AXj1"))
     assert bench.cortex.count("run") == 0
 
 
-@settings(max_examples=50)
 @given(raw=st.binary(max_size=40))
 def test_no_bytes_make_following_raise(bench: SharedServer, raw: bytes) -> None:
     bench.cortex.always("wait", Reply(raw=raw))

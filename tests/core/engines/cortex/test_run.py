@@ -317,9 +317,9 @@ async def test_queueing_does_not_count_for_the_deadline(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     cortex.always("wait", Reply(body={"status": "Waiting", "report": "Waiting"}))
-    engine = make_engine(deadline_minutes=0.001)  # 60 ms, far less than the twenty polls below take together
+    engine = make_engine(deadline_minutes=0.001, timing=replace(QUICK, quick_poll_s=0.1))  # each pause is longer
     run = asyncio.create_task(engine.run(JOB, progress))
-    await cortex.until("wait", 20)
+    await cortex.until("wait", 3)
     cortex.always("wait", None)
     await cortex.succeed((await cortex.until_job()).id)
     assert (await run).success
