@@ -337,7 +337,7 @@ class CoreClient:
     ) -> EventPage:
         """Events after a sequence number of that database; waits up to `wait_s` (at most 60) if there are none.
 
-        New alerts alone wait up to `gather_s` (at most 1) for more.
+        New alerts alone wait up to `gather_s` (at most 0.1) for more.
         With `documents` the page has the alerts and cases that they are about; it may then have fewer events.
         """
         params = {"wait": f"{wait_s:g}", **({"after": str(after)} if after is not None else {})}

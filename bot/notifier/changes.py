@@ -18,6 +18,7 @@ class FeedChanges:
     created_alerts: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     actions: tuple[tuple[str, str], ...] = ()  # action, root
+    acted_on: frozenset[str] = frozenset()  # roots with such actions, but for new alerts
     ended: frozenset[str] = frozenset()  # actions
     changed: frozenset[str] = frozenset()  # roots that changed themselves, and not only their actions
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
@@ -26,10 +27,12 @@ class FeedChanges:
 
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
+        created_alerts = _unique(e.object_id for e in events if e.type == NEW_ALERT)
         return FeedChanges(
-            created_alerts=_unique(e.object_id for e in events if e.type == NEW_ALERT),
+            created_alerts=created_alerts,
             roots=_unique(e.root_id for e in events if e.object_type not in WITHOUT_DOCUMENT),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
+            acted_on=frozenset(e.root_id for e in events if e.object_type == "Action").difference(created_alerts),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
@@ -39,11 +42,7 @@ class FeedChanges:
 
     def has_run_on(self, document: Document) -> bool:
         """Whether something ran on an alert that was there before: its card is what somebody waits for."""
-        return (
-            document.alert is not None
-            and document.id not in self.created_alerts
-            and any(root_id == document.id for _, root_id in self.actions)
-        )
+        return document.alert is not None and document.id in self.acted_on
 
 
 @dataclass

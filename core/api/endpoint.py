@@ -107,12 +107,12 @@ def json_list_response(
     return Response("[" + ",".join(texts) + "]", status, headers, JSON_TYPE)
 
 
-def wait_seconds(request: Request, name: str, maximum: int) -> float:
+def wait_seconds(request: Request, name: str, maximum: float) -> float:
     """The query parameter `name` as seconds to wait, at most `maximum`. Raises ResponderBotError("bad_request")."""
     text = request.query.get(name, "0")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
-        raise ResponderBotError("bad_request", f"{name} must be a number of seconds from 0 to {maximum}.")
-    return min(float(text), float(maximum))
+        raise ResponderBotError("bad_request", f"{name} must be a number of seconds from 0 to {maximum:g}.")
+    return min(float(text), maximum)
 
 
 def bool_param(request: Request, name: str) -> bool:

@@ -13,7 +13,7 @@ from core.models import DocumentList, EventPage
 from core.records.events import Feed
 
 MAX_WAIT_S = 60
-MAX_GATHER_S = 1
+MAX_GATHER_S = 0.1
 
 
 def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:

@@ -88,7 +88,11 @@ class Feed:
                     if not page.events:
                         await self.changed(position)
                         page = await self._after(seq)  # before the next position, which costs as much
-        return await self._gathered(page, gather_s)
+        until = asyncio.get_running_loop().time() + gather_s
+        while _has_only_new_alerts(page) and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(GATHER_STEP_S)
+            page = await self._after(seq)
+        return page
 
     def _first(self, reads: Reads, after: int | None, database: str) -> tuple[int, EventPage]:
         """The number that a page begins after, and the page as it is now."""
@@ -104,15 +108,6 @@ class Feed:
         page = self.read(reads, seq)
         _check_not_pruned(reads, seq)  # afterwards: what was pruned before it was read would be missing
         return seq, page
-
-    async def _gathered(self, page: EventPage, gather_s: float) -> EventPage:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + gather_s
-        while _has_only_new_alerts(page) and loop.time() < until:
-            await asyncio.sleep(GATHER_STEP_S)
-            more = await self._after(page.last)
-            page = page.model_copy(update={"events": [*page.events, *more.events], "last": more.last})
-        return page
 
     async def _after(self, seq: int) -> EventPage:
         return await self._database.read(lambda reads: self.read(reads, seq))

@@ -30,7 +30,7 @@ __all__ = ["SqliteDatabase", "apply"]
 
 T = TypeVar("T")
 
-FILE_CHECK_EVERY_S = 0.002  # how often reads and beginning writes check that the files are still there
+FILE_CHECK_EVERY_S = 0.02  # how often reads and beginning writes check that the files are still there
 RESTART_WAIT_MS = 250  # how long the writer waits for readers once the write-ahead log is too long
 MAX_SEARCHES = 4
 MAX_SNAPSHOTS = 2

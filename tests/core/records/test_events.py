@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,9 +79,12 @@ async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path
         later = await feed.page(4, wait_s=30, gather_s=0.001)
         assert [event.object_id for event in later.events] == ["~8"]
         assert (await feed.page(5, wait_s=0, gather_s=3600)).events == []
-        for number in range(PAGE_EVENTS):
-            await change(database, number)
-        assert len((await feed.page(5, wait_s=0, gather_s=3600)).events) == PAGE_EVENTS
+
+        waiting = asyncio.ensure_future(feed.page(5, wait_s=30, gather_s=3600))
+        await change(database, 9)
+        many: dict[str, Any] = {"at": 1, "type": "alert.created", "object_type": "Alert", "root_id": 1, "user": "a@b.c"}
+        await database.transaction(lambda tx: events.record_all(tx, object_ids=range(PAGE_EVENTS), **many))
+        assert len((await waiting).events) == PAGE_EVENTS
 
 
 async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ class PostgresqlDatabase:
         await self._writer.close()
         for search in list(self._searches):
             search.stop()
+        self._readers.refuse()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

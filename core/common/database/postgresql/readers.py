@@ -62,9 +62,12 @@ class Readers:
         result: T = await read.done
         return result
 
-    def close(self) -> None:
-        """Run what has come, then end the threads."""
+    def refuse(self) -> None:
+        """Take no more reads; on the loop, so that none comes after the threads have ended."""
         self._is_closed = True
+
+    def close(self) -> None:
+        """Run what has come, then end the threads; after `refuse`."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
