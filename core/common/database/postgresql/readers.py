@@ -12,6 +12,8 @@ from core.common.database.group_commit import Pending
 from core.common.database.postgresql.statements import Connection
 from core.common.errors import StoreUnavailableError
 
+_CLOSED = "The store is closed; start again, or ask the one that runs."
+
 T = TypeVar("T")
 
 
@@ -48,7 +50,7 @@ class Readers:
     async def run(self, work: Callable[[Connection], T], shared: Hashable = None) -> T:
         """Run a read, and return its result; it may be that of another with the same `shared` that has not begun."""
         if self._is_closed:
-            raise StoreUnavailableError("The store is closed; start again, or ask the one that runs.")
+            raise StoreUnavailableError(_CLOSED)
         loop = asyncio.get_running_loop()
         read = _Read(work, loop)
         first = None if shared is None else self._waiting.get((loop, shared))
@@ -77,7 +79,9 @@ class Readers:
         while (read := self._queue.get()) is not None:
             if read.key is not None:
                 del self._waiting[read.key]  # who comes from now on has to see what is stored from now on
-            if read.others or not read.done.cancelled():
+            if read.done.cancelled() and not read.others:
+                read.error = asyncio.CancelledError()  # who shares it from now on is to get a result of its own
+            else:
                 try:
                     read.result = self._run(read.work)
                 except BaseException as error:  # the thread has to go on
@@ -99,8 +103,11 @@ class Readers:
             read = ended.popleft()
             read.settle()
             for other in read.others:
-                if read.error is not None:  # each gets an error of its own
-                    self._queue.put(other)
+                if read.error is None:
+                    other.result = read.result
+                elif self._is_closed:
+                    other.error = StoreUnavailableError(_CLOSED)  # there may be no thread any more
+                else:
+                    self._queue.put(other)  # each gets an error of its own
                     continue
-                other.result = read.result
                 other.settle()
