@@ -161,6 +161,35 @@ async def test_an_insert_that_fails_costs_its_own_work_alone(tmp_path: Path, seq
 
 
 @pytest.mark.usefixtures("each_database")
+async def test_inserts_that_fail_again_and_again_cost_no_other_work(tmp_path: Path) -> None:
+    """Not even those that PostgreSQL is to keep a plan for meanwhile, nor one that goes on after an error."""
+    sql = (
+        "INSERT INTO event (at, type, object_type, object_id, root_id, \"user\") VALUES (:at, :type, 'case', 1, 1, 'u')"
+    )
+
+    def goes_on(tx: Transaction) -> None:
+        with suppress(Exception), tx.savepoint():  # which may be told of the error of another's insert
+            tx.row("SELECT 1")
+        objects.insert(tx, objects.next_id(tx), "case", "{}")
+
+    works: list[Callable[[Transaction], Any]] = [
+        lambda tx: objects.insert(tx, 1, "case", "{}"),
+        lambda tx: tx.insert(f"{sql} ", {"at": 1, "type": None}),
+        goes_on,
+        lambda tx: tx.insert(sql, {"at": 1, "type": "good"}),
+        lambda tx: tx.run_all(sql, [{"at": 1, "type": None}, {"at": 2, "type": "bad"}]),
+    ]
+    async with opened(tmp_path / "a.db") as database:
+        await database.transaction(lambda tx: objects.insert(tx, objects.next_id(tx), "case", "{}"))
+        for _ in range(10):
+            results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
+            assert [isinstance(result, Exception) for result in results] == [True, True, False, False, True]
+        found = await database.read(lambda reads: reads.rows("SELECT type FROM event"))
+        assert [row["type"] for row in found] == ["good"] * 10
+        assert await database.transaction(objects.next_id) == 12
+
+
+@pytest.mark.usefixtures("each_database")
 async def test_a_part_that_raises_leaves_the_rest_of_its_transaction(tmp_path: Path) -> None:
     def fail_half_way(tx: Transaction) -> None:
         with tx.savepoint():

@@ -475,6 +475,42 @@ async def test_a_read_that_has_begun_is_not_shared_with_who_comes_later(url: str
         assert await first
 
 
+async def test_a_work_that_has_caught_the_error_of_a_statement_fails_alone(url: str) -> None:
+    def catches(tx: Transaction) -> None:
+        with suppress(psycopg.Error):
+            tx.run("SELECT 1 / 0")
+
+    async with opened(url) as database:
+        works = [insert(1), catches, insert(2)]
+        results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
+        assert [isinstance(result, Exception) for result in results] == [False, True, False]
+        assert await ids(database) == [1, 2]
+
+
+async def test_who_shares_a_read_that_fails_while_the_store_is_closed_gets_an_answer(url: str) -> None:
+    goes_on, fails = threading.Event(), threading.Event()
+
+    def fail(_reads: Reads) -> None:
+        fails.wait(30)
+        raise ResponderBotError("authentication", "Authentication failure")
+
+    def is_last() -> bool:
+        return sum(thread.name.startswith("store-reader") for thread in threading.enumerate()) == 1
+
+    database = await asyncio.to_thread(open_database, PostgresqlUrl(url))
+    busy = [asyncio.ensure_future(database.read(lambda _: goes_on.wait(30))) for _ in range(MAX_READS)]
+    sharing = [asyncio.ensure_future(database.read(fail, shared="key")) for _ in range(3)]
+    await asyncio.sleep(0)
+    goes_on.set()
+    closed = asyncio.ensure_future(database.close())
+    await until(is_last, "ending the other threads")
+    fails.set()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*sharing, return_exceptions=True)
+    await asyncio.gather(closed, *busy)
+    assert [one.code for one in ended if isinstance(one, ResponderBotError)] == ["authentication"] + ["unavailable"] * 2
+
+
 async def test_events_have_the_order_of_their_commits(url: str) -> None:
     """Whoever has read up to a number misses none below it, whatever host wrote it and whatever was rolled back."""
 

@@ -34,7 +34,12 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def is_in_doubt(error: BaseException) -> bool:
-    """Whether nothing that the transaction wrote can be committed any more, such as after a lost connection."""
+    """Whether nothing that the transaction wrote can be committed any more, such as after a lost connection.
+
+    Not after a statement that failed, for which all others are refused up to the last savepoint.
+    """
+    if isinstance(error, errors.InFailedSqlTransaction):
+        return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError)
 
 

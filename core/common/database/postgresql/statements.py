@@ -156,14 +156,10 @@ class PostgresqlTransaction(PostgresqlReads):
 
     @contextmanager
     def savepoint(self, name: str = "inner_work") -> Iterator[None]:
-        run_plainly(self._connection, f"SAVEPOINT {name}")
-        try:
+        with self._connection.transaction(name):  # as `rollback`, it forgets what it has prepared in vain
             yield
-        except BaseException as error:
-            if not is_in_doubt(error):
-                run_plainly(self._connection, f"ROLLBACK TO {name}; RELEASE {name}")
-            raise
-        run_plainly(self._connection, f"RELEASE {name}")
+            if self._connection.info.transaction_status == TransactionStatus.INERROR:
+                run_plainly(self._connection, "SELECT 1")  # raises that all is refused: an error was caught within
 
     def is_in_doubt(self, error: Exception) -> bool:
         return is_in_doubt(error)

@@ -61,7 +61,7 @@ class GroupWriter:
             transaction_id = self._begin(connection)
             changed = _all_at_once(works, SharedTransaction(connection))
             if changed is None:
-                run_plainly(connection, "ROLLBACK")
+                connection.rollback()  # which knows that what a pipeline was to prepare may not be
                 transaction_id = self._begin(connection)
                 changed = _one_by_one(works, PostgresqlTransaction(connection))
         except psycopg.Error as error:
@@ -101,7 +101,7 @@ class GroupWriter:
             connection.close()
             raise CommitLostError from error
         with suppress(psycopg.Error):
-            run_plainly(connection, "ROLLBACK")
+            connection.rollback()
             return
         connection.close()
 
