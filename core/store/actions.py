@@ -406,7 +406,7 @@ def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
     """Store an Idempotency-Key; it replaces one that has expired."""
-    tx.run(
+    tx.insert(
         "INSERT INTO idempotency (login, key, body, action_id, created_at)"
         " VALUES (:login, :key, :body, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
         " SET body = excluded.body, action_id = excluded.action_id, created_at = excluded.created_at",
