@@ -41,9 +41,10 @@ class _Sink:
         self._stream = stream
         self._descriptor = _descriptor_of(stream)
         self._is_file = _is_file(self._descriptor)  # which takes every write, or refuses it
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # in the middle of a write the garbage collector may run something that logs
+        self._is_writing = False
         self._soon: list[str] = []
-        """Lines to write in the next turn of `_loop`."""
+        """Lines to write: in the next turn of `_loop`, with the next line, or after the write that goes on."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_cut = False
         self._dropped = 0
@@ -51,7 +52,8 @@ class _Sink:
 
     def write(self, line: str) -> None:
         with self._lock:
-            self._write_lines(line)
+            self._soon.append(line)
+            self._write_lines()
 
     def write_soon(self, line: str) -> None:
         """On an event loop, write the lines of one turn together: each write lets other threads in between."""
@@ -62,8 +64,8 @@ class _Sink:
             self.write(line)
             return
         with self._lock:
+            is_due = bool(self._soon) and loop is self._loop
             self._soon.append(line)
-            is_due = len(self._soon) > 1 and loop is self._loop
             self._loop = loop
         if not is_due:
             loop.call_soon(self.flush)
@@ -81,19 +83,30 @@ class _Sink:
 
     def problem(self) -> str:
         with self._lock:
-            if not self._dropped or self._log_dropped():
+            self._write_lines()
+            if not self._dropped:
                 return ""
             return (
                 f"The log can't be written ({self._reason}): {self._dropped} lines are lost since it last could."
                 " Make room for it, or start again with another standard error."
             )
 
-    def _write_lines(self, *lines: str) -> None:
-        lines, self._soon = (*self._soon, *lines), []
-        if self._dropped and not self._log_dropped():
-            self._dropped += len(lines)
-        else:
-            self._attempt(lines)
+    def _write_lines(self) -> None:
+        """Write what is to be written, after how many lines were dropped before."""
+        if self._is_writing:
+            return
+        self._is_writing = True
+        try:
+            while self._soon or self._dropped:
+                lines, self._soon = self._soon, []
+                if self._dropped and not self._log_dropped():
+                    self._dropped += len(lines)
+                elif lines:
+                    self._attempt(lines)
+                if not self._soon:
+                    return
+        finally:
+            self._is_writing = False
 
     def _log_dropped(self) -> bool:
         """Log how many lines were dropped. True if that line could be written."""

@@ -7,6 +7,9 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
@@ -200,6 +203,32 @@ async def test_the_lines_of_one_turn_of_the_loop_are_written_together(pipe: tupl
     log.info("lost as well")
     await asyncio.sleep(0)
     assert "2 lines are lost" in logs.problem()
+
+
+def test_what_the_garbage_collector_logs_in_the_middle_of_a_write_is_written_after_it() -> None:
+    """As asyncio does for a task whose error nobody looks at."""
+    program = """
+import gc, logging, structlog
+from core.common import logs
+
+class Noisy:
+    def __init__(self):
+        self.cycle = self
+
+    def __del__(self):
+        logging.getLogger("asyncio").error("late")
+
+logs.configure("info")
+for threshold in range(1, 25):
+    gc.set_threshold(threshold)
+    for _ in range(100):
+        Noisy()
+        structlog.get_logger().warning("line")
+gc.collect()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    found = Counter(json.loads(line)["event"] for line in ended.stderr.splitlines())
+    assert found == {"line": 2_400, "late": 2_400}
 
 
 def _lines_in(reading: int) -> list[dict[str, object]]:
