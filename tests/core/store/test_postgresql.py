@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -485,6 +486,19 @@ async def test_a_work_that_has_caught_the_error_of_a_statement_fails_alone(url: 
         results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
         assert [isinstance(result, Exception) for result in results] == [False, True, False]
         assert await ids(database) == [1, 2]
+
+
+async def test_a_text_that_is_too_long_for_an_index_is_refused_alone(url: str) -> None:
+    def insert_long(tx: Transaction) -> None:
+        objects.insert(tx, 3, "alert", "{}", unique_key=secrets.token_hex(8_000))
+
+    async with opened(url) as database:
+        works = [insert(1), insert_long, insert(2)]
+        results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
+        refused = [result.code for result in results if isinstance(result, ResponderBotError)]
+        assert refused == ["too_large"]
+        assert await ids(database) == [1, 2]
+        assert database.failure(60) == ""
 
 
 async def test_who_shares_a_read_that_fails_while_the_store_is_closed_gets_an_answer(url: str) -> None:

@@ -8,6 +8,7 @@ _UNAVAILABLE = (
     *(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.UndefinedTable, errors.UndefinedColumn),
     *(errors.InvalidSchemaName, errors.FeatureNotSupported),
 )
+_OF_A_STATEMENT = (errors.InFailedSqlTransaction, errors.ProgramLimitExceeded)  # although psycopg calls them otherwise
 _DAMAGE = (errors.DataCorrupted, errors.IndexCorrupted)
 
 ADVICE = (
@@ -30,7 +31,7 @@ _OTHERWISE = "correct that, or name another database in the settings"
 
 def is_unavailable(error: BaseException) -> bool:
     """Whether the database can't be used now, rather than a statement being wrong."""
-    return isinstance(error, _UNAVAILABLE)
+    return isinstance(error, _UNAVAILABLE) and not isinstance(error, errors.ProgramLimitExceeded)
 
 
 def is_in_doubt(error: BaseException) -> bool:
@@ -38,7 +39,7 @@ def is_in_doubt(error: BaseException) -> bool:
 
     Not after a statement that failed, for which all others are refused up to the last savepoint.
     """
-    if isinstance(error, errors.InFailedSqlTransaction):
+    if isinstance(error, _OF_A_STATEMENT):
         return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError)
 

@@ -15,6 +15,10 @@ from core.common.errors import ResponderBotError
 
 DOUBT_S = 10.0  # how long to ask whether a commit whose answer was lost took place
 DOUBT_PAUSE_S = 0.1
+_TOO_LONG = (
+    "A text by which PostgreSQL has to find something is too long for its index, such as the sourceRef of an alert, or"
+    " a name; send one of at most 2,000 bytes."
+)
 _SEES_COMMITS = "ISOLATION LEVEL READ COMMITTED"  # also those made while it waits for its turn; a role may have another
 
 
@@ -50,7 +54,9 @@ class GroupWriter:
             self._fail(works, error)
         else:
             for item in works:
-                if isinstance(item.error, psycopg.Error) and is_unavailable(item.error):
+                if isinstance(item.error, psycopg.errors.ProgramLimitExceeded):
+                    item.error = ResponderBotError("too_large", _TOO_LONG)
+                elif isinstance(item.error, psycopg.Error) and is_unavailable(item.error):
                     item.error = self._unwritable(item.error)
 
     def _commit(self, works: list[Work]) -> None:
