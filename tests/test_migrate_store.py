@@ -187,6 +187,10 @@ def lines(path: Path) -> Iterator[str]:
         ("UPDATE object SET unique_key = x'00' WHERE id = 7", "^object 7: unique_key is neither a text nor"),
         ("UPDATE object SET parent_id = 1.5 WHERE id = 7", "^object 7: parent_id is neither a text nor a whole"),
         ("UPDATE object SET parent_id = 'x' WHERE id = 7", "^object 7 can't be copied .*bigint"),
+        (
+            "UPDATE object SET unique_key = hex(randomblob(8000)) WHERE id = 7",
+            "^object 7 can't be copied .*maximum size",
+        ),
         ("INSERT INTO group_member VALUES (NULL, 'ann')", "^group_member 1 can't be copied .*not-null"),
         ("CREATE TABLE notes (id INTEGER)", "^The table notes isn't in both databases"),
     ],

@@ -79,7 +79,7 @@ class PostgresqlTables:
             ):
                 for values in rows:
                     copied.write_row(values)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             line = _LINE.search(error.diag.context or "")
             raise RowRefusedError(int(line[1]) - 1 if line else -1, describe(error)) from error
 
