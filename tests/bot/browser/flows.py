@@ -143,10 +143,20 @@ async def leave_modal(page: Page) -> None:
 
 async def assert_in_viewport(page: Page, selector: str) -> None:
     """Wait until the whole element is inside the viewport; what grows is moved before the next frame is drawn."""
-    await page.wait_for_function(
-        """selector => {
-            const {left, top, right, bottom} = document.querySelector(selector).getBoundingClientRect();
-            return Math.min(left, top) >= 0 && right <= innerWidth && bottom <= innerHeight;
-        }""",
-        arg=selector,
+    is_inside = """selector => {
+        const {left, top, right, bottom} = document.querySelector(selector).getBoundingClientRect();
+        return Math.min(left, top) >= 0 && right <= innerWidth && bottom <= innerHeight;
+    }"""
+    await until_true(page, is_inside, selector)
+
+
+async def until_true(page: Page, function: str, arg: object = None) -> None:
+    """Look at each frame until the function of JavaScript returns true.
+
+    The page's policy lets nobody evaluate text in it later on, as Playwright's `wait_for_function` does.
+    """
+    await page.evaluate(
+        "arg => new Promise(resolve => { const is_true = " + function + ";"
+        " const look = () => is_true(arg) ? resolve() : requestAnimationFrame(look); look(); })",
+        arg,
     )

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from bot.demo.environment import ISOLATE, MAIL
-from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral, leave_modal
+from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral, leave_modal, until_true
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -121,4 +121,4 @@ async def test_four_open_cards_fit_a_screen(flows: FlowEnvironment) -> None:
     for title in titles:
         await card(page, title)
     await page.evaluate("document.querySelector('main .scroller').scrollTop = 1e9")
-    await page.wait_for_function(f"({WHOLE_CARDS})() >= 4")
+    await until_true(page, f"() => ({WHOLE_CARDS})() >= 4")
