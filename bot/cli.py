@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,12 @@ from core import cli as core_cli
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
+    from bot.app import Bot
     from bot.settings import BotSettings
     from core.app import Core
-    from core.common.database.copying import Store
+    from core.common.database.transfer import Store
     from core.common.settings_file import Sections
+    from core.models import ClosedObjects
     from core.settings import CoreSettings
 
 MAX_PORT = 65_534  # core takes the next one
@@ -34,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = core_cli.Parser(
         prog="responder-bot", description="See a security alert in Slack, run a responder on it, watch it end."
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_try(commands)
     _add_command(commands, "serve", _serve, "core and bot in one process (the usual installation)")
@@ -45,8 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
     _add_command(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands)
-    core_cli.register_migrate_store(commands, _bots_store)
+    core_cli.register_store(commands, _bots_store)
+    core_cli.register_prune(commands, _prune)
     return core_cli.run(parser.parse_args(argv))
+
+
+class _Version(argparse.Action):
+    """Prints the version, which argparse's own action would have to know beforehand."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        core_cli.announce(f"responder-bot {version('responder-bot')}")
+        parser.exit()
 
 
 def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -164,11 +178,10 @@ def _require_slack_tokens(settings: "BotSettings") -> None:
 
 def _serve(args: argparse.Namespace) -> int:
     from core.common import logs
-    from core.settings import core_settings
 
-    core = core_settings(_sections(args))
     bot = _bot_settings(args)
     _require_slack_tokens(bot)
+    core = core_cli.settings_with_database(args)
     logs.configure(core.core.log_level)
     return _run_until_stopped(_serve_both(core, bot))
 
@@ -179,16 +192,9 @@ async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings"
     async with serving(core_settings) as (core, url):
         core_cli.announce(f"core: {url}")
         key = bot_settings.bot.core_api_key or await core.access.temporary_key(SERVICE_LOGIN, "service")
-        running = asyncio.create_task(_run_bot(bot_settings, url, key))
-        drained = asyncio.create_task(core.drained.wait())
-        try:
-            await asyncio.wait({running, drained}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running
-        finally:
-            for task in (running, drained):
-                task.cancel()
-            await asyncio.gather(running, drained, return_exceptions=True)
+        async with _running_bot(bot_settings, url, key) as bot:
+            core.show_health("bot", bot.problem)
+            await core.until_ended()
     return 0
 
 
@@ -207,7 +213,8 @@ def _bot(args: argparse.Namespace) -> int:
 
     async def serve() -> int:
         await _check_key(settings)
-        await _run_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
+        async with _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key):
+            await _wait_forever()
         return 0
 
     return _run_until_stopped(serve())
@@ -224,20 +231,49 @@ async def _check_key(settings: "BotSettings") -> None:
         raise ResponderBotError("bad_request", f"[bot] core_api_key: {check.message}.")
 
 
-async def _run_bot(settings: "BotSettings", core_url: str, key: str) -> None:
+@asynccontextmanager
+async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "AsyncIterator[Bot]":
+    """Run the bot, and print a line once it is connected to Slack."""
     from bot.app import running
     from core.client import CoreClient
     from core.common.clock import now_ms
 
-    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+    async def announce() -> None:
+        await bot.connected.wait()
         core_cli.announce(f"bot: {bot.transport.check().message}")
-        await _wait_forever()
+
+    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+        announcing = asyncio.create_task(announce())
+        try:
+            yield bot
+        finally:
+            announcing.cancel()
+            await asyncio.gather(announcing, return_exceptions=True)
 
 
 def _bots_store() -> "Store":
     from bot.outbox.store import STORE
 
     return STORE
+
+
+async def _prune(
+    args: argparse.Namespace, ask_core: "Callable[[Collection[str]], Awaitable[ClosedObjects]]"
+) -> Mapping[str, int]:
+    from bot.outbox.retention import Retention
+    from bot.outbox.store import open_store
+    from core.common.clock import now_ms
+    from core.common.database.location import files_of
+
+    settings = _bot_settings(args)
+    if not all(file.is_file() for file in files_of(settings.bot.database)):
+        return {}
+    store = open_store(settings.bot.database)
+    try:
+        retention = Retention(store, now_ms, settings.retention.message_days, ask_core)
+        return await (retention.preview() if args.dry_run else retention.prune())
+    finally:
+        await store.close()
 
 
 def _forget_messages(args: argparse.Namespace) -> int:
@@ -308,7 +344,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import folder_problems, mode_problems, run_as_problems
+    from core.settings import database_problem, folder_problems, mode_problems, run_as_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -318,6 +354,8 @@ def _settings_checks(
         (not mode_problem, "settings", mode_problem or f"{file}, {channels} channel{'' if channels == 1 else 's'}")
     ]
     if _is_local_core(settings, core):
+        if problem := database_problem(core, settings.bot.database):
+            lines.append((False, "database", problem))
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
         lines += [(False, "accounts", problem) for problem in run_as_problems(core)]
         lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
@@ -349,7 +387,7 @@ def _manifest_text() -> str:
     for file in (here / "manifest.yml", here.parent / "manifest.yml"):
         if file.is_file():
             return file.read_text("utf-8")
-    raise ResponderBotError("not_found", "manifest.yml is missing from this installation; install it anew.")
+    raise ResponderBotError("not_found", "manifest.yml is missing from this installation; install it again.")
 
 
 def _manifest() -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from bot.cards import examples
 from bot.features.base import Check
 from bot.features.doctor import core_checks
 from bot.notifier import admins
-from bot.outbox.errors import classify, classify_upload
+from bot.outbox.errors import classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -59,7 +59,7 @@ async def checks(
         if not team:
             return [*found, *running]
         found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
-        found += await GroupSync(settings.group, core, slack, team).checks_now()
+        found += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
         if settings.bot.core_api_key:
             is_linked = _linked_by_core(core) if key.ok else None
             if key.ok:
@@ -190,11 +190,7 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Chec
     try:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        failure = classify(error, "")
-        if failure.kind != "app_refused":
-            return Check("socket", False, failure.message)
-        cure = "make an app-level token with connections:write, and switch Socket Mode on"
-        return Check("socket", False, f"Slack refuses the app token ({failure.code}); {cure}")
+        return Check("socket", False, classify_connection(error).message)
     return Check("socket", True, "Socket Mode can connect")
 
 

@@ -59,6 +59,11 @@ class Subject:
     parent_title: str = ""  # likewise, of an artifact
     others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
 
+    @property
+    def clearance(self) -> int:
+        """What a person needs to act on it and on its runs, and to read their inputs; core checks the same."""
+        return max(self.tlp, self.parent_tlp)
+
     @staticmethod
     def alert(alert: Alert) -> "Subject":
         link, artifacts = alert.external_link or "", tuple(alert.artifacts)
@@ -209,13 +214,13 @@ class RedactedView:
     def inputs(self, words: str) -> str:
         """What the requester of a run gave it: people speak of the subject and its case in it, as in a title."""
         if not self.shows_inputs:
-            return withheld(max(self.subject.tlp, self.subject.parent_tlp))
+            return withheld(self.subject.clearance)
         return _masked(words, self._hidden_texts())
 
     @property
     def shows_inputs(self) -> bool:
         """Whether inputs may be shown, with hidden artifacts masked in them."""
-        return may_see(self.clearance, max(self.subject.tlp, self.subject.parent_tlp))
+        return may_see(self.clearance, self.subject.clearance)
 
     def artifacts(self) -> Sequence[Artifact]:
         """The artifacts that may be shown."""
@@ -248,7 +253,7 @@ class RedactedView:
 
 # --- masking --------------------------------------------------------------------------------------------------------
 
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # Unicode categories that cards leave out
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 _SPELLINGS: Mapping[str, str] = {  # patterns for a character as it is, defanged or percent-encoded
     ".": r"(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)|%2e|\.)",
     "@": r"(?:\[@\]|\(@\)|\[at\]|\(at\)|%40|@)",

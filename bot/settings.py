@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from core.common.settings_file import (
     DatabaseLocation,
+    RetentionSection,
     Sections,
     SettingsSection,
     checked,
@@ -18,10 +19,7 @@ from core.common.settings_file import (
     section_list,
     settings_error,
 )
-from core.models import TLP_NAMES
-
-GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
-"""As in core, whose groups they are."""
+from core.models import GROUP_NAME, TLP_NAMES
 
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",
@@ -146,6 +144,7 @@ class BotSettings(SettingsSection):
     slack: SlackSection = Field(default_factory=SlackSection)
     channel: tuple[ChannelSection, ...] = ()
     group: Mapping[str, GroupSection] = Field(default_factory=dict)
+    retention: RetentionSection = Field(default_factory=RetentionSection)
 
 
 def load(file: Path | None, environment: Mapping[str, str] | None = None) -> BotSettings:
@@ -168,6 +167,7 @@ def bot_settings(sections: Sections) -> BotSettings:
         slack=section(SlackSection, "slack", sections, also=SLACK_NAMES),
         channel=section_list(ChannelSection, "channel", sections),
         group=_groups(sections),
+        retention=section(RetentionSection, "retention", sections),
     )
     _reject_duplicates(settings)
     return settings
@@ -178,7 +178,7 @@ def _groups(sections: Sections) -> Mapping[str, GroupSection]:
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
         raise settings_error(f'{sections.source}: [group] needs the name of a group, such as [group."containment"].')
     for name in tables:
-        if not GROUP_NAME.fullmatch(name):
+        if not re.fullmatch(GROUP_NAME, name):
             sentence = f'{sections.source}: [group."{name}"] must be a word of small letters, such as containment.'
             raise settings_error(sentence)
     return {

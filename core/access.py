@@ -98,7 +98,7 @@ class Access:
             caller = _caller(row, acted_through=row["login"])
             return caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)
 
-        return await self._database.read(read, shared=(key_hash, login, on_behalf_of))
+        return await self._database.read(read)
 
     def _by_key_hash(self, reads: Reads, key_hash: str) -> Row | None:
         temporary = self._temporary.get(key_hash)

@@ -2,9 +2,10 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from core.actions.host_list import HostList
 from core.actions.hosts import Host, Hosts
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
+from core.actions.retention import Retention
 from core.actions.runner import Runner
 from core.actions.runs import IDEMPOTENCY_KEY_MS
 from core.actions.service import Actions
@@ -41,6 +43,7 @@ from core.api import hosts as hosts_api
 from core.api import people as people_api
 from core.api import query as query_api
 from core.api import responders as responders_api
+from core.api import retention as retention_api
 from core.api.endpoint import Endpoint
 from core.api.router import Router
 from core.common.accounts import open_job_folders
@@ -49,6 +52,7 @@ from core.common.database import Database, Reads
 from core.common.database.location import files_of
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
+from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
@@ -59,11 +63,13 @@ from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.events import Feed
+from core.records.holds import Holds
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.store import actions as stored_actions
 from core.store import hosts as stored_hosts
 from core.store.opening import open_database
 
+HEALTH_TIMEOUT_S = 2.0  # who asks for health gives up after some seconds
 PRUNE_EVERY_S = 3_600.0
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is told
 
@@ -80,6 +86,8 @@ class Core:
     asgi: ASGIApp
     endpoints: Sequence[Endpoint]
     """The routes in the OpenAPI description, without aliases."""
+    show_health: Callable[[str, Callable[[], Awaitable[str]]], None]
+    """Have `/health` show another component of this process by its name, and what is wrong with it ("" if nothing)."""
     drained: asyncio.Event
     """Set once core was to be drained and runs nothing any more: it may end."""
     _stack: AsyncExitStack
@@ -94,16 +102,29 @@ class Core:
             await stack.aclose()
             raise
 
-    async def until_stopped(self) -> None:
-        """Wait for SIGINT or SIGTERM, or until this core is drained."""
-        stopping = asyncio.create_task(stop_signal())
-        draining = asyncio.create_task(self.drained.wait())
+    async def until_ended(self) -> None:
+        """Wait until this core is drained. Raises ResponderBotError once its database has lost what it had."""
+        draining, losing = (asyncio.create_task(event.wait()) for event in (self.drained, self.feed.newest.went_back))
         try:
-            await asyncio.wait({stopping, draining}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({draining, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if losing.done():
+                raise self.feed.newest.error()
         finally:
-            for task in (stopping, draining):
+            for task in (draining, losing):
                 task.cancel()
-            await asyncio.gather(stopping, draining, return_exceptions=True)
+            await asyncio.gather(draining, losing, return_exceptions=True)
+
+    async def until_stopped(self) -> None:
+        """Wait for SIGINT or SIGTERM, or as `until_ended` does."""
+        stopping, ending = asyncio.create_task(stop_signal()), asyncio.create_task(self.until_ended())
+        try:
+            await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                ending.result()
+        finally:
+            for task in (stopping, ending):
+                task.cancel()
+            await asyncio.gather(stopping, ending, return_exceptions=True)
 
     async def close(self) -> None:
         """Close everything in reverse order. Running responders go on."""
@@ -130,7 +151,10 @@ async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncI
 
 
 async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
-    """Serve core until SIGINT or SIGTERM, or until it is drained; `ready` is called with the URL."""
+    """Serve core until SIGINT or SIGTERM, or until it is drained; `ready` is called with the URL.
+
+    Raises ResponderBotError if it can't start, or its database has lost what it had.
+    """
     async with serving(settings) as (core, url):
         structlog.get_logger("core.app").info("listening", url=url)
         ready(url)
@@ -185,7 +209,10 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         ),
     )
     await lifecycle.end_restored()
-    await lifecycle.show_parameters()
+    if any(engine.runs_here for engine in made):
+        await feed.newest.remember_in(section.jobs)
+    stack.push_async_callback(feed.newest.remember)
+    stack.push_async_callback(_cancel, asyncio.create_task(feed.newest.watch()))
     runner = Runner(lifecycle, offers, hosts, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
@@ -193,13 +220,20 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     undos = Undos(actions.runs, offers, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
-    stack.push_async_callback(_cancel, asyncio.create_task(_prune_hourly(feed, database, clock, section.event_days)))
+    retention = Retention.of(settings, database, clock)
+    keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
+    pruning = _prune_hourly(settings, retention, feed, database, clock, keeping)
+    stack.push_async_callback(_cancel, asyncio.create_task(pruning))
 
     people = People(database, access, clock)
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
 
     probe = health.StoreProbe(database)
-    metrics = health.Metrics(database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()), hosts.up)
+    runs_here = any(engine.runs_here for engine in made)
+    jobs = health.JobFoldersProbe(lambda: job_folder.problem(section.jobs) if runs_here else "")
+    metrics = health.Metrics(
+        database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()), hosts.up, jobs, retention.counts
+    )
     comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
@@ -210,10 +244,24 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         if not part.ok or section.confinement == "none":
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
+    others: dict[str, Callable[[], Awaitable[str]]] = {}
+
+    reading = asyncio.Lock()  # one at a time, lest those that wait for a lock take all connections
+
     async def health_parts() -> list[health.ComponentHealth]:
         parts = [*engine_parts(offers), *confinement_parts(settings)]
-        with suppress(ResponderBotError):  # a store that can't be read is a part of its own
-            parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
+        if problem := await jobs.problem():
+            parts.append(health.ComponentHealth("job folders", False, problem))
+        problems = [(name, await problem()) for name, problem in others.items()]
+        parts += [health.ComponentHealth(name, not problem, problem) for name, problem in problems]
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
+                parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
+        except TimeoutError:
+            sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
+            parts.append(health.ComponentHealth("reads of the store", False, sentence))
+        except ResponderBotError:
+            pass  # a store that can't be read is a part of its own
         return parts
 
     table: list[Endpoint] = [
@@ -223,6 +271,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *alerts_api.endpoints(alerts),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
+        *retention_api.endpoints(Holds(database, clock), retention),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
@@ -245,7 +294,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         observe=metrics.observe,
         last_event=feed.last,
     )
-    return Core(settings, database, access, feed, offers, router, table, runner.drained, stack)
+    return Core(settings, database, access, feed, offers, router, table, others.__setitem__, runner.drained, stack)
 
 
 def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
@@ -277,8 +326,8 @@ def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
     """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
     for state in offers.states():
-        skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.catalogue.skipped]
-        message = "\n".join([_summary(state.catalogue), *skipped]) if state.up else state.message
+        skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.offered.skipped]
+        message = "\n".join([_summary(state.offered), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
         if warnings := state.catalogue.warnings:
             parts.append(health.ComponentHealth(f"limits of engine {state.engine.name}", False, "\n".join(warnings)))
@@ -351,18 +400,36 @@ def _summary(catalogue: Catalogue) -> str:
     return f"{words}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
 
 
-async def _prune_hourly(feed: Feed, database: Database, clock: Clock, event_days: int) -> None:
-    """Delete events, idempotency keys and lost hosts beyond their retention, every hour."""
+async def _prune_hourly(
+    settings: CoreSettings,
+    retention: Retention,
+    feed: Feed,
+    database: Database,
+    clock: Clock,
+    keeping: Sequence[str],
+) -> None:
+    """Delete what is beyond its retention, every hour; `keeping` are the engines that keep job folders."""
     while True:
         try:
-            await feed.prune(event_days)
+            await feed.prune(settings.core.event_days)
             await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - IDEMPOTENCY_KEY_MS))
             await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
+            if found := await retention.prune():
+                structlog.get_logger("core.app").info("pruned", **found)
+            for name in keeping:
+                await _remove_job_folders(settings.core.jobs / name, name, database)
         except ResponderBotError as error:
             structlog.get_logger("core.app").warning("prune_failed", reason=error.message)
         except Exception:  # try again in an hour
             structlog.get_logger("core.app").exception("prune_failed")
         await asyncio.sleep(PRUNE_EVERY_S)
+
+
+async def _remove_job_folders(jobs: Path, engine: str, database: Database) -> None:
+    """Remove the job folders of an engine whose actions are deleted."""
+    folders = await asyncio.to_thread(job_folder.by_action, jobs, engine)
+    known = await database.snapshot(partial(stored_actions.existing, action_ids=list(folders)))
+    await asyncio.to_thread(job_folder.remove_free, [folders[number] for number in folders.keys() - known])
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

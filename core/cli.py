@@ -1,4 +1,4 @@
-"""Core's subcommands: `core`, `user`, `group`, `responders`, `hosts`, `drain`, `backup`, `restore`, `migrate-store`.
+"""Core's subcommands, such as `core`, `user`, `backup`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -7,7 +7,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
@@ -16,12 +17,13 @@ from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from core.access import Access
-    from core.common.database import Transaction
-    from core.common.database.copying import Copied, Store
+    from core.common.database import Database, Transaction
     from core.common.database.location import Location
+    from core.common.database.transfer import Store, Sum
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
+    from core.models import ClosedObjects
     from core.people import People
     from core.settings import CoreSettings, EngineSection
 
@@ -30,6 +32,11 @@ CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 
 COMMAND_LINE = "the command line"
 """In place of a login, for what is done with the database itself."""
+
+PruneBot = Callable[
+    [argparse.Namespace, "Callable[[Collection[str]], Awaitable[ClosedObjects]]"], "Awaitable[Mapping[str, int]]"
+]
+"""Given the arguments and what core says of objects, does for the bot's database what core did for its own."""
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
@@ -101,6 +108,7 @@ def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
     _add(subparsers, "core", _core, "serve core only")
+    _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
     _register_group(subparsers)
     _register_responders(subparsers)
@@ -123,18 +131,21 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     )
 
 
-def register_migrate_store(subparsers: "argparse._SubParsersAction[Any]", bots_store: "Callable[[], Store]") -> None:
-    """Add `migrate-store`, which also copies the bot's database, of which core knows nothing."""
-    text = "copy the databases from SQLite to PostgreSQL or back, while nothing runs on them"
-    parser = _add(subparsers, "migrate-store", partial(_migrate_store, bots_store), text)
-    place = "a SQLite file, or postgresql://..."
-    parser.add_argument("source", metavar="FROM", help=f"core's database: {place}; it stays as it is")
-    parser.add_argument("target", metavar="TO", help=f"where to copy it: {place}, with nothing in it yet")
-    bots = (
-        "the bot's database, and where to copy it (default: the same URL as core's, FILE.slack beside core's file, or"
-        " [bot] database of the settings if core's is [core] database)"
-    )
-    parser.add_argument("--bot", nargs=2, metavar=("FROM", "TO"), help=bots)
+def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_store: "Callable[[], Store]") -> None:
+    """Add `store`, which also moves the bot's rows, which core doesn't know."""
+    verb = _group(subparsers, "store", "move the databases of the settings from SQLite to PostgreSQL or back")
+    text = "write all rows to FILE, and the bot's to FILE.slack, as JSON lines; stop every responder-bot first"
+    export = verb("export", partial(_store_export, bots_store), text)
+    export.add_argument("file", type=Path, metavar="FILE", help="a new file")
+    text = "fill the empty databases of the settings with what export wrote"
+    verb("import", partial(_store_import, bots_store), text).add_argument("file", type=Path, metavar="FILE")
+
+
+def register_prune(subparsers: "argparse._SubParsersAction[Any]", of_bot: PruneBot) -> None:
+    """Add `prune`, which also deletes what the bot keeps, which core doesn't know."""
+    text = "delete now what [retention] lets go, and print how much"
+    prune = _add(subparsers, "prune", partial(_prune, of_bot), text)
+    prune.add_argument("--dry-run", action="store_true", help="only print how much it would delete")
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -235,11 +246,49 @@ def _settings(args: argparse.Namespace) -> "CoreSettings":
     return load(args.config, os.environ)
 
 
+def settings_with_database(args: argparse.Namespace) -> "CoreSettings":
+    """The settings. Raises ResponderBotError("not_found") if their database is missing, and this is no first start."""
+    from core.common.settings_file import read_sections
+    from core.settings import bot_database, core_settings, database_problem
+
+    sections = read_sections(args.config, os.environ)
+    settings = core_settings(sections)
+    if problem := database_problem(settings, bot_database(sections)):
+        raise ResponderBotError("not_found", problem)
+    return settings
+
+
+@asynccontextmanager
+async def _opened(location: "Location", store: "Store | None" = None) -> "AsyncIterator[Database]":
+    """A store (default: core's), whether core runs or not."""
+    from core.store.opening import STORE
+
+    database = (store or STORE).open(location)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+def _on_database(
+    location: "Location", work: "Callable[[Database], Coroutine[Any, Any, T]]", store: "Store | None" = None
+) -> T:
+    async def run_on_it() -> T:
+        async with _opened(location, store) as database:
+            return await work(database)
+
+    return asyncio.run(run_on_it())
+
+
+def _on_transaction(settings: "CoreSettings", work: "Callable[[Transaction], T]") -> T:
+    return _on_database(settings.core.database, lambda database: database.transaction(work))
+
+
 # --- core -----------------------------------------------------------------------------------------------------------
 
 
 def _core(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.app import serve
     from core.common import logs
 
@@ -248,24 +297,36 @@ def _core(args: argparse.Namespace) -> int:
     return 0
 
 
+def _init(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.common.private_files import make_private
+    from core.store.opening import open_database
+
+    location = settings.core.database
+    if isinstance(location, Path):
+        if os.path.lexists(location):
+            raise ResponderBotError("exists", f"{location} is there already; start core with it.")
+        try:
+            make_private(location.parent)
+        except OSError as error:
+            sentence = f"The folder {location.parent} can't be made ({error.strerror}); correct [core] database."
+            raise ResponderBotError("unavailable", sentence) from error
+    asyncio.run(open_database(location).close())
+    print(f"Made the database {location}.", file=sys.stderr)
+    return 0
+
+
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
 def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[Any, Any, None]]") -> int:
     """Run `work` on the users in the database, whether core runs or not."""
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.access import Access
     from core.common.clock import now_ms
-    from core.store.opening import open_database
 
-    async def with_database() -> None:
-        database = open_database(settings.core.database)
-        try:
-            await work(Access(database, settings.core.user_domain, now_ms))
-        finally:
-            await database.close()
-
-    asyncio.run(with_database())
+    domain = settings.core.user_domain
+    _on_database(settings.core.database, lambda database: work(Access(database, domain, now_ms)))
     return 0
 
 
@@ -276,15 +337,11 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
     """
     from core.common.database.location import files_of
     from core.store import users
-    from core.store.opening import open_database
 
     if not all(file.is_file() for file in files_of(settings.core.database)):
         return frozenset()
-    database = open_database(settings.core.database)
-    try:
+    async with _opened(settings.core.database) as database:
         rows = [row for row in await database.read(users.list_all) if not row["disabled"]]
-    finally:
-        await database.close()
     links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]
     return frozenset((team, user) for team, _, user in links)
 
@@ -367,20 +424,15 @@ def _user_unlink(args: argparse.Namespace) -> int:
 
 def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]") -> int:
     """Run `work` on the users and groups in the database, whether core runs or not."""
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.access import Access
     from core.common.clock import now_ms
     from core.people import People
-    from core.store.opening import open_database
 
-    async def with_database() -> None:
-        database = open_database(settings.core.database)
-        try:
-            await work(People(database, Access(database, settings.core.user_domain, now_ms), now_ms))
-        finally:
-            await database.close()
-
-    asyncio.run(with_database())
+    domain = settings.core.user_domain
+    _on_database(
+        settings.core.database, lambda database: work(People(database, Access(database, domain, now_ms), now_ms))
+    )
     return 0
 
 
@@ -432,38 +484,44 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
     `read_secrets`: also read what commands and files give, and tell which can't be read.
     """
     from core import engines
-    from core.actions.offers import settings_problems
+    from core.actions.offers import ListedCatalogue, settings_problems, without_duplicates, without_lookalikes
     from core.common import logs
     from core.protection import ProtectedTargets
 
     logs.silence()  # what is skipped is printed here
-    found = [await _show_engine(engine, read_secrets=read_secrets) for engine in engines.make(settings)]
-    catalogues = [catalogue for catalogue, _ in found if catalogue is not None]
-    problems = settings_problems(settings.responder, catalogues, is_complete=len(catalogues) == len(found))
+    made = engines.make(settings)
+    listed: list[ListedCatalogue] = []
+    unreadable: list[list[str]] = []
+    for engine in made:
+        try:
+            catalogue = without_duplicates(await engine.catalogue())
+            unreadable.append(await _unreadable_secrets(engine) if read_secrets else [])
+            listed.append(ListedCatalogue(engine.name, catalogue, engine.runs_here))
+        except ResponderBotError as error:
+            print(f"{engine.name}: down: {error.message}")
+        finally:
+            await engine.close()
+    catalogues = without_lookalikes(listed, settings.responder)
+    for one, catalogue, sentences in zip(listed, catalogues, unreadable, strict=True):
+        _print_catalogue(one.engine_name, catalogue, sentences)
+    problems = settings_problems(settings.responder, catalogues, is_complete=len(listed) == len(made))
     if unread := ProtectedTargets(settings.protect.artifacts).current().problem:
         problems.append(unread)
     for sentence in problems:
         print(sentence)
-    return all(fine for _, fine in found) and not problems
+    is_usable = not any(skipped.is_wanted for catalogue in catalogues for skipped in catalogue.skipped)
+    return is_usable and not any(unreadable) and not problems and len(listed) == len(made)
 
 
-async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalogue | None, bool]":
-    """Print an engine's catalogue and return it (None if down), and whether all that is configured can be used."""
-    from core.actions.offers import without_duplicates
+async def _unreadable_secrets(engine: "Engine") -> list[str]:
     from core.engines.container.engine import ContainerEngine
     from core.engines.process.engine import ProcessEngine
 
-    unreadable: list[str] = []
-    try:
-        catalogue = without_duplicates(await engine.catalogue())
-        if read_secrets and isinstance(engine, ProcessEngine | ContainerEngine):
-            unreadable = await engine.unreadable_secrets()
-    except ResponderBotError as error:
-        print(f"{engine.name}: down: {error.message}")
-        return None, False
-    finally:
-        await engine.close()
-    print(f"{engine.name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
+    return await engine.unreadable_secrets() if isinstance(engine, ProcessEngine | ContainerEngine) else []
+
+
+def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Sequence[str]) -> None:
+    print(f"{engine_name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
     if catalogue.responders:
         rows = [
             ("  " + item.name, item.title, item.version, " ".join(item.data_types)) for item in catalogue.responders
@@ -475,33 +533,24 @@ async def _show_engine(engine: "Engine", *, read_secrets: bool) -> "tuple[Catalo
         print(f"  {skipped.name} can't be used: {skipped.reason}")
     for sentence in unreadable:
         print(f"  {sentence}")
-    return catalogue, not (unreadable or any(skipped.is_wanted for skipped in catalogue.skipped))
 
 
 def _responders_resume(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.actions.guards import Guards
     from core.common.clock import now_ms
-    from core.store.opening import open_database
 
     guards = Guards(settings.responder, now_ms)
-
-    async def resume() -> None:
-        database = open_database(settings.core.database)
-        try:
-            await database.transaction(lambda tx: guards.resume(tx, args.responder, COMMAND_LINE))
-        finally:
-            await database.close()
-
-    asyncio.run(resume())
+    _on_transaction(settings, lambda tx: guards.resume(tx, args.responder, COMMAND_LINE))
     print(f"{args.responder} runs again; its failures so far are forgotten.", file=sys.stderr)
     return 0
 
 
 def _responders_install(args: argparse.Namespace) -> int:
     settings = _settings(args)
-    from core.engines.definitions import BUNDLED, responder_folders
+    from core.engines.definitions import BUNDLED
     from core.engines.environments import Environments
+    from core.engines.process.catalogue_loader import environment_specs
 
     process = [engine for engine in settings.engine if engine.type == "process"]
     if args.folder is not None and not args.folder.is_dir():
@@ -509,11 +558,14 @@ def _responders_install(args: argparse.Namespace) -> int:
         raise ResponderBotError("not_found", sentence)
     roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
-    folders = responder_folders(roots)
+    specs = environment_specs(roots, settings.responder)
     containers = [engine for engine in settings.engine if engine.type == "container"]
-    if not folders and not containers:
-        print(f"There is no responder in {args.folder}: no folder in it has a definition (*.json).", file=sys.stderr)
-    built = asyncio.run(environments.install(folders, _show_building))
+    if not specs and not containers:
+        print(
+            f"There is no responder in {args.folder}: no folder in it has a usable definition (*.json).",
+            file=sys.stderr,
+        )
+    built = asyncio.run(environments.install(specs, _show_building))
     failed = [status for status in built if status.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
     if args.folder:
@@ -551,28 +603,14 @@ def _show_building(status: "BuildStatus") -> None:
 # --- hosts ----------------------------------------------------------------------------------------------------------
 
 
-def _on_database(settings: "CoreSettings", work: "Callable[[Transaction], T]") -> "T":
-    """The result of a transaction on core's database, whether core runs or not."""
-    from core.store.opening import open_database
-
-    async def with_database() -> "T":
-        database = open_database(settings.core.database)
-        try:
-            return await database.transaction(work)
-        finally:
-            await database.close()
-
-    return asyncio.run(with_database())
-
-
 def _hosts(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.actions.host_list import list_hosts
     from core.actions.hosts import is_long_silent
     from core.common.clock import now_ms
     from core.store.backup import as_time
 
-    found = _on_database(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
+    found = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
     for host in found:
         if host.lost_at is not None:
@@ -592,12 +630,12 @@ def _hosts(args: argparse.Namespace) -> int:
 
 
 def _drain(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    settings = settings_with_database(args)
     from core.actions.host_list import drain
     from core.settings import host_name
 
     host = args.host or host_name(settings)
-    count = _on_database(settings, lambda tx: drain(tx, host, args.core, cancel=args.cancel))
+    count = _on_transaction(settings, lambda tx: drain(tx, host, args.core, cancel=args.cancel))
     cores, they = ("1 core", "It") if count == 1 else (f"{count} cores", "They")
     what = "goes on" if count == 1 else "go on"
     ends = "ends once its runs have" if count == 1 else "end once their runs have"
@@ -625,6 +663,26 @@ def _database_files(args: argparse.Namespace, instead: str) -> tuple[Path, Path]
     if not isinstance(core_database, Path) or not isinstance(bot_database, Path):
         raise ResponderBotError("bad_request", instead)
     return core_database, bot_database
+
+
+def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
+    settings = settings_with_database(args)
+    from core.actions.retention import Retention
+    from core.common.clock import now_ms
+    from core.store import backup
+
+    async def work(database: "Database") -> None:
+        if await database.read(backup.made_at) is not None:
+            raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+        retention = Retention.of(settings, database, now_ms)
+        own = await (retention.preview() if args.dry_run else retention.prune())
+        rows = [("IN", "KIND", "COUNT")]
+        for name, counts in (("core", own), ("bot", await of_bot(args, retention.closed))):
+            rows += [(name, kind, str(count)) for kind, count in sorted(counts.items())]
+        _print_table(rows)
+
+    _on_database(settings.core.database, work)
+    return 0
 
 
 def _backup(args: argparse.Namespace) -> int:
@@ -695,82 +753,65 @@ def _mark_restored(args: argparse.Namespace) -> int:
     return 0
 
 
-# --- migrate-store ----------------------------------------------------------------------------------------------------
+# --- store ------------------------------------------------------------------------------------------------------------
 
 
-def _migrate_store(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
-    from core.common.database import copying
-    from core.store.opening import STORE
+def _store_export(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
+    from core.common.clock import now_ms
+    from core.common.database.transfer import export
 
-    source, target = _location(args.source, "FROM"), _location(args.target, "TO")
-    if _is_same(source, target):
-        raise ResponderBotError("bad_request", "FROM and TO are the same database; name two.")
-    settings = {"[core] database": target}
-    if bots := _bots_locations(args, source, target, bots_store()):  # before core's, which a core would go on with
-        _show_copied("the bot's database", copying.copy(bots_store(), *bots))
-        settings["[bot] database"] = bots[1]
-    _show_copied("core's database", copying.copy(STORE, source, target))
-    changes = [f"{key} to {place if isinstance(place, Path) else 'that URL'}" for key, place in settings.items()]
-    sentences = [
-        f"Set {' and '.join(changes)}, and start nothing on FROM any more: it stays as it is, with all that is open in"
-        " it."
-    ]
-    if not bots:
-        sentences.append("No database of the bot was found beside FROM; if it has one, run this again with --bot.")
-    print(*sentences, file=sys.stderr)
+    written: list[Path] = []
+    try:
+        for store, location, path in reversed(_stores(bots_store, args)):  # the bot's first, as in `backup`
+            if isinstance(location, Path) and not location.is_file():
+                if store.name == "bot":
+                    continue  # it has never run
+                raise ResponderBotError("not_found", f"There is no database {location} to export; see --config.")
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except OSError as error:
+                raise _not_usable(path, error) from error
+            written.append(path)
+            with os.fdopen(descriptor, "w") as file:
+                _show_sums(store, _on_database(location, partial(export, store, file=file, now=now_ms()), store))
+    except BaseException:
+        for path in written:
+            path.unlink()
+        raise
+    print("Name the new databases in the settings, and run `responder-bot store import`.", file=sys.stderr)
     return 0
 
 
-def _bots_locations(
-    args: argparse.Namespace, source: "Location", target: "Location", store: "Store"
-) -> "tuple[Location, Location] | None":
-    """The bot's database, and where to copy it; None if there is none."""
-    from core.common.database.copying import exists
+def _store_import(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
+    from core.common.database.transfer import load
 
-    if args.bot:
-        one, other = _location(args.bot[0], "--bot FROM"), _location(args.bot[1], "--bot TO")
-    else:
-        found, place = _bots_location(args, source), _bots_location(args, target)
-        if found is None or place is None or not exists(found, store, "FROM"):
-            return None
-        one, other = found, place
-    if _is_same(one, other):
-        raise ResponderBotError("bad_request", "The bot's database is the same in FROM and TO; name two with --bot.")
-    return one, other
+    for store, location, path in reversed(_stores(bots_store, args)):  # core's last, as a core would go on with it
+        if store.name == "bot" and not path.exists():
+            continue
+        try:
+            with path.open() as file:
+                _show_sums(store, _on_database(location, partial(load, store, file=file), store))
+        except OSError as error:
+            raise _not_usable(path, error) from error
+    print("Start responder-bot on the new databases, and nothing on the old ones any more.", file=sys.stderr)
+    return 0
 
 
-def _location(text: str, name: str) -> "Location":
-    from core.common.database.location import parse_location
+def _stores(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> "list[tuple[Store, Location, Path]]":
+    """Core's store and the bot's, where each is by the settings, and its file."""
+    from core.store.opening import STORE
 
-    try:
-        return parse_location(text)
-    except ValueError as error:
-        sentence = f"{name} is neither a file nor the URL of a PostgreSQL (postgresql://...); write one of them."
-        raise ResponderBotError("bad_request", sentence) from error
-
-
-def _bots_location(args: argparse.Namespace, cores: "Location") -> "Location | None":
-    """Where the bot's database is that belongs to this one of core's; None if nobody can tell."""
     core_database, bot_database = _databases(args)
-    if _is_same(cores, core_database):
-        return bot_database
-    if isinstance(cores, Path):
-        return Path(f"{cores}.slack")
-    return None if "search_path" in cores.text else cores  # that names core's schema
+    return [(STORE, core_database, args.file), (bots_store(), bot_database, Path(f"{args.file}.slack"))]
 
 
-def _is_same(one: "Location", other: "Location") -> bool:
-    if isinstance(one, Path) and isinstance(other, Path):
-        return one.absolute().resolve() == other.absolute().resolve()
-    return one == other
+def _not_usable(path: Path, error: OSError) -> ResponderBotError:
+    return ResponderBotError("bad_request", f"{path} can't be used ({error.strerror}); name another file.")
 
 
-def _show_copied(what: str, copied: "Copied") -> None:
-    print(f"{what}: {'was there already' if copied.was_there else 'copied'}")
-    _print_table([("TABLE", "ROWS", "CHECKSUM"), *((one.name, str(one.rows), one.digest) for one in copied.tables)])
-    if copied.changed:
-        names = ", ".join(copied.changed)
-        print(f"PostgreSQL stores no NUL: it is U+FFFD in the copy of {names}.", file=sys.stderr)
+def _show_sums(store: "Store", sums: "Mapping[str, Sum]") -> None:
+    rows = [(name, str(table.rows), table.sha256) for name, table in sums.items()]
+    _print_table([(store.name.upper(), "ROWS", "SHA-256"), *rows])
 
 
 if __name__ == "__main__":

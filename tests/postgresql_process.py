@@ -51,15 +51,29 @@ class PostgresqlServer:
 
     def _init(self) -> None:
         options = ("-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+        self._run("initdb", "-D", self._folder / "data", *options)
+        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
+
+    async def take_place_of(self, other: "PostgresqlServer") -> None:
+        """Start as a copy of a running server, which goes on by itself from here."""
+        await asyncio.to_thread(self._copy, other)
+        await self.start()
+        await asyncio.to_thread(self._run, "pg_ctl", "promote", "-w", "-D", self._folder / "data")
+
+    def _copy(self, other: "PostgresqlServer") -> None:
+        where = ("-h", other.address, "-p", str(other.port), "-U", "postgres")
+        self._run("pg_basebackup", *where, "-D", self._folder / "data", "-c", "fast", "--no-sync")
+        (self._folder / "data" / "standby.signal").touch()
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
         subprocess.run(
-            [self._programs / "initdb", "-D", self._folder / "data", *options],
+            [self._programs / program, *arguments],
             check=True,
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
             **self._as_other,
         )
-        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all samenet trust\n")
 
     async def start(self) -> None:
         """Start it, and wait until it answers."""

@@ -18,8 +18,7 @@ class Relay:
 
     def __init__(self, url: str, change: Callable[[bytes], bytes] = lambda data: data) -> None:
         self._url = url
-        given = conninfo.conninfo_to_dict(url)
-        self._server = (str(given["host"]), int(given.get("port") or 5432))
+        self.lead_to(url)
         self._change = change
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -37,6 +36,11 @@ class Relay:
     def url(self) -> str:
         """The URL of the same database through the relay."""
         return url_with(self._url, host="127.0.0.1", port=self.port)
+
+    def lead_to(self, url: str) -> None:
+        """Connect new clients with this server."""
+        given = conninfo.conninfo_to_dict(url)
+        self._server = (str(given["host"]), int(given.get("port") or 5432))
 
     def hold(self) -> None:
         """Let nothing through, without a word to either side."""

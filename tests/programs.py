@@ -223,7 +223,7 @@ def _become(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *args]
-    sys.modules.pop(module, None)  # it is executed anew, as the main module
+    sys.modules.pop(module, None)  # it is executed again, as the main module
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

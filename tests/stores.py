@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from bot.outbox.store import open_store
 from core.common.database import Database, Dialect
@@ -63,6 +64,50 @@ def rows(path: Location, sql: str) -> list[tuple[Any, ...]]:
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(found)) as database, database:
         return database.execute(sql).fetchall()
+
+
+def kept(path: Path) -> Callable[[], None]:
+    """Keep all rows of a database; gives what puts them back, as after a failover to a copy that lagged."""
+    found = location(path)
+    if isinstance(found, PostgresqlUrl):
+        name = f"kept_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"
+        with psycopg.connect(found.text, autocommit=True) as connection:
+            rows = connection.execute(
+                "SELECT table_name, array_agg(CAST(column_name AS TEXT)) FROM information_schema.columns"
+                " JOIN pg_tables ON schemaname = table_schema AND tablename = table_name"
+                " WHERE table_schema = current_schema() AND is_generated = 'NEVER' GROUP BY table_name"
+            ).fetchall()
+            tables = [(Identifier(table), SQL(", ").join(map(Identifier, columns))) for table, columns in rows]
+            connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(name)))
+            for table, _ in tables:
+                connection.execute(SQL("CREATE TABLE {}.{} AS TABLE {}").format(Identifier(name), table, table))
+
+        def put_back() -> None:
+            insert = SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}.{0}")
+            with psycopg.connect(found.text) as connection:
+                for table, columns in tables:
+                    connection.execute(SQL("TRUNCATE {}").format(table))
+                    connection.execute(insert.format(table, columns, Identifier(name)))
+                connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(name)))
+
+        return put_back
+    copy = path.with_name(f"{path.name}.kept")
+    with closing(sqlite3.connect(found)) as database, closing(sqlite3.connect(copy)) as into:
+        database.backup(into)
+
+    def put_back_rows() -> None:
+        with closing(sqlite3.connect(found, isolation_level=None)) as database:
+            database.execute("ATTACH ? AS kept", [str(copy)])
+            database.execute("BEGIN IMMEDIATE")
+            for (table,) in database.execute("SELECT name FROM kept.sqlite_master WHERE type = 'table'").fetchall():
+                written = database.execute("SELECT name FROM pragma_table_info(?)", [table])  # but no generated ones
+                columns = ", ".join(f'"{row[0]}"' for row in written)
+                database.execute(f'DELETE FROM main."{table}"')  # noqa: S608 - our own tables
+                insert = f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM kept."{table}"'  # noqa: S608
+                database.execute(insert)
+            database.execute("COMMIT")
+
+    return put_back_rows
 
 
 def hold(path: Path) -> sqlite3.Connection | psycopg.Connection:

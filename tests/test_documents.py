@@ -1,10 +1,14 @@
 """Documents, and comments that refer to them, lead somewhere."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlite_utils
 
+from bot.outbox.store import STORE
+from core.store import schema
 from tests.documents import ROOT, files, links, prose, slugs
 
 CONTRIBUTING = ROOT / ".github/CONTRIBUTING.md"
@@ -67,5 +71,28 @@ def test_every_name_in_contributing_exists() -> None:
     assert sorted(name for name in names - file_names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)) == []
 
 
-def test_the_readme_is_short() -> None:
-    assert (ROOT / "README.md").stat().st_size <= 8_000
+def test_the_architecture_names_what_there_is() -> None:
+    """Its tables are those of both databases, its modules exist, and its threads are started."""
+    page = (ROOT / "core/docs/architecture.md").read_text()
+    tables = set()
+    for migrate in (schema.migrate, STORE.migrate):
+        with closing(sqlite_utils.Database(memory=True)) as db:
+            migrate(db)
+            tables |= {name for name in db.table_names() if not re.match(r"_?sqlite_|.*_fts", name)}
+    cells = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert tables <= cells
+    text = page.replace("\n", " ")
+    modules = set(re.findall(r"(?:core|bot)/[\w/]+\.py", text))
+    assert modules
+    assert [module for module in sorted(modules) if not (ROOT / module).is_file()] == []
+    code = "\n".join(path.read_text() for path in files(".py"))
+    threads = set(re.findall(r"`(store-\w+)`", page)) | {"secrets"}
+    assert [name for name in sorted(threads) if f'"{name}"' not in code] == []
+
+
+def test_no_stilted_phrase_comes_back() -> None:
+    """What a colleague would not say; the rest is for whoever reads a change."""
+    phrases = re.compile(r"\b(?:of which|in whose|whom|anew|on behalf of which)\b", re.I)
+    sources = [file for file in files(".py", ".md", ".toml") if file != Path(__file__)]
+    lines = [(file.relative_to(ROOT), line.strip()) for file in sources for line in file.read_text().splitlines()]
+    assert [f"{file}: {line}" for file, line in lines if phrases.search(line)] == []

@@ -1,4 +1,4 @@
-"""What responder-bot writes is private to its account, whatever the umask; what an earlier release left is narrowed."""
+"""What responder-bot writes is private to its account, whatever the umask; what `cp` left is narrowed."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from bot.outbox.store import open_store
 from core.common.database import Database
-from core.common.private_files import create_database
+from core.common.private_files import create_database, make_private
 from core.store.opening import open_database
 from tests import programs
 
@@ -21,7 +21,7 @@ UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".fo
 
 
 def run(folder: Path, *args: str, umask: int, module: str = "bot.cli") -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "UV_NO_INDEX": "1"}
     return programs.run(module, *args, cwd=folder, env=environment, umask=umask)
 
 
@@ -42,8 +42,11 @@ def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) ->
         '[bot]\ndatabase = "state/bot/slack.db"\n[[engine]]\nname = "local"\nresponders = ["own"]\n'
     )
     (tmp_path / "responder-bot.toml").chmod(0o600)
+    assert run(tmp_path, "init", umask=umask).returncode == 0
+    make_private(tmp_path / "state" / "bot")
     (tmp_path / "own" / "Broken").mkdir(parents=True)
-    (tmp_path / "own" / "Broken" / "requirements.txt").write_text("--no-index\nnothing-of-this-name==1\n")
+    (tmp_path / "own" / "Broken" / "requirements.txt").write_text("nothing-of-this-name==1\n")
+    (tmp_path / "own" / "Broken" / "b.py").write_text("")
     (tmp_path / "own" / "Broken" / "Broken.json").write_text(
         json.dumps({"name": "Broken", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Broken/b.py"})
     )
@@ -89,10 +92,10 @@ async def bot_s(path: Path) -> Database:
 async def test_both_databases_are_private_while_they_are_open(
     tmp_path: Path, umask: int, opened: Callable[[Path], Awaitable[Database]]
 ) -> None:
-    database = await opened(tmp_path / "state" / "of.db")
+    database = await opened(tmp_path / "of.db")
     try:
         names = {path.name for path in _found(tmp_path)}
-        assert names == {"state", "of.db", "of.db-wal", "of.db-shm"}
+        assert names == {"of.db", "of.db-wal", "of.db-shm"}
         assert wide(tmp_path) == {}
     finally:
         await database.close()

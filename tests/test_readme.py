@@ -20,10 +20,11 @@ from tests.documents import ROOT, blocks
 
 README = ROOT / "README.md"
 ENGINES = ROOT / "core" / "engines" / "README.md"
+RESPONDERS = ROOT / "core/docs/responders.md"
 
 
 def test_each_example_of_settings_loads(tmp_path: Path) -> None:
-    examples = blocks(README, "toml")
+    examples = [*blocks(README, "toml"), *blocks(RESPONDERS, "toml")]
     assert examples
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.toml"
@@ -35,7 +36,7 @@ def test_each_example_of_settings_loads(tmp_path: Path) -> None:
 def test_every_bundled_responder_is_listed() -> None:
     definitions = (json.loads(file.read_text()) for file in (ROOT / "core" / "bundled").glob("*/*.json"))
     bundled = {f"{item['name']}_{item['version'].replace('.', '_')}" for item in definitions}
-    assert set(re.findall(r"^\| `(\w+)` \| ", README.read_text(), re.M)) >= bundled
+    assert set(re.findall(r"^\| `(\w+)` \| ", RESPONDERS.read_text(), re.M)) >= bundled
 
 
 def test_the_pictures_are_small() -> None:
@@ -48,7 +49,7 @@ async def test_the_examples_with_curl_create_an_alert_and_run_a_responder_on_it(
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("there is no curl here")
-    examples = "".join(block for block in blocks(README, "sh") if "curl" in block)
+    examples = "".join(block for page in (README, RESPONDERS) for block in blocks(page, "sh") if "curl" in block)
     uv = 'uv() { shift 2; "$PYTHON" -m bot.cli "$@"; }\ncurl() { command curl -sS --fail-with-body -w "\\n" "$@"; }\n'
     async with running_core(tmp_path) as core:
         environment = {"PYTHON": sys.executable, "RESPONDER_BOT_CORE_DATABASE": stores.setting(tmp_path / "core.db")}

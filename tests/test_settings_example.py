@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
 from bot.settings import load as load_bot
-from core.common.settings_file import SECTIONS
+from core.common.settings_file import SECTIONS, RetentionSection
 from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection
 from core.settings import load as load_core
 
@@ -21,6 +21,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "engine": EngineSection,
     "responder": ResponderSection,
     "protect": ProtectSection,
+    "retention": RetentionSection,
     "bot": BotSection,
     "slack": SlackSection,
     "channel": ChannelSection,

@@ -1,8 +1,9 @@
 """The composition root of the bot: creates its parts, and starts and stops them in order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -21,7 +22,7 @@ from bot.features.base import Check, Services
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
-from bot.outbox.errors import classify
+from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
 from bot.redaction import RED
@@ -32,9 +33,11 @@ from core.common.database.location import files_of
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
 
-PRUNE_EVERY = 1_500  # renewals, somewhat below an hour
+PRUNE_EVERY_S = 3_600.0
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
-AUTH_TEST_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
+FIRST_PAUSE_S = 0.5  # between attempts to connect to Slack; each is twice as long as the one before
+LONGEST_PAUSE_S = 10.0
+REFUSED_PAUSE_S = 60.0  # while a person has to change something
 
 log = structlog.get_logger("bot.app")
 
@@ -47,17 +50,22 @@ class Bot:
         settings: BotSettings,
         core: CoreClient,
         session: aiohttp.ClientSession,
-        installation: AppInstallation,
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter | None,
     ) -> None:
         self._settings = settings
         self._session = session
+        self._installation = installation = AppInstallation()
+        self._ready = asyncio.Event()  # Slack has said where the app is installed, and what the channels may show
+        self.connected = asyncio.Event()
+        """Set once payloads arrive for the first time."""
+        self._slack_problem = ""
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = channels = Channels(settings.channel, self.slack, settings.bot.access_channel)
-        self.groups = GroupSync(settings.group, core, self.slack, installation.team_id)
+        self.groups = GroupSync(settings.group, core, self.slack, lambda: installation.team_id)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
+        self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         access = ChannelAccess(
             channels.routes,
@@ -69,7 +77,7 @@ class Bot:
             access_channel=channels.access_channel,
             command=settings.slack.command,
             groupings=channels.groupings,
-            workspace_url=installation.workspace_url,
+            workspace_url=lambda: installation.workspace_url,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self.leading = asyncio.Event()
@@ -88,10 +96,12 @@ class Bot:
             login=identity.login,
             slack_user=identity.slack_user,
             command=settings.slack.command,
-            workspace_url=installation.workspace_url,
+            alert_days=settings.retention.alert_days,
+            workspace_url=lambda: installation.workspace_url,
         )
         self._workers = Workers()
-        health = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers)
+        self._connection = Workers()
+        health = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers, self.retention.counts)
         self.dispatcher = Dispatcher(
             services,
             self.outbox,
@@ -115,14 +125,14 @@ class Bot:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Start all parts. Nothing is shown before Slack has said which channels are shared."""
-        await self.channels.begin(self.outbox.channels_changed_at)
+        """Start all parts; those that need Slack wait for it."""
         with suppress(ResponderBotError):  # core is down: the notifier begins once it is back
             await self.notifier.begin()
         self.dispatcher.start()
         if self.health_server is not None:
             await self.health_server.start()
         await self.transport.start()
+        self._connection.start(self._keep_connected)
         self._workers.start(self._lead)
         self._workers.start(self._refresh_channels)
 
@@ -131,6 +141,7 @@ class Bot:
         if self._is_closed:
             return
         self._is_closed = True
+        await self._connection.close()
         await self.transport.close()
         if self.health_server is not None:
             await self.health_server.close()
@@ -142,9 +153,47 @@ class Bot:
         finally:
             await self.outbox.close()
 
+    # the connection to Slack
+
+    async def _keep_connected(self) -> None:
+        """Connect to Slack, and again whenever the connection is lost."""
+        await self._until_slack_does(self._learn_installation)
+        await self.channels.begin(self.outbox.channels_changed_at)
+        self._ready.set()
+        while True:
+            await self._until_slack_does(self.transport.connect, classify_connection)
+            self.connected.set()
+            log.info("slack_connected")
+            await self.transport.until_lost()
+            log.warning("slack_lost")
+
+    async def _learn_installation(self) -> None:
+        self._installation.learn(await self.slack.auth_test())
+
+    async def _until_slack_does(
+        self, step: Callable[[], Awaitable[None]], classified: Callable[[Exception], DeliveryError] = classify
+    ) -> None:
+        """Take this step as often as it fails. `/health` says why meanwhile, and the log when the reason changes."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                await step()
+            except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                failure = classified(error)
+            else:
+                self._slack_problem = ""
+                return
+            if failure.message != self._slack_problem:
+                write = log.warning if failure.is_temporary else log.error
+                write("slack_not_connected", code=failure.code, reason=failure.message)
+            self._slack_problem = failure.message
+            await asyncio.sleep(max(pause_s, failure.wait_s) if failure.is_temporary else REFUSED_PAUSE_S)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
     # leading: of all replicas, the holder of the lease follows core and sends
 
     async def _lead(self) -> None:
+        await self._ready.wait()  # nothing is shown before Slack has said which channels are shared
         while True:
             try:
                 if await self.outbox.replicas.acquire():
@@ -155,21 +204,26 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
-        work = (self.notifier.run(), self.outbox.sender.run(), self.groups.run())
+        work = (self.notifier.run(), self.outbox.sender.run(), self.groups.run(), self._prune_hourly())
         tasks = [asyncio.create_task(one) for one in work]
         self.leading.set()
         try:
-            renewals = 0
             while await self._keeps_lead():
                 done, _ = await asyncio.wait(tasks, timeout=RENEW_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-                renewals += 1
-                if renewals % PRUNE_EVERY == 0:
-                    await self.outbox.prune()
         finally:
             self.leading.clear()
             await cancel_and_wait(*tasks)
+
+    async def _prune_hourly(self) -> None:
+        while True:
+            try:
+                if found := await self.retention.prune():
+                    log.info("pruned", **found)
+            except ResponderBotError as error:
+                log.warning("prune_failed", reason=error.message)
+            await asyncio.sleep(PRUNE_EVERY_S)
 
     async def _keeps_lead(self) -> bool:
         """Renew the lease. While the database is away it is kept until it is over, so that calls under way can end."""
@@ -198,6 +252,7 @@ class Bot:
             await self.outbox.retry_now(channel)
 
     async def _refresh_channels(self) -> None:
+        await self._ready.wait()
         await self.channels.refresh_periodically(self.outbox.channels_changed_at)
 
     async def _download(self, url: str) -> bytes:
@@ -207,14 +262,22 @@ class Bot:
 
     async def checks(self) -> Sequence[Check]:
         """The state of Slack, the transport, the channels and the delivery; asks Slack."""
-        about_slack = [await self._token_check(), self.transport.check(), *await self.channels.checks()]
+        about_slack = [await self._token_check(), self._transport_check(), *await self.channels.checks()]
         return [*about_slack, *await self.groups.checks_now(), *await self._own_checks()]
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
         found = await self.outbox.probe.check()
         store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
-        return [self.transport.check(), *store, *self.groups.checks(), *await self._own_checks()]
+        return [self._transport_check(), *store, *self.groups.checks(), *await self._own_checks()]
+
+    async def problem(self) -> str:
+        """What `health` finds wrong, a line for each check, or ""."""
+        return "\n".join(f"{check.name}: {check.message}" for check in await self.health() if not check.ok)
+
+    def _transport_check(self) -> Check:
+        check = self.transport.check()
+        return replace(check, ok=False, message=self._slack_problem) if self._slack_problem else check
 
     async def _own_checks(self) -> list[Check]:
         try:
@@ -250,17 +313,16 @@ class Bot:
 async def running(
     settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], rate_limiter: RateLimiter | None = None
 ) -> AsyncIterator[Bot]:
-    """Run the bot, connected to Slack and following core, until the block ends.
+    """Run the bot until the block ends. It connects to Slack as soon as Slack lets it, see `Bot.connected`.
 
-    Raises ResponderBotError with what to do if Slack refuses a token, or the bot's database can't be opened.
+    Raises ResponderBotError with what to do if the bot's database can't be opened, or its port is taken.
     """
     for file in files_of(settings.bot.database):
         _create_database_file(file)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-        installation = await _auth_test(settings, session)
-        bot = Bot(settings, core, session, installation, clock_ms, rate_limiter)
+        bot = Bot(settings, core, session, clock_ms, rate_limiter)
         try:
-            await _start(bot)
+            await bot.start()
             yield bot
         finally:
             await bot.close()
@@ -275,38 +337,3 @@ def _create_database_file(database: Path) -> None:
             f"The bot's database {database} can't be opened ({error.strerror}); name another with [bot] database."
         )
         raise ResponderBotError("unavailable", sentence) from error
-
-
-async def _start(bot: Bot) -> None:
-    try:
-        await bot.start()
-    except (SlackClientError, aiohttp.ClientError) as error:
-        failure = classify(error, "")
-        sentence = f"Slack refuses the app token ({failure.code}); check [slack] app_token (xapp-...)."
-        raise ResponderBotError(
-            "bad_request", sentence if failure.kind == "app_refused" else failure.message
-        ) from error
-
-
-async def _auth_test(settings: BotSettings, session: aiohttp.ClientSession) -> AppInstallation:
-    """Ask Slack where the app is installed, a few times while Slack can't be reached. Raises ResponderBotError."""
-    slack = web_client(settings.slack.bot_token, settings.slack, session)
-    message = "Slack gave no answer."
-    for pause_s in AUTH_TEST_PAUSES_S:
-        await asyncio.sleep(pause_s)
-        try:
-            response = await slack.auth_test()
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            failure = classify(error, "")
-            message = failure.message
-            if failure.kind not in ("not_sent", "unknown", "rate_limited"):
-                break
-            continue
-        return AppInstallation(
-            team_id=str(response["team_id"]),
-            enterprise_id=str(response.get("enterprise_id") or ""),
-            bot_user_id=str(response["user_id"]),
-            bot_id=str(response.get("bot_id") or ""),
-            workspace_url=str(response.get("url") or ""),
-        )
-    raise ResponderBotError("unavailable", message)

@@ -12,11 +12,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.features.base import Check
 from bot.outbox.errors import classify
+from bot.redaction import CLEAR
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES
 
-CLEAR = 0
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
 RETRY_EVERY_S = 10.0
 POLL_REQUESTS_S = 2.0

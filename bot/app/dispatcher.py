@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app.interactions import Interaction, InteractionType, entry_of, parse
 from bot.app.replies import Replies
@@ -23,6 +24,7 @@ from bot.identity import Identity
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
 from core.client import UNANSWERED
+from core.common import logs
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.models import Person
@@ -34,6 +36,7 @@ ANSWER_S = 2.0  # core's time for an ANSWER entry; Slack waits 3 s
 ACCEPT_S = 2.0  # the database's time to store a click; Slack waits 3 s
 WRITE_AGAIN_S = 1.0
 REPLAY_EVERY_S = 2.0
+REQUEST_ID_CHARS = 16
 # Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
 # Idempotency-Key after a day.
 REPLAY_LIMIT_MS = 10 * 60_000
@@ -69,11 +72,11 @@ log = structlog.get_logger("bot.app")
 Acknowledge = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class AppInstallation:
-    """Where the app is installed and as whom, from `auth.test`."""
+    """Where the app is installed and which user it is, from `auth.test`. Empty until Slack has answered it."""
 
-    team_id: str
+    team_id: str = ""
     enterprise_id: str = ""
     bot_user_id: str = ""
     bot_id: str = ""
@@ -83,6 +86,14 @@ class AppInstallation:
         """Whether every team in the payload is the bot's own; with a Slack Connect guest one isn't."""
         return bool(interaction.teams) and interaction.teams <= {self.team_id, self.enterprise_id}
 
+    def learn(self, answer: AsyncSlackResponse) -> None:
+        """Take over the answer of `auth.test`."""
+        self.enterprise_id = str(answer.get("enterprise_id") or "")
+        self.bot_user_id = str(answer["user_id"])
+        self.bot_id = str(answer.get("bot_id") or "")
+        self.workspace_url = str(answer.get("url") or "")
+        self.team_id = str(answer["team_id"])
+
 
 @dataclass(frozen=True)
 class _QueuedInteraction:
@@ -90,6 +101,14 @@ class _QueuedInteraction:
     interaction: Interaction
     text: str
     inbox_key: str = ""  # "" where it isn't in the inbox
+
+    def begin(self) -> None:
+        """Log it, and have all that is done for it carry its id, here and in core."""
+        interaction = self.interaction
+        logs.set_request_id(interaction.idempotency_key[:REQUEST_ID_CHARS])
+        write = log.debug if interaction.type == "options" else log.info  # those come with each letter that is typed
+        feature = self.entry.handler.__module__.split(".")[2]  # bot.features.<feature>
+        write("interaction", type=interaction.type, feature=feature, user=interaction.user, channel=interaction.channel)
 
 
 class Dispatcher:
@@ -235,6 +254,7 @@ class Dispatcher:
 
     async def _result(self, item: _QueuedInteraction) -> Json | None:
         """The result of an ANSWER entry; errors become results too."""
+        item.begin()
         requests: list[RefreshRequest] = []
         try:
             context = await self._context(item, self._replies(item.interaction), requests)
@@ -277,6 +297,7 @@ class Dispatcher:
                 self._queue.task_done()
 
     async def _handle(self, item: _QueuedInteraction) -> None:
+        item.begin()
         if item.inbox_key and await self._is_taken_over(item.inbox_key):
             return
         replies = self._replies(item.interaction)

@@ -1,7 +1,7 @@
 """Groups that are kept in step with Slack's user groups, see `bot/docs/slack.md#groups`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -49,14 +49,14 @@ class GroupSync:
         groups: Mapping[str, GroupSection],
         core: "CoreClient",
         slack: AsyncWebClient,
-        team_id: str,
+        team: Callable[[], str],
         *,
         pause_s: float = PAUSE_S,
     ) -> None:
         self._groups = groups
         self._core = core
         self._slack = slack
-        self._team = team_id
+        self._team = team
         self._pause_s = pause_s
         self._states: dict[str, GroupState] = {}
         self._problem = ""
@@ -133,7 +133,7 @@ class GroupSync:
             if failure.code == "plan_upgrade_required":
                 what = "This workspace's plan has no user groups."
             return GroupState(problem=f"{what} @{name} stays as it is.", is_certain=False), failure.wait_s
-        by_slack_id = logins_by_slack_id(users, self._team)
+        by_slack_id = logins_by_slack_id(users, self._team())
         slack_users = list(dict.fromkeys(str(user) for user in response.get("users") or []))
         members = sorted({by_slack_id[user] for user in slack_users if user in by_slack_id})
         return GroupState(members, sum(user not in by_slack_id for user in slack_users)), 0.0

@@ -1,7 +1,7 @@
 """`/health` and `/metrics` of the bot, for probes and Prometheus; they need no key and name nobody."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from prometheus_client import (
@@ -34,7 +34,10 @@ class BotHealth(Collector):
         outbox: MessageOutbox,
         is_leading: Callable[[], bool],
         workers: Workers,
+        deleted: Mapping[str, int],
     ) -> None:
+        """`deleted`: how much retention has deleted so far, by kind."""
+        self._deleted = deleted
         self._health = health
         self._outbox = outbox
         self._is_leading = is_leading
@@ -66,6 +69,10 @@ class BotHealth(Collector):
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
         commits = "Durable commits of this process to the bot's database"
         yield CounterMetricFamily("responder_bot_store_commits", commits, self._outbox.commits)
+        pruned = CounterMetricFamily("responder_bot_pruned", "What retention has deleted", labels=["kind"])
+        for kind, count in self._deleted.items():
+            pruned.add_metric([kind], count)
+        yield pruned
         yield from self._messages
         yield GaugeMetricFamily(
             "responder_bot_leads", "1 where this replica follows and sends", int(self._is_leading())

@@ -1,5 +1,6 @@
 """How Slack's payloads arrive: over Socket Mode, or as signed HTTP requests."""
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,14 +30,27 @@ ANYTHING = re.compile(r".*", re.DOTALL)
 BODY_LIMIT_BYTES = 1_048_576  # Slack's payloads are far smaller
 EVENTS_PATH = "/slack/events"
 
-# Bolt logs payloads at DEBUG and kinds of tokens at WARNING; bot.app logs what matters.
+CONNECT_TIMEOUT_S = 15.0
+LOST_LOOKS = 2  # Slack renews each connection now and then, which takes less than a second
+LOOK_EVERY_S = 1.0
+
+# Bolt logs payloads at DEBUG and kinds of tokens at WARNING, and its client each attempt to connect with a traceback;
+# bot.app logs what matters.
 _bolt_log = logging.getLogger("bot.bolt")
+_socket_log = logging.getLogger("bot.socket")
 
 
 class Transport(Protocol):
     """A way in which payloads arrive."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Open what doesn't need Slack."""
+
+    async def connect(self) -> None:
+        """Take payloads from now on. Raises an error of Slack or of the network."""
+
+    async def until_lost(self) -> None:
+        """Return when no payload can arrive any more."""
 
     async def close(self) -> None: ...
 
@@ -56,6 +70,7 @@ def web_client(token: str | None, section: SlackSection, session: Any = None) ->
 def bolt_app(section: SlackSection, dispatcher: Dispatcher, installation: AppInstallation) -> AsyncApp:
     """A Bolt app with one catch-all listener for each interaction type; Bolt tries listeners one by one."""
     _bolt_log.setLevel(logging.ERROR)
+    _socket_log.setLevel(logging.CRITICAL)
 
     async def authorize(**_: Any) -> AuthorizeResult:
         return AuthorizeResult(
@@ -119,22 +134,38 @@ class SocketTransport:
         self._handler: AsyncSocketModeHandler | None = None
 
     async def start(self) -> None:
+        """Nothing: there is no address of its own."""
+
+    async def connect(self) -> None:
         """Connect to Slack. Raises SlackApiError if Slack refuses the app token."""
-        # Not in the constructor, since it opens a session on the running loop.
-        self._handler = AsyncSocketModeHandler(self._app, self._section.app_token, web_client=self._app.client)
-        self._handler.client.proxy = self._app.client.proxy  # as for the Web API
-        self._handler.client.wss_uri = await self._handler.client.issue_new_wss_url()  # raises if the token is wrong
-        await self._handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
+        await self.close()
+        answer = await self._app.client.apps_connections_open(app_token=self._section.app_token)
+        handler = AsyncSocketModeHandler(self._app, self._section.app_token, logger=_socket_log)
+        handler.client.proxy = self._app.client.proxy  # as for the Web API
+        handler.client.wss_uri = answer["url"]
+        # It would try again with an address that Slack takes only once; `until_lost` has us ask for another one.
+        handler.client.default_auto_reconnect_enabled = False
+        self._handler = handler
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
+
+    async def until_lost(self) -> None:
+        missed = 0
+        while missed < LOST_LOOKS:
+            await asyncio.sleep(LOOK_EVERY_S)
+            is_connected = self._handler is not None and await self._handler.client.is_connected()
+            missed = 0 if is_connected else missed + 1
 
     async def close(self) -> None:
-        if self._handler is not None:
-            await self._handler.client.close()  # type: ignore[no-untyped-call]  # as above
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            await handler.client.close()  # type: ignore[no-untyped-call]  # as above
 
     def check(self) -> Check:
         session = self._handler.client.current_session if self._handler else None
         if session is not None and not session.closed:
             return Check("socket", True, "connected")
-        return Check("socket", False, "not connected to Slack; check app_token and the network, it is tried again")
+        return Check("socket", False, "not connected to Slack; it is tried again")
 
 
 class HttpServer:
@@ -164,6 +195,7 @@ class HttpTransport:
 
     def __init__(self, app: AsyncApp, section: SlackSection, more_routes: Sequence[Route]) -> None:
         self._app = app
+        self._is_connected = False
         routes = [Route(EVENTS_PATH, self._events, methods=["POST"]), *more_routes]
         self._server = HttpServer(section.host, section.port, routes, "[slack] port")
 
@@ -172,15 +204,26 @@ class HttpTransport:
         return self._server.url
 
     async def start(self) -> None:
+        """Listen. Raises ResponderBotError("unavailable") if the port is taken."""
         await self._server.start()
+
+    async def connect(self) -> None:
+        self._is_connected = True
+
+    async def until_lost(self) -> None:
+        await asyncio.Event().wait()
 
     async def close(self) -> None:
         await self._server.close()
 
     def check(self) -> Check:
+        if self._server.is_open and not self._is_connected:
+            return Check("requests", False, "waiting until Slack says where the app is installed; it is tried again")
         return Check("requests", self._server.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
 
     async def _events(self, request: Request) -> Response:
+        if not self._is_connected:
+            return Response("the bot is starting", 503, {"Connection": "close"})
         try:
             body = await read_body(request.receive, BODY_LIMIT_BYTES)
         except (ResponderBotError, TimeoutError, ClientDisconnected) as error:

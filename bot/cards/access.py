@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot.cards import ids, views
+from bot.cards.elements import actions, button_element, confirmation
 from bot.cards.message import Block, ButtonIds, Intent, Message
-from bot.cards.text import context, count, foreign, foreign_plain, person_name, plain, section, slack_date
+from bot.cards.text import context, count, foreign, foreign_plain, person_name, section, slack_date
 from core.models import AccessRequest
 
 AMBER, GREY = "#daa038", "#8d8d8d"
@@ -18,14 +19,13 @@ APPROVE, DENY = "access_approve", "access_deny"  # of intents
 
 def request_button() -> Block:
     """The button for somebody who isn't linked. It names nothing: whoever clicks asks for themselves."""
-    element = {"type": "button", "action_id": ids.ACCESS_REQUEST, "text": plain("Request access"), "style": "primary"}
-    return {"type": "actions", "elements": [element]}
+    return actions(button_element("Request access", ids.ACCESS_REQUEST, style="primary"))
 
 
 def waiting(request: AccessRequest) -> str:
     """What somebody is told whose request waits."""
     until = slack_date(request.expires_at, WHEN)
-    return f"Your request for access waits for an admin until {until}. I tell you here in Slack what they decide."
+    return f"Your request for access waits for an admin until {until}. I'll let you know here in Slack."
 
 
 # --- for admins -----------------------------------------------------------------------------------------------------
@@ -68,28 +68,17 @@ def _buttons(request: AccessRequest, button: ButtonIds) -> Block:
     for profile in PROFILES:
         may = "run responders" if profile == "analyst" else "read, and run nothing"
         text = f"{foreign_plain(request.name, 60)} will be {request.login[:100]}, may {may}, and sees up to TLP:AMBER."
-        element = {
-            "type": "button",
-            "action_id": ids.numbered(ids.ACCESS_APPROVE, f"{profile}{request.id}"),
-            "text": plain(f"Approve as {profile}"),
-            "value": button(Intent(APPROVE, request.id, profile)),
-            "confirm": {
-                "title": plain("Give access?"),
-                "text": plain(text),
-                "confirm": plain("Approve"),
-                "deny": plain("Cancel"),
-            },
-        }
+        element = button_element(
+            f"Approve as {profile}",
+            ids.ACCESS_APPROVE,
+            button(Intent(APPROVE, request.id, profile)),
+            of=f"{profile}{request.id}",
+            style="primary" if profile == PROFILES[0] else "",
+            confirm=confirmation("Give access?", text, "Approve"),
+        )
         elements.append(element)
-    elements[0]["style"] = "primary"
-    deny = {
-        "type": "button",
-        "action_id": ids.numbered(ids.ACCESS_DENY, request.id),
-        "text": plain("Deny"),
-        "style": "danger",
-        "value": button(Intent(DENY, request.id)),
-    }
-    return {"type": "actions", "elements": [*elements, deny]}
+    deny = button_element("Deny", ids.ACCESS_DENY, button(Intent(DENY, request.id)), of=request.id, style="danger")
+    return actions(*elements, deny)
 
 
 def requests_view(requests: Sequence[AccessRequest], button: ButtonIds, done: str = "") -> dict[str, Any]:

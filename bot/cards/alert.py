@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bot.cards import ids, reports, runs, undo_state, undos
+from bot.cards.elements import actions, button_element
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -45,7 +46,7 @@ GREY = "#8d8d8d"  # closed
 AMBER = "#d9a441"  # something waits for approval
 SIGNS = ("", "🔵", "🟡", "🟠", "🔴")  # by severity, beside its name
 COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity, which the card also names
-CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddCustomFields"}  # operations
+CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
 STATUS_WORDS = {"New": "new", "Ignored": "closed", "Imported": "made into a case", "Updated": "updated"}
 
 
@@ -171,7 +172,7 @@ def is_closed(alert: Alert) -> bool:
 
 
 def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
-    """The status and who works on it; of a closed alert what became of it, by whom (by which of `newest`) and when."""
+    """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
     if not is_closed(alert):
         owner = f" · *{person_name(alert.assignee)}* works on it" if alert.assignee else ""
         return f"{STATUS_WORDS[alert.status]}{owner}"
@@ -216,13 +217,12 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
 def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """Take it, or Release for the one who did; somebody else who presses Release is asked whether to take it over."""
     words, what, action_id = ("Release", "release", ids.RELEASE) if alert.assignee else ("Take it", "take", ids.TAKE)
-    return {"type": "button", "action_id": action_id, "text": plain(words), "value": button(Intent(what, alert.id))}
+    return button_element(words, action_id, button(Intent(what, alert.id)))
 
 
 def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """Shows the alert to the person who clicks, as far as they may see it; so also on a withheld card."""
-    value = button(Intent("details", alert.id))
-    return {"type": "button", "action_id": ids.DETAILS, "text": plain("Details"), "value": value}
+    return button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
 
 
 def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def _runs(
     if found := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
         if len(found) == 1:
             return [{**section(text), "block_id": block_id, "accessory": found[0]}]
-        return [{**section(text), "block_id": block_id}, {"type": "actions", "elements": found}]
+        return [{**section(text), "block_id": block_id}, actions(*found)]
     if not runs.is_open(action):
         again = run_again_button(action, view, button, confirm) if can_repeat else None
         if again is None:
@@ -335,7 +335,7 @@ def _runs(
         return [{**section(text), "block_id": block_id, "accessory": end}]
     if confirm:
         text += f"\n{foreign(confirm, POLICY_LIMIT)}"
-    buttons = {"type": "actions", "elements": [*runs.decision_buttons(action, button), end]}
+    buttons = actions(*runs.decision_buttons(action, view, button), end)
     return [{**section(text), "block_id": block_id}, buttons]
 
 
@@ -351,15 +351,14 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
     """
     if runs.state_of(action) not in runs.WORTH_REPEATING or not view.is_open:
         return None
-    again: dict[str, Any] = {
-        "type": "button",
-        "action_id": ids.numbered(ids.RUN_AGAIN, action.id),
-        "text": plain("Run again"),
-        "value": button(Intent("run_again", action.id, "confirmed" if confirm else "")),
-    }
-    if not action.inputs and (confirm or runs.given_inputs(action)):  # a form asks for declared ones
-        again["confirm"] = runs.confirm_dialog(action, view, confirm)
-    return again
+    asks = not action.inputs and (confirm or runs.given_inputs(action))  # a form asks for declared ones
+    return button_element(
+        "Ask again" if runs.was_not_started(action) else "Run again",
+        ids.RUN_AGAIN,
+        button(Intent("run_again", action.id, "confirmed" if confirm else "")),
+        of=action.id,
+        confirm=runs.confirm_dialog(action, view, confirm) if asks else None,
+    )
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:

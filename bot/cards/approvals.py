@@ -1,28 +1,29 @@
 """What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from bot.cards import ids, notices, runs, undo_state
 from bot.cards.alert import AMBER, GREY, SIGNS
+from bot.cards.elements import actions, button_element
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
+    clip_middle,
     context,
     count,
     escape,
     foreign,
     person_name,
-    plain,
     section,
     slack_date,
 )
-from bot.redaction import RedactedView, Subject, may_see, withheld
+from bot.redaction import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from core.models import SEVERITY_NAMES, Action, Person, Policy
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
+MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
@@ -51,12 +52,38 @@ def inputs(action: Action, view: RedactedView) -> str:
     return "\n".join([*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."])
 
 
-def inputs_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
-    """Name and text of the whole inputs; None if the request shows all of them, or they are withheld."""
+def observables(action: Action, view: RedactedView) -> str:
+    """The observables that a run on an alert gets, one line each; "" for one on anything else."""
+    shown, hidden = _titles(action, view), len(action.artifacts) - len(_titles(action, view))
+    lines = [f"• {foreign(clip_middle(title, TITLE_LIMIT), TITLE_LIMIT)}" for title in shown[:MAX_OBSERVABLES]]
+    if len(shown) > MAX_OBSERVABLES:
+        lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
+    if hidden:
+        lines.append(f"and {hidden} withheld ({tlp_name(max(one.tlp for one in action.artifacts))})")
+    return "\n".join([f"It gets {count(len(action.artifacts), 'observable')}:", *lines]) if lines else ""
+
+
+def observables_in_short(action: Action, view: RedactedView) -> str:
+    """Likewise, in one line of a list."""
+    shown = [foreign(clip_middle(title, 60), 60) for title in _titles(action, view)[:3]]
+    more = len(action.artifacts) - len(shown)
+    return ", ".join([*shown, *([f"+{more}"] if more else [])])
+
+
+def _titles(action: Action, view: RedactedView) -> list[str]:
+    """Those that may be shown; foreign text, not escaped."""
+    seen = [one for one in action.artifacts if view.is_open and may_see(view.clearance, one.tlp)]
+    return [view.text(artifact_title(one)) for one in seen]
+
+
+def whole_request(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+    """Name and text of a file with all inputs and observables; None if the request shows them, or they are withheld."""
     view = RedactedView(subject, clearance)
-    if not _needs_file(action, view):
+    parts = [f"{name}:\n{text}" for name, text in runs.inputs(action, view)] if view.shows_inputs else []
+    titles = _titles(action, view)
+    if len(titles) <= MAX_OBSERVABLES and not _needs_file(action, view):
         return None
-    return _file_name(action), "\n\n".join(f"{name}:\n{text}" for name, text in runs.inputs(action, view))
+    return _file_name(action), "\n\n".join([*parts, *(["Observables:\n" + "\n".join(titles)] if titles else [])])
 
 
 def _needs_file(action: Action, view: RedactedView) -> bool:
@@ -65,7 +92,7 @@ def _needs_file(action: Action, view: RedactedView) -> bool:
 
 
 def _file_name(action: Action) -> str:
-    return f"inputs-{action.id[1:]}.txt"
+    return f"request-{action.number}.txt"
 
 
 def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
@@ -98,25 +125,20 @@ def request_blocks(
     name = runs.name(action)
     asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
     blocks: list[Block] = [section(asks), *glass(action, view)]
-    if given := inputs(action, view):
-        blocks.append(section(given))
+    blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
-        blocks.append(buttons(action, button))
+        blocks.append(buttons(action, view, button))
     return blocks
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
     """So many requests of one bulk, which are decided together."""
     who = person_name(action.created_by)
-    review = {
-        "type": "button",
-        "action_id": ids.numbered(ids.BULK_REVIEW, action.id),
-        "text": plain("Review"),
-        "value": button(Intent("bulk_review", action.bulk or "")),
-    }
+    intent = Intent("bulk_review", action.bulk or "")
+    review = button_element("Review", ids.BULK_REVIEW, button(intent), of=action.id)
     text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'object')} that you may see ({action.bulk})"
     return section(text, accessory=review)
 
@@ -135,9 +157,7 @@ def direct_request(
     """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
     view = RedactedView(subject, clearance)
     if not sees_all(clearance, subject):
-        return notices.notice(
-            f"A request for approval on {subject.id}: {withheld(max(subject.tlp, subject.parent_tlp))}"
-        )
+        return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
     blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
     blocks.append(context(END))
     color = AMBER if is_open(action, now_ms) else GREY
@@ -145,7 +165,7 @@ def direct_request(
 
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
-    """What a locked phone shows: what is wanted, how severe, on what, and by whom."""
+    """What a locked phone shows: the request, its severity, its target and who asks."""
     name = runs.name(action)
     what = f"{name} on {on_what(view.subject, view)}, asked by {person_name(action.created_by)}"
     return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
@@ -172,7 +192,7 @@ def glass(action: Action, view: RedactedView) -> list[Block]:
 
 def sees_all(clearance: int, subject: Subject) -> bool:
     """Whether this clearance covers the subject and its case."""
-    return may_see(clearance, max(subject.tlp, subject.parent_tlp))
+    return may_see(clearance, subject.clearance)
 
 
 def is_open(action: Action, now_ms: int) -> bool:
@@ -203,6 +223,6 @@ def decision(action: Action, now_ms: int) -> str:
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
 
 
-def buttons(action: Action, button: ButtonIds) -> dict[str, Any]:
+def buttons(action: Action, view: RedactedView, button: ButtonIds) -> Block:
     """Approve and Deny."""
-    return {"type": "actions", "elements": runs.decision_buttons(action, button)}
+    return actions(*runs.decision_buttons(action, view, button))

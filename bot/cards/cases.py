@@ -1,11 +1,11 @@
 """Asks which case template to use."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from bot.cards import ids, questions
+from bot.cards.elements import actions, button_element
 from bot.cards.message import Block, ButtonIds, Intent, Message
-from bot.cards.text import code, context, count, foreign, foreign_plain, plain, section
+from bot.cards.text import code, context, count, foreign, foreign_plain, section
 from bot.redaction import RedactedView, Subject
 from core.models import CaseTemplate
 
@@ -19,14 +19,16 @@ def template_picker(
     """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
     blocks: list[Block] = [section("Make a case of"), questions.target(RedactedView(subject, clearance))]
     for number, template in enumerate(templates[:MAX_TEMPLATES]):
-        use = _button("Use", number, button(Intent("case_with", subject.id, template.name)))
+        use = button_element(
+            "Use", ids.CASE_TEMPLATE, button(Intent("case_with", subject.id, template.name)), of=str(number)
+        )
         blocks.append(section(_about(template), accessory=use))
     if len(templates) > MAX_TEMPLATES:
         left = count(len(templates) - MAX_TEMPLATES, "more template")
         blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
     words = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
-    none = _button(words, MAX_TEMPLATES, button(Intent("case_with", subject.id)))
-    blocks.append({"type": "actions", "elements": [none]})
+    none = button_element(words, ids.CASE_TEMPLATE, button(Intent("case_with", subject.id)), of=str(MAX_TEMPLATES))
+    blocks.append(actions(none))
     return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
 
 
@@ -36,8 +38,3 @@ def _about(template: CaseTemplate) -> str:
     more = f", and {len(template.tasks) - MAX_TASKS} more" if len(template.tasks) > MAX_TASKS else ""
     tasks = f"{count(len(template.tasks), 'task')}: {', '.join(titles)}{more}" if titles else "no tasks"
     return f"*{name}*\n{tasks}"
-
-
-def _button(words: str, number: int, value: str) -> dict[str, Any]:
-    own_id = ids.numbered(ids.CASE_TEMPLATE, str(number))
-    return {"type": "button", "action_id": own_id, "text": plain(words), "value": value}

@@ -14,12 +14,13 @@ from bot.cards import (
     people,
     questions,
     replies,
-    start,
+    run_form,
     template,
     undos,
 )
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
+from bot.cards.run_request import RunRequest
 from bot.redaction import RedactedView, Subject
 from core.models import (
     AccessRequest,
@@ -28,11 +29,13 @@ from core.models import (
     Approval,
     Artifact,
     BreakGlass,
+    Extension,
     Log,
     OfferedResponder,
     Parameter,
     Person,
     Policy,
+    RunTarget,
     Undo,
     UserEntry,
 )
@@ -57,11 +60,14 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     timed = done.model_copy(
         update={"undo": Undo(responder="Release_1_0", status="waiting", at=now_ms, message="Release_1_0 is gone.")}
     )
+    extension = Extension(id="~17", asked_by="anna", asked_at=now_ms, approval=_approval(now_ms))
+    longer = done.model_copy(update={"undo": Undo(responder="Release_1_0", extension=extension)})
     broken = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
     person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
     told = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
+        "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
         "broken glass": replies.approval_request(broken, subject, **asked),
         "list of runs": overview.run_list("Failed", told, person, button=seen["button"], now_ms=now_ms),
         "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
@@ -73,7 +79,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
         "watched run": replies.watcher_message(done, subject, clearance=2),
         "request for access": access.card(_request(now_ms), seen["button"]),
-        "question": questions.confirm(_responder(), subject, **seen),
+        "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {
         "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0")),
@@ -91,20 +97,20 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             now_ms=now_ms,
             admin=people.home_blocks(1),
         ),
-        "run modal": start.start_view(start.WizardState(alert.id), subject, clearance=2),
-        "inputs of a run": start.run_view(
-            start.WizardState(alert.id, responder="x", asked=True),
-            subject,
-            _responder(),
-            clearance=2,
-            given=start.Given(inputs.form(_inputs(), {})),
+        "run modal": run_form.start_view(_asked(alert), subject, clearance=2),
+        "inputs of a run": run_form.form_view(
+            _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
         ),
         "requests modal": access.requests_view([_request(now_ms)], seen["button"]),
         "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
-        "template modal": template.template_view(template.Draft()),
+        "template modal": template.template_view(),
     }
     sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}
     return sent | {name: ("view", view) for name, view in views.items()}
+
+
+def _asked(alert: Alert) -> RunRequest:
+    return RunRequest((RunTarget(object_type="alert", object_id=alert.id),), "Isolate_1_0")
 
 
 def _alert(now_ms: int) -> Alert:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bot.cards import ids
 from bot.cards.alert import COLORS, SIGNS, headline
+from bot.cards.elements import actions, button_element, confirmation
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -162,31 +162,12 @@ def _state(content: GroupContent, now_ms: int) -> str:
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     key = content.key
-    elements: list[dict[str, Any]] = [
-        {
-            "type": "button",
-            "action_id": ids.GROUP_ALERTS,
-            "text": plain("Show alerts"),
-            "value": button(Intent("group_alerts", key, "0")),
-        },
-        {
-            "type": "button",
-            "action_id": ids.GROUP_RUN,
-            "text": plain("Run on all"),
-            "value": button(Intent("group_run", key)),
-        },
-        {
-            "type": "button",
-            "action_id": ids.GROUP_READ,
-            "text": plain("Close all"),
-            "value": button(Intent("group_read", key)),
-            "confirm": {
-                "title": plain("Close all?"),
-                "text": plain(f"{count(content.count, 'alert')}, as far as you may see them."),
-                "confirm": plain("Close all"),
-                "deny": plain("Cancel"),
-            },
-        },
+    about = f"{count(content.count, 'alert')}, as far as you may see them."
+    close = confirmation("Close all?", about, "Close all")
+    elements = [
+        button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0"))),
+        button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
+        button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), confirm=close),
     ]
     entries = [("Make one case", Intent("group_case", key))]
     if not content.is_digest:
@@ -196,10 +177,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         entries += [("Unmute", Intent("group_mute", key, "0"))] if is_muted else []
         entries += [] if is_muted else [(words, Intent("group_mute", key, hours)) for words, hours in mutes]
     options = [{"text": plain(words), "value": button(intent)} for words, intent in entries]
-    return {
-        "type": "actions",
-        "elements": [*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options}],
-    }
+    return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
 
 
 @dataclass(frozen=True)
@@ -226,15 +204,10 @@ def alerts_page(
     turns += [("Older", last)] if last < content.count else []
     if turns:
         elements = [
-            {
-                "type": "button",
-                "action_id": ids.numbered(ids.GROUP_ALERTS, words),
-                "text": plain(words),
-                "value": button(Intent("group_alerts", key, str(max(0, to)))),
-            }
+            button_element(words, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=words)
             for words, to in turns
         ]
-        blocks.append({"type": "actions", "elements": elements})
+        blocks.append(actions(*elements))
     return Message(text, tuple(blocks))
 
 
@@ -246,10 +219,5 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     about = context(" · ".join(part for part in (alert.id, slack_date(alert.at, DAY_AND_TIME), card) if part))
     if card:
         return [head, about]
-    lift = {
-        "type": "button",
-        "action_id": ids.numbered(ids.GROUP_CARD, alert.id),
-        "text": plain("Own card"),
-        "value": button(Intent("group_card", alert.id, channel)),
-    }
+    lift = button_element("Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id)
     return [{**head, "accessory": lift}, about]

@@ -6,6 +6,7 @@ from typing import Any
 
 from bot.cards import approvals, ids, runs
 from bot.cards.alert import run_again_button
+from bot.cards.elements import button_element
 from bot.cards.message import Block, ButtonIds, Intent
 from bot.cards.text import DAY_AND_TIME, context, person_name, plain, section, slack_date
 from bot.redaction import RedactedView, Subject
@@ -23,7 +24,7 @@ class HomeRun:
     confirm: str = ""
     link: str = ""
     policy: str = ""  # all that its policy says to those who approve it
-    together: int = 1  # runs of one bulk, of which this is the first
+    together: int = 1  # runs of one bulk; this is the first
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> B
 def _bulk(action: Action, button: ButtonIds) -> Block:
     """The line of several runs of a bulk; how many there are in all is behind its button."""
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
-    each = {
-        "type": "button",
-        "action_id": ids.numbered(ids.BULK_DETAILS, action.id),
-        "text": plain("Show each"),
-        "value": button(Intent("bulk_details", action.bulk or "")),
-    }
+    intent = Intent("bulk_details", action.bulk or "")
+    each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
     line = f"{runs.mark(action)} *{runs.name(action)}* on several objects · {by} · {action.bulk}"
     return section(line, accessory=each)

@@ -1,6 +1,7 @@
 """The inputs that a responder declares, as fields of a modal and as typed text."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from bot.cards import ids, runs, views
+from bot.cards.lists import option_value
 from bot.cards.message import Block
 from bot.cards.text import OPTION_LIMIT, clip, foreign_plain, plain
 from bot.redaction import RedactedView
-from core.models import Action, Parameter
+from core.models import Action, OfferedResponder, Parameter
 
 PREFIX = "input:"  # of the block ids of fields
 LABEL_LIMIT, HINT_LIMIT = 150, 300  # characters
@@ -30,7 +32,7 @@ class Form:
     """What the fields of a responder's inputs hold when they are shown.
 
     `values` are shown; `kept` counts if a field stays empty, since Slack or the modal has no room for it; `people` are
-    the Slack users of logins.
+    the Slack users of logins. `text` stands for all of them where the responder declares none.
     """
 
     parameters: Sequence[Parameter]
@@ -38,6 +40,7 @@ class Form:
     kept: Mapping[str, Any] = field(default_factory=dict)
     withheld: frozenset[str] = frozenset()
     people: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
 
 
 def form(
@@ -101,8 +104,16 @@ def _fitting(parameter: Parameter, value: Any) -> Any:
 # --- fields ---------------------------------------------------------------------------------------------------------
 
 
+def key_of(responder: OfferedResponder) -> str:
+    """What tells the fields of a responder from another's, so that Slack drops what those hold."""
+    return option_value(responder)
+
+
 def fields(shown: Form, key: str) -> list[Block]:
-    """A field for each input; those of another `key` are other fields, so that Slack drops what they hold."""
+    """A field for each input, or one for a text if none is declared."""
+    if not shown.parameters:
+        hint = "Only where the responder wants some: name = value, or a JSON object."
+        return [views.text_field("parameters", "Inputs", multiline=True, initial=shown.text, hint=hint)]
     in_menus = sum(len(parameter.options or ()) for parameter in shown.parameters)
     return [_field(parameter, shown, key, loads=in_menus > MENU_LIMIT) for parameter in shown.parameters]
 
@@ -247,6 +258,11 @@ def submitted(view: views.View, parameters: Sequence[Parameter], key: str) -> tu
     elements = views.elements(view)
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
+    if not parameters:
+        try:
+            values = dict(parse_parameters(views.values(view).get("parameters", "")))
+        except ValueError as error:
+            problems["parameters"] = str(error)
     for parameter in parameters:
         block = block_id(key, parameter.name)
         if block not in elements:
@@ -296,6 +312,26 @@ def _number(text: str) -> int | float:
     return int(text) if text.lstrip("+-").isdecimal() else float(text)
 
 
+def parse_parameters(text: str) -> Mapping[str, Any]:
+    """Parameters from `name = value` lines or a JSON object. Raises ValueError with what is wrong."""
+    text = text.strip()
+    if not text:
+        return {}
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("This is not a JSON object.") from error
+        return dict(found)
+    parameters: dict[str, Any] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"{line[:60]!r} is not name = value.")
+        parameters[name.strip()] = value.strip()
+    return parameters
+
+
 # --- what was typed -------------------------------------------------------------------------------------------------
 
 
@@ -338,7 +374,7 @@ def take_typed(parameters: Sequence[Parameter], typed: Mapping[str, str]) -> tup
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, text in typed.items():
-        parameter = _called(parameters, name)
+        parameter = called(parameters, name)
         if parameter is None:
             known = ", ".join(one.name for one in parameters)
             problems.append(f"It has no input {clip(name, 64)}; it takes {known}.")
@@ -350,7 +386,7 @@ def take_typed(parameters: Sequence[Parameter], typed: Mapping[str, str]) -> tup
     return values, problems
 
 
-def _called(parameters: Sequence[Parameter], name: str) -> Parameter | None:
+def called(parameters: Sequence[Parameter], name: str) -> Parameter | None:
     """The input with this name, or with this name or title but for case and punctuation if there is only one."""
     found = [one for one in parameters if one.name == name]
     found = found or [one for one in parameters if _folded(name) in (_folded(one.name), _folded(one.title))]

@@ -1,13 +1,13 @@
 """What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.cards import ids, names, notices, runs
 from bot.cards.alert import STATUS_WORDS, by_ioc, headline, observable, responder_menu, status_line, with_menu
+from bot.cards.elements import actions, button_element
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -24,12 +24,11 @@ from bot.cards.text import (
     section,
     slack_date,
     strip_markup,
+    utc_time,
 )
 from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, withheld
-from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, OfferedResponder
+from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Hold, OfferedResponder
 
-_TIME = re.compile(r"free again at (?:\d{4}-\d\d-\d\d )?\d\d:\d\d UTC")  # as core says it, for programs too
-OVERRIDABLE = {"protect", "rate", "rate_per_target"}
 MAX_OPTIONS = 100
 MAX_LINES = 40
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
@@ -40,20 +39,10 @@ CANNOT = "Can't run, because ..."
 NOTHING = "none"  # the value of an option that only says something
 
 
-def can_run(offered: OfferedResponder) -> bool:
-    return offered.verdict != "cannot_run"
-
-
-def can_be_overridden(offered: OfferedResponder) -> bool:
-    """Whether only rules stand in the way of it that an org-admin may override."""
-    rules = [refusal.rule for refusal in offered.refusals or ()]
-    return bool(rules) and len(rules) == len(offered.reasons or ()) and set(rules) <= OVERRIDABLE
-
-
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
     """Those that can run and those that can't, each by title."""
     ordered = _by_title(offered)
-    return [r for r in ordered if can_run(r)], [r for r in ordered if not can_run(r)]
+    return [r for r in ordered if r.can_run], [r for r in ordered if not r.can_run]
 
 
 def _by_title(offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
@@ -81,7 +70,9 @@ def responder_list(
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance, who))
     if refused:
-        for_others = [names.shown(r) for r in split(offered)[1] if len(r.reasons or []) == 1][:MAX_LINES]
+        for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1][
+            :MAX_LINES
+        ]
         others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
         return Message(refused, (_about(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
@@ -129,14 +120,9 @@ def _on_artifacts(
 
 def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
-    notes = [*map(_without_domain, responder.reasons or []), *_asks(responder)]
+    notes = [*(responder.reasons or []), *_asks(responder)]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
     return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
-
-
-def _without_domain(reason: str) -> str:
-    """A reason of core's with its logins as people are called."""
-    return re.sub(r"(started by [^@\s]+)@[^@\s]+", r"\1", reason)
 
 
 def _asks(responder: OfferedResponder) -> list[str]:
@@ -153,17 +139,24 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
 
     A reason may name an artifact, such as one that is protected.
     """
-    return view.text("; ".join(responder.reasons or [])) or "it gives no reason"
+    return _until(responder, lambda at: f"at {utc_time(at)}") + _why_not(responder, view)
 
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
-    """Likewise as mrkdwn, with the times at which rates are free again in each reader's time."""
-    text = foreign(reasons(responder, view), limit)
-    for refusal in responder.refusals or ():
-        if refusal.until is not None:
-            until = slack_date(refusal.until, DAY_AND_TIME)
-            text = _TIME.sub(lambda _, until=until: f"free again {until}", text, count=1)  # type: ignore[misc]
-    return text
+    """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
+    return _until(responder, lambda at: slack_date(at, DAY_AND_TIME)) + foreign(_why_not(responder, view), limit)
+
+
+def _until(responder: OfferedResponder, shown: Callable[[int], str]) -> str:
+    times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
+    return f"free again {shown(max(times))}; " if times else ""
+
+
+def _why_not(responder: OfferedResponder, view: RedactedView) -> str:
+    refusals = responder.refusals or ()
+    lifts = dict.fromkeys(refusal.lift for refusal in refusals)
+    sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
+    return view.text("; ".join(sentences)) or "it gives no reason"
 
 
 def _lines(head: str, lines: Sequence[str]) -> list[Block]:
@@ -319,7 +312,7 @@ def alert_in_full(
 ) -> Message:
     """An alert in full for the person who asked in `channel`; if it is above their clearance, only `who` can open it.
 
-    It and each artifact have a menu; the artifacts come in pages, of which this one begins with number `start`.
+    It and each artifact have a menu; the artifacts come in pages; this one begins with number `start`.
     """
     view = RedactedView(Subject.alert(alert), clearance)
     if not view.is_open:
@@ -350,7 +343,7 @@ def _menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
 
 def _several_button(intent: Intent, button: ButtonIds) -> dict[str, Any]:
     """Opens the modal in which one chooses what to run on."""
-    return {"type": "button", "action_id": ids.SEVERAL, "text": plain("Run on several"), "value": button(intent)}
+    return button_element("Run on several", ids.SEVERAL, button(intent))
 
 
 def found_alerts(
@@ -363,17 +356,16 @@ def found_alerts(
     blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, newest first")]
     for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
-        details = {"type": "button", "action_id": ids.numbered(ids.DETAILS, alert.id), "text": plain("Details")}
         blocks.append(
             section(
                 f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
                 f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date, DAY_AND_TIME)}",
-                accessory={**details, "value": button(Intent("details", alert.id))},
+                accessory=button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id),
             )
         )
     if len(alerts) > 1:
         several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
-        blocks.append({"type": "actions", "elements": [_several_button(several, button)]})
+        blocks.append(actions(_several_button(several, button)))
     if more:
         blocks.append(context("There are more. Add a word to find fewer."))
     return Message(f"{count(len(alerts), 'alert')} with {shown_text}", tuple(blocks))
@@ -388,9 +380,15 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
         "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
+        "On hold": _hold(alert.hold, view) if alert.hold else "",
     }
     custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
     return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
+
+
+def _hold(hold: Hold, view: RedactedView) -> str:
+    by, since = person_name(hold.created_by), slack_date(hold.created_at, DAY_AND_TIME)
+    return f"by {by} since {since}, so nothing is deleted: {foreign(view.text(hold.reason), 1000)}"
 
 
 def _custom(value: Any, view: RedactedView) -> str:
@@ -414,10 +412,9 @@ def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) 
         blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
     pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
     buttons = [_page(words, at, view, button, channel) for words, at in pages if 0 <= at < len(found)]
-    return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
+    return [*blocks, actions(*buttons)] if buttons else blocks
 
 
 def _page(words: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
-    action_id = ids.numbered(ids.DETAILS, str(start))
     value = button(Intent("details", view.subject.id, f"{start} {channel}".strip()))
-    return {"type": "button", "action_id": action_id, "text": plain(words), "value": value}
+    return button_element(words, ids.DETAILS, value, of=str(start))

@@ -62,15 +62,3 @@ class Intent:
 
 ButtonIds = Callable[[Intent], str]
 """Gives the opaque id of a button by what it means."""
-
-
-def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
-    """The intents of a card's buttons, each once, found by rendering it; ids are then issued for them."""
-    found: dict[Intent, None] = {}
-
-    def note(intent: Intent) -> str:
-        found[intent] = None
-        return "-"
-
-    render(note)
-    return tuple(found)

@@ -66,7 +66,7 @@ def withheld_from(clearance: object, who: str = "") -> str:
 
 
 def either(people: Sequence[Person]) -> str:
-    """`ann`, `ann or ben`, `ann, ben or cleo`: whom somebody may ask; foreign text, not escaped."""
+    """`ann`, `ann or ben`, `ann, ben or cleo`: people to ask; foreign text, not escaped."""
     names = [person.login.partition("@")[0] for person in people][:MAX_PEOPLE]
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 

@@ -1,12 +1,12 @@
 """Lists of runs over all alerts: what failed, what somebody asked for, what waits for approval."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from bot.cards import home, ids
+from bot.cards.elements import actions, button_element
 from bot.cards.home import HomeRun
 from bot.cards.message import Block, ButtonIds, Message
-from bot.cards.text import context, count, plain, section
+from bot.cards.text import context, count, section
 from core.models import Person
 
 MAX_LINES = 20  # each with a button
@@ -52,11 +52,7 @@ def pending(
 
 def buttons() -> Block:
     """A button for each of these lists."""
-    return {"type": "actions", "elements": [_button(verb, words) for verb, words in VERBS.items()]}
-
-
-def _button(verb: str, words: str) -> dict[str, Any]:
-    return {"type": "button", "action_id": ids.numbered(ids.OVERVIEW, verb), "text": plain(words)}
+    return actions(*(button_element(words, ids.OVERVIEW, of=verb) for verb, words in VERBS.items()))
 
 
 def _rest(left_out: int, hidden: int) -> list[Block]:

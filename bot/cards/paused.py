@@ -1,12 +1,12 @@
 """Responders that core has paused, since they failed too often."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from bot.cards import ids, runs
+from bot.cards.elements import button_element, confirmation
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.names import NAME_LIMIT
-from bot.cards.text import DAY_AND_TIME, count, foreign, plain, section, slack_date
+from bot.cards.text import DAY_AND_TIME, count, foreign, section, slack_date
 from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, PausedResponder
 
@@ -38,18 +38,9 @@ def _line(one: PausedResponder, button: ButtonIds, *, may_resume: bool) -> Block
     text = f"⏸️ *{name}* since {slack_date(one.since, DAY_AND_TIME)}: {why}, the last one {one.action_id}"
     if not may_resume:
         return section(text)
-    resume: dict[str, Any] = {
-        "type": "button",
-        "action_id": ids.numbered(ids.RESUME, one.id),
-        "text": plain("Resume"),
-        "value": button(Intent("resume", one.id, one.name)),
-        "confirm": {
-            "title": plain("Let it run again?"),
-            "text": plain("Do so once what made it fail is mended. Its failures are counted anew."),
-            "confirm": plain("Resume"),
-            "deny": plain("Leave it"),
-        },
-    }
+    what = "Resume it once the cause is fixed. The failure count starts again at zero."
+    dialog = confirmation("Let it run again?", what, "Resume", "Leave it")
+    resume = button_element("Resume", ids.RESUME, button(Intent("resume", one.id, one.name)), of=one.id, confirm=dialog)
     return section(text, accessory=resume)
 
 

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bot.cards import ids, views
+from bot.cards.elements import actions, button_element
 from bot.cards.message import Block, ButtonIds, Intent
-from bot.cards.text import clip, context, count, foreign, foreign_plain, person_name, plain, section
+from bot.cards.text import clip, context, count, foreign, person_name, plain, section
 from core.models import PROGRAM_PROFILES, TLP_NAMES, Group, UserEntry
 
 PAGE = 20  # people
@@ -40,14 +41,14 @@ class Place:
 def home_blocks(waiting: int) -> list[Block]:
     """The part of an org-admin's Home: two blocks, since the rest may have 98 of 100."""
     elements = [
-        _button(ids.ADMIN_REQUESTS, f"Requests for access ({waiting})" if waiting else "Requests for access"),
-        _button(ids.ADMIN_PEOPLE, "People"),
-        _button(ids.ADMIN_GROUPS, "Groups"),
+        button_element(f"Requests for access ({waiting})" if waiting else "Requests for access", ids.ADMIN_REQUESTS),
+        button_element("People", ids.ADMIN_PEOPLE),
+        button_element("Groups", ids.ADMIN_GROUPS),
     ]
     if waiting:
         elements[0]["style"] = "primary"
     head = f"*Administration* · {count(waiting, 'request')} for access" if waiting else "*Administration*"
-    return [section(head), {"type": "actions", "elements": elements}]
+    return [section(head), actions(*elements)]
 
 
 def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, done: str = "") -> dict[str, Any]:
@@ -66,8 +67,8 @@ def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, 
     turns = [("Back", page - 1)] if page else []
     turns += [("Next", page + 1)] if page < last else []
     if turns:
-        elements = [_button(ids.numbered(ids.PEOPLE_PAGE, str(to)), words) for words, to in turns]
-        blocks.append({"type": "actions", "elements": elements})
+        elements = [button_element(words, ids.PEOPLE_PAGE, of=str(to)) for words, to in turns]
+        blocks.append(actions(*elements))
     metadata = Place(page, place.find).to_text()
     return views.modal("People", blocks, callback_id=ids.PEOPLE_VIEW, submit="Find", metadata=metadata)
 
@@ -127,8 +128,8 @@ def key_view(login: str, place: Place) -> dict[str, Any]:
     """The command that replaces a key, and why it isn't done in Slack."""
     command = f"responder-bot user key {foreign(login, 254)}"
     blocks: list[Block] = [section(KEY_TEXT.format(who=person_name(login), command=command))]
-    back = _button(ids.numbered(ids.PEOPLE_PAGE, str(place.page)), "Back to the list")
-    blocks.append({"type": "actions", "elements": [back]})
+    back = button_element("Back to the list", ids.PEOPLE_PAGE, of=str(place.page))
+    blocks.append(actions(back))
     return views.modal("Replace the key", blocks, callback_id=ids.NOTICE_VIEW, metadata=place.to_text())
 
 
@@ -152,15 +153,15 @@ def groups_view(
             lines.append(f"as <!subteam^{usergroups[name]}> in Slack{how}")
         shown = section(clip("\n".join(lines), 2900))
         if name not in usergroups:
-            change = _button(ids.numbered(ids.GROUP_CHANGE, name), "Change")
+            change = button_element("Change", ids.GROUP_CHANGE, of=name)
             shown["accessory"] = {**change, "value": button(Intent(GROUP, name))}
         blocks.append(shown)
     if len(members) > MAX_GROUPS:
         blocks.append(context(f"and {len(members) - MAX_GROUPS} more: `responder-bot group list`"))
     if not members:
         blocks.append(section("There are no groups yet. Policies name them, such as `@containment`."))
-    new = {**_button(ids.numbered(ids.GROUP_CHANGE, "+"), "New group"), "value": button(Intent(GROUP, ""))}
-    blocks.append({"type": "actions", "elements": [new]})
+    new = button_element("New group", ids.GROUP_CHANGE, button(Intent(GROUP, "")), of="+")
+    blocks.append(actions(new))
     return views.modal("Groups", blocks, callback_id=ids.NOTICE_VIEW)
 
 
@@ -179,7 +180,3 @@ def group_view(name: str, in_slack: Sequence[str], others: Sequence[str]) -> dic
     metadata = json.dumps({"name": name})
     title = "Change a group" if name else "New group"
     return views.modal(title, blocks, callback_id=ids.GROUP_VIEW, submit="Save", metadata=metadata, close="Cancel")
-
-
-def _button(action_id: str, words: str) -> dict[str, Any]:
-    return {"type": "button", "action_id": action_id, "text": plain(foreign_plain(words, 75))}

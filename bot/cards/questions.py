@@ -1,17 +1,25 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, names, runs
+from bot.cards import ids, names, runs, undo_state
 from bot.cards.alert import headline
+from bot.cards.elements import actions, button_element
+from bot.cards.lists import MAX_OPTIONS
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.names import NAME_LIMIT
+from bot.cards.run_request import RunRequest
 from bot.cards.text import (
     DAY_AND_TIME,
+    OPTION_LIMIT,
+    clip,
     clip_middle,
     code,
     context,
     count,
+    defang_indicators,
     foreign,
     foreign_plain,
     person_name,
@@ -23,60 +31,88 @@ from bot.cards.text import (
 from bot.redaction import RedactedView, Subject
 from core.models import OBJECT_TYPES, Action, OfferedResponder, Policy
 
-MAX_INPUTS = 20
+INPUT_LIMIT = 300  # characters of one, whose author typed it
+LISTED = 25  # objects with their titles
+TITLE_LIMIT = 80
+REASONS = 10
+REASON_LIMIT = 200
+LINES_LIMIT = 2900  # characters of a section
 
 
-def run_intent(what: str, subject: Subject, responder_id: str, *, again: str = "", running: str = "") -> Intent:
-    """To `run`, or `run_anyway`, this responder on this object.
-
-    `again` is the action whose inputs are repeated, `running` the one that was open when the person was asked. Inputs
-    themselves are not stored in the bot.
-    """
-    which = f"{subject.kind}/{again}/{running}" if again or running else subject.kind
-    return Intent(what, subject.id, f"{which} {responder_id}")
-
-
-def asked_run(intent: Intent) -> tuple[str, str, str]:
-    """Responder id, `again` and `running` of `run_intent`."""
-    which, _, responder_id = intent.argument.partition(" ")
-    _, again, running = [*which.split("/"), "", ""][:3]
-    return responder_id, again, running
+def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
+    """To `run` what is requested, or to show its `form`; `view` is of the first target."""
+    return Intent(what, view.subject.root_id or view.subject.id, request.to_text())
 
 
 def confirm(
+    request: RunRequest,
     responder: OfferedResponder,
-    subject: Subject,
+    view: RedactedView,
     *,
-    clearance: int,
     button: ButtonIds,
-    repeated: Action | None = None,
     ended: Action | None = None,
 ) -> Message:
     """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
-    `repeated` is the action whose inputs are used again; `ended` the one that ran when the person was asked before.
+    `ended` is the run that was open when the person was asked before.
     """
-    view = RedactedView(subject, clearance)
     blocks: list[Block] = []
     if ended is not None and ended.end_date is not None:
         at = slack_date(ended.end_date, DAY_AND_TIME)
         blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
-    blocks += confirmation(responder, view, repeated)
-    again = repeated.id if repeated is not None else ""
-    intent = run_intent("run", subject, responder.id, again=again)
-    run = _button(
-        f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}", ids.RUN, button(intent), style="danger"
+    blocks += [*what_runs(responder, view), *_inputs("*Inputs*", request, responder, view), *effect(responder)]
+    run = button_element(
+        f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}",
+        ids.RUN,
+        button(intent_of("run", request, view)),
+        style="danger",
     )
-    blocks.append({"type": "actions", "elements": [run, _dismiss(subject, button)]})
+    blocks.append(actions(run, _dismiss(view.subject, button)))
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
-def confirmation(responder: OfferedResponder, view: RedactedView, repeated: Action | None = None) -> list[Block]:
-    """What somebody confirms: what runs on what with which inputs, the policy's words, and how it can be undone."""
-    blocks = what_runs(responder, view)
-    if repeated is not None and (lines := runs.input_lines(repeated, view, 300)[:MAX_INPUTS]):
-        blocks.append(section("\n".join(["*Inputs*", *(f"• {line}" for line in lines)])))
-    return [*blocks, *effect(responder)]
+def confirm_several(
+    request: RunRequest,
+    responder: OfferedResponder,
+    ready: Sequence[RedactedView],
+    refused: Sequence[tuple[str, str]],
+    on: str,
+    *,
+    button: ButtonIds,
+) -> Message:
+    """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what."""
+    text = f"Run {names.shown(responder)} on {on}?"
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
+    policy = responder.policy or Policy()
+    blocks += policy_words(policy)
+    if ready:
+        blocks += _inputs("*Inputs of each*", request, responder, ready[0])
+        blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready)
+    if refused:
+        blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
+    if not ready:
+        return Message(text, (*blocks, context("Nothing was run.")))
+    if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
+        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
+    begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
+    lasts = _lasts(policy, request.undo_after_minutes)
+    blocks.append(context(f"{begins}{lasts} Core checks each as a run on that object alone."))
+    value = button(intent_of("run", request, ready[0]))
+    run = button_element(f"Run on {count(len(ready), 'object')}", ids.BULK_START, value, style="danger")
+    return Message(text, (*blocks, actions(run)))
+
+
+def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    lines = request.lines(responder, view, INPUT_LIMIT)
+    return [section(clip("\n".join([head, *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
+
+
+def _lasts(policy: Policy, minutes: int | None) -> str:
+    if not policy.undo:
+        return ""
+    minutes = policy.undo_after_minutes if minutes is None else minutes
+    until = f"is released after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody releases it"
+    return f" Each {until}."
 
 
 def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -113,15 +149,14 @@ def _target(view: RedactedView) -> str:
     return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
 
 
-def needs_inputs(
-    responder: OfferedResponder, view: RedactedView, *, button: ButtonIds, again: str = "", is_typed: bool = False
-) -> Message:
-    """Leads to the inputs where no modal could be opened; `again` as in `run_intent`."""
+def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds) -> Message:
+    """Leads to the inputs where no modal could be opened."""
     text = f"{names.shown(responder)} on {_target(view)} needs inputs. Nothing was run."
-    if is_typed:
+    if request.parameters and not request.again:
         text += " What you typed is not kept."
-    fill = _button("Give the inputs", ids.RUN, button(run_intent("run", view.subject, responder.id, again=again)))
-    return Message(text, (section(text), {"type": "actions", "elements": [fill, _dismiss(view.subject, button)]}))
+    value = button(intent_of("form", replace(request, parameters={}), view))
+    fill = button_element("Give the inputs", ids.RUN, value)
+    return Message(text, (section(text), actions(fill, _dismiss(view.subject, button))))
 
 
 def _undo(policy: Policy) -> str:
@@ -134,12 +169,12 @@ def _undo(policy: Policy) -> str:
 
 
 def collision(
-    running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds, again: str = ""
+    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds
 ) -> Message:
-    """Says who started the same run before and when, with "Run anyway"; `again` as in `run_intent`."""
-    intent = run_intent("run_anyway", view.subject, responder.id, again=again, running=running.id)
-    anyway = _button("Run anyway", ids.RUN_ANYWAY, button(intent), style="danger")
-    buttons = {"type": "actions", "elements": [anyway, _dismiss(view.subject, button, "Leave it")]}
+    """Says who started the same run before and when, with "Run anyway"."""
+    value = button(intent_of("run", replace(request, anyway=running.id), view))
+    anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style="danger")
+    buttons = actions(anyway, _dismiss(view.subject, button, "Leave it"))
     name = names.shown(responder)
     text = section(open_run(running, responder, view))
     return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (text, buttons))
@@ -159,17 +194,42 @@ def _open_word(running: Action) -> str:
 
 
 def cannot_run(
-    responder: OfferedResponder, view: RedactedView, reason: str, *, button: ButtonIds | None = None
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    reason: str,
+    *,
+    button: ButtonIds | None = None,
 ) -> Message:
     """Why a responder was not run (`reason`, mrkdwn); with `button` an org-admin may override that."""
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
     blocks: list[Block] = [section(text)]
     if button is not None:
-        value = button(Intent("break_glass", view.subject.id, responder.id))
-        elements = [_button("Break glass ...", ids.BREAK_GLASS, value, style="danger")]
-        blocks.append({"type": "actions", "elements": elements})
+        value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
+        elements = [button_element("Break glass ...", ids.BREAK_GLASS, value, style="danger")]
+        blocks.append(actions(*elements))
     return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
+
+
+def which_responder(key: str, offered: Sequence[OfferedResponder], on: str, *, button: ButtonIds) -> Message:
+    """A menu of the responders that can run on all alerts of a group; `on` says on which of them."""
+    options = [
+        {
+            "text": plain(foreign_plain(names.title(one), OPTION_LIMIT)),
+            "value": button(Intent("group_ask", key, one.id)),
+        }
+        for one in offered[:MAX_OPTIONS]
+    ]
+    element: dict[str, Any] = {
+        "type": "static_select",
+        "action_id": ids.numbered(ids.GROUP_RUN, "choose"),
+        "placeholder": plain("Choose a responder"),
+        "options": options,
+    }
+    text = f"Run on {on}"
+    only = "Only responders that can run on each of them, and need no inputs, are here. It asks before it runs."
+    return Message(text, (section(text), actions(element), context(only)))
 
 
 def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
@@ -183,20 +243,46 @@ def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, 
 def take_over(alert_id: str, assignee: str, button: ButtonIds) -> Message:
     """Says who works on an alert, with a button that assigns it to the one who is asked."""
     text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
-    take = _button("Take it over", ids.TAKE, button(Intent("take", alert_id, assignee)))
-    return Message(text, (section(text), {"type": "actions", "elements": [take]}))
+    take = button_element("Take it over", ids.TAKE, button(Intent("take", alert_id, assignee)))
+    return Message(text, (section(text), actions(take)))
 
 
 def expired_button(subject_id: str, button: ButtonIds) -> Message:
     """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
     text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
-    refresh = _button("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
-    return Message(text, (section(text), {"type": "actions", "elements": [refresh]}))
+    refresh = button_element("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
+    return Message(text, (section(text), actions(refresh)))
+
+
+def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
+    """For a button of a message that the bot no longer keeps, which is about this object."""
+    text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
+    again = button_element("Show again", ids.REFRESH, button(Intent("show_again", object_id, channel)))
+    return Message(text, (section(text), actions(again)))
+
+
+def _listed(head: str, views: Sequence[RedactedView]) -> Iterable[Block]:
+    """Ids with titles; of those past LISTED only the ids."""
+    lines = [f"• {view.subject.id} · {foreign(view.title(), TITLE_LIMIT)}" for view in views[:LISTED]]
+    yield section(clip("\n".join([head, *lines]), LINES_LIMIT))
+    if left := views[LISTED:]:
+        yield section(clip(f"and {', '.join(view.subject.id for view in left)}", LINES_LIMIT))
+
+
+def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
+    """Each reason once, with the ids that it is about."""
+    why: dict[str, list[str]] = {}
+    for object_id, reason in refused:
+        why.setdefault(reason_shown(reason), []).append(object_id)
+    lines = [f"• {', '.join(found)}: {reason}" for reason, found in why.items()]
+    if len(lines) > REASONS:
+        lines = [*lines[:REASONS], f"and {count(len(lines) - REASONS, 'other reason')}"]
+    return clip("\n".join([head, *lines]), LINES_LIMIT)
+
+
+def reason_shown(words: str) -> str:
+    return foreign(defang_indicators(words), REASON_LIMIT) or "no reason was given"
 
 
 def _dismiss(subject: Subject, button: ButtonIds, words: str = "Cancel") -> dict[str, Any]:
-    return _button(words, ids.DISMISS, button(Intent("dismiss", subject.id)))
-
-
-def _button(words: str, action_id: str, value: str, **more: Any) -> dict[str, Any]:
-    return {"type": "button", "action_id": action_id, "text": plain(words), "value": value, **more}
+    return button_element(words, ids.DISMISS, button(Intent("dismiss", subject.id)))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bot.cards import approvals, ids, runs, undo_state, undos
 from bot.cards.alert import AMBER, GREY, responder_menu, run_again_button
+from bot.cards.elements import actions
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.reports import ReportView, read_report
 from bot.cards.text import (
@@ -53,12 +54,12 @@ def end_reply(
         blocks.append(context(said[:1].upper() + said[1:]))
     again = run_again_button(action, view, button, confirm)
     if found := [again] if again else undos.buttons(action, view, button, undo_policy):
-        blocks.append({"type": "actions", "elements": found})
+        blocks.append(actions(*found))
     return Message(_push_text(action, view), tuple(blocks), _color(action))
 
 
 def _push_text(action: Action, view: RedactedView) -> str:
-    """What a locked phone shows of an end: what ran on what and how it went, and what is left to do for whom."""
+    """What a locked phone shows of an end: what ran on what, how it went, and what is left to do."""
     text = f"{approvals.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
     if view.is_open and runs.has_failed(action):
         text += f" {person_name(action.created_by)} can run it again."
@@ -68,9 +69,9 @@ def _push_text(action: Action, view: RedactedView) -> str:
 def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
     """Name and text of the whole report; None if the reply shows all of it, or it is withheld."""
     report = read_report(action)
-    if not RedactedView(subject, clearance).shows_reports or report.truncated or _is_short(report):
+    if not RedactedView(subject, clearance).shows_reports or report.truncated or report.removed or _is_short(report):
         return None
-    return f"report-{action.id[1:]}.txt", report.full
+    return f"report-{action.number}.txt", report.full
 
 
 def _headline(action: Action, view: RedactedView) -> str:
@@ -120,6 +121,8 @@ def _changes(report: ReportView) -> list[Block]:
 
 
 def _report_lines(report: ReportView) -> list[Block]:
+    if report.removed:
+        return [context("The report was deleted, since it is old.")]
     if report.truncated:
         return [context("The report is too long to be listed; core keeps it whole.")]
     if not report.shown:
@@ -175,15 +178,23 @@ def approval_request(
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
     blocks: list[Block] = [section(f"{mention} {text}" if mention and is_open else text)]
     blocks += approvals.glass(action, view)
-    if given := approvals.inputs(action, view):
-        blocks.append(section(given))
+    blocks += [section(text) for text in (approvals.observables(action, view), approvals.inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(approvals.decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms):
-        blocks.append({"type": "actions", "elements": runs.decision_buttons(action, button)})
+        blocks.append(actions(*runs.decision_buttons(action, view, button)))
     push = approvals.push_text(action, view, now_ms)
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if is_open else _color(action))
+
+
+def not_approved(
+    action: Action, subject: Subject, reason: str, *, clearance: int, button: ButtonIds, confirm: str
+) -> Message:
+    """Says why core ended a run that somebody wanted to approve, and offers to ask again."""
+    again = run_again_button(action, RedactedView(subject, clearance), button, confirm)
+    blocks: list[Block] = [section(foreign(reason, 1500))]
+    return Message(reason, (*blocks, *([{"type": "actions", "elements": [again]}] if again else [])))
 
 
 # --- logs, watchers -------------------------------------------------------------------------------------------------

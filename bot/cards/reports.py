@@ -32,6 +32,7 @@ class ReportView:
     facts: tuple[tuple[str, str], ...] = ()  # `full` without its sentence and empty values, as names and values
     texts: tuple[str, ...] = ()  # tables and what else in it has several lines, defanged
     truncated: bool = False
+    removed: bool = False  # by retention
 
     @property
     def shown(self) -> str:
@@ -61,6 +62,7 @@ def _read(action: Action) -> ReportView:
         facts=facts,
         texts=texts,
         truncated=mapping(full).get("truncated") is True,
+        removed=mapping(full) == {"removed": True},
     )
 
 
@@ -191,6 +193,7 @@ OPERATION_PHRASES: Mapping[str, str] = {
     "AddCustomFields": "set {name} to {value}",
     "CloseTask": "closed the task",
     "AddLogToTask": "wrote into the task's log",
+    "AddArtifactToAlert": "added {dataType} {data} to the alert",
     "AddArtifactToCase": "added {dataType} {data} to the case",
     "AssignCase": "assigned the case to {owner}",
 }
@@ -198,11 +201,13 @@ OPERATION_PHRASES: Mapping[str, str] = {
 
 
 def _change(operation: Any) -> str:
-    """An operation in words, with the reason if it failed."""
+    """An operation in words, with the reason if it failed or had nothing to do."""
     parts = mapping(operation)
     kind = _text(parts.get("type")) or "unknown operation"
     if parts.get("status") == "Failure":
         return f"not done: {kind} ({_text(parts.get('message')) or 'no reason given'})"
+    if note := _text(parts.get("message")):
+        return f"nothing to do for {_text(parts.get('data')) or kind}: {note}"
     # Only our own texts are templates: a responder's could expand to gigabytes, or be malformed.
     return OPERATION_PHRASES[kind].format_map(_Values(parts)) if kind in OPERATION_PHRASES else kind
 

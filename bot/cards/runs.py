@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bot.cards import ids, names, undo_state
+from bot.cards.elements import button_element, confirmation
 from bot.cards.message import ButtonIds, Intent
 from bot.cards.names import NAME_LIMIT
 from bot.cards.reports import read_report
 from bot.cards.text import (
     DAY_AND_TIME,
+    clip,
     clip_middle,
     count,
     defang_indicators,
@@ -17,14 +19,15 @@ from bot.cards.text import (
     foreign,
     foreign_plain,
     person_name,
-    plain,
     readable_name,
     slack_date,
     strip_markup,
 )
 from bot.redaction import MASK, RedactedView, withheld
 from core.common.decoding import mapping
+from core.common.words import SECRET_WORDS
 from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, OfferedResponder, Outcome, Parameter
+from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
 MARKS: Mapping[State, str] = {
@@ -42,9 +45,9 @@ _WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as 
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
+CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
 TARGET_LIMIT = 80
 INPUT_LIMIT = 120
-OWN_PARAMETERS = ("user", "organisation", "undoes")  # which core adds to the parameters in a report
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 
@@ -65,11 +68,16 @@ def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
     return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
 
 
-def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
-    """Approve and Deny."""
+def decision_buttons(action: Action, view: RedactedView, button: ButtonIds) -> list[dict[str, Any]]:
+    """Approve, which asks once more with all that is decided, and Deny."""
+    deed, undo = foreign_plain(title(action), 80), action.undo
+    ends = f" It ends after {undo_state.minutes(undo.after_minutes)}." if undo and undo.after_minutes else ""
+    asked = f"{person_name(action.created_by)} asks to run it on {foreign_plain(target_in_full(view), 130)}.{ends}"
+    dialog = confirmation(f"Approve {deed}?", asked, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
+    value = button(Intent("approve", action.id))
     return [
-        _button("Approve", ids.APPROVE, action, button(Intent("approve", action.id)), style="primary"),
-        _button("Deny", ids.DENY, action, button(Intent("deny", action.id)), style="danger"),
+        button_element("Approve", ids.APPROVE, value, of=action.id, style="primary", confirm=dialog),
+        button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger"),
     ]
 
 
@@ -77,20 +85,10 @@ def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[st
     """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
     value = button(Intent("cancel", action.id))
     if action.status == "Waiting":
-        return _button("Cancel", ids.CANCEL, action, value)
-    dialog = {
-        "title": plain("Stop the run?"),
-        "text": plain(f"On {foreign_plain(target(view), 150)}. What it has changed by then stays changed."),
-        "confirm": plain("Stop"),
-        "deny": plain("Let it run"),
-        "style": "danger",
-    }
-    return _button("Stop", ids.CANCEL, action, value, style="danger", confirm=dialog)
-
-
-def _button(words: str, action_id: str, action: Action, value: str, **more: Any) -> dict[str, Any]:
-    own_id = ids.numbered(action_id, action.id)
-    return {"type": "button", "action_id": own_id, "text": plain(words), "value": value, **more}
+        return button_element("Cancel", ids.CANCEL, value, of=action.id)
+    text = f"On {foreign_plain(target(view), 150)}. What it has changed by then stays changed."
+    dialog = confirmation("Stop the run?", text, "Stop", "Let it run", style="danger")
+    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog)
 
 
 def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
@@ -98,12 +96,8 @@ def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str
     on = f"On {foreign_plain(target_in_full(view), 100)}. "
     given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
     given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
-    return {
-        "title": plain(foreign_plain(f"Run {title(repeated)}?", 100)),
-        "text": plain(foreign_plain(on + given + strip_markup(words), 300)),
-        "confirm": plain("Run"),
-        "deny": plain("Cancel"),
-    }
+    text = foreign_plain(on + given + strip_markup(words), 300)
+    return confirmation(foreign_plain(f"Run {title(repeated)}?", 100), text, "Run")
 
 
 def target(view: RedactedView) -> str:
@@ -129,7 +123,7 @@ def on_target(view: RedactedView) -> str:
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:
-    return sorted(actions, key=lambda a: (a.start_date, int(a.id[1:])), reverse=True)
+    return sorted(actions, key=lambda a: (a.start_date, a.number), reverse=True)
 
 
 def state_of(action: Action) -> State:
@@ -156,14 +150,14 @@ def name(action: Action) -> str:
 
 
 def titled_as(action: Action, other: Action | None) -> Action:
-    """The action with the titles of its responder and its inputs that another record of it has."""
+    """The action with the titles of its responder and its inputs, and the artifacts, that a document's record has."""
     if other is None:
         return action
     undo = action.undo
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
     titles = {"responder_title": other.responder_title, "inputs": other.inputs, "undo": undo}
-    return action.model_copy(update=titles)
+    return action.model_copy(update={**titles, "artifacts": other.artifacts})
 
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:
@@ -175,6 +169,12 @@ def titled_by(action: Action, responder: OfferedResponder) -> Action:
 def has_failed(action: Action) -> bool:
     """Whether it ran and failed; one that was denied, stopped or never started has not."""
     return state_of(action) == "failed"
+
+
+def was_not_started(action: Action) -> bool:
+    """Whether it asked for approval and ended without having run, other than by a person."""
+    ended = action.approval is not None and action.dispatched_at is None
+    return ended and state_of(action) in WORTH_REPEATING
 
 
 def state(action: Action, view: RedactedView | None = None) -> str:
@@ -191,12 +191,9 @@ def state(action: Action, view: RedactedView | None = None) -> str:
 
 def own_duration(action: Action) -> int | None:
     """How long the run itself took, in ms, without the wait for approval; None if that isn't known."""
-    if action.end_date is None:
+    if action.end_date is None or action.dispatched_at is None:
         return None
-    if action.dispatched_at is not None:
-        return action.end_date - action.dispatched_at
-    # An earlier release kept no time of dispatch, and one that needs no approval is dispatched at once.
-    return action.end_date - action.start_date if action.approval is None and action.outcome is None else None
+    return action.end_date - action.dispatched_at
 
 
 def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
@@ -215,7 +212,7 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
 
 
 def _by_whom(action: Action) -> str:
-    """`by anna`; `asked by anna` of what has not run, beside whom else the line names."""
+    """`by anna`, or `asked by anna` for a run that has not started."""
     now = state_of(action)
     word = "by" if now in ("running", "succeeded", "failed") else "started by" if now == "stopped" else "asked by"
     return f"{word} {person_name(action.created_by)}"
@@ -267,14 +264,11 @@ def withheld_line(actions: Sequence[Action], total: int) -> str:
 
 
 def given_inputs(action: Action) -> Mapping[str, Any]:
-    """What the requester gave the run, by name; for one that ended in an earlier release, from its report."""
+    """What the requester gave the run, by name."""
     try:
-        if action.parameters is not None:
-            return mapping(json.loads(action.parameters))
-        reported = mapping(mapping(json.loads(action.report)).get("parameters"))
-    except (ValueError, RecursionError):
+        return mapping(json.loads(action.parameters or "{}"))
+    except (ValueError, RecursionError):  # cut, as too long
         return {}
-    return {name: value for name, value in reported.items() if name not in OWN_PARAMETERS}
 
 
 def lost_secret(action: Action) -> bool:
@@ -291,8 +285,9 @@ def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
 
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
-    """Title (or name) and text of each input, as far as they may be shown; foreign text, not escaped."""
-    return _titled(given_inputs(action), action.inputs, view)
+    """The note, and title (or name) and text of each input, as far as they may be shown; foreign text, not escaped."""
+    noted = [("Note", view.inputs(action.note or ""))] if _has_note(action) else []
+    return [*noted, *_titled(given_inputs(action), action.inputs, view)]
 
 
 def _titled(
@@ -325,18 +320,28 @@ def _masked(value: Any, view: RedactedView) -> Any:
     return value
 
 
-def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
-    """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
-    if given_inputs(action) and not view.shows_inputs:
+def input_lines(action: Action, view: RedactedView, limit: int, *, note_limit: int = NOTE_LIMIT) -> list[str]:
+    """The note and `minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
+    if (given_inputs(action) or _has_note(action)) and not view.shows_inputs:
         return [f"inputs: {view.inputs('')}"]
-    return _lines(inputs(action, view), limit)
+    noted = 1 if _has_note(action) else 0
+    titled = inputs(action, view)
+    return [*_lines(titled[:noted], note_limit), *_lines(titled[noted:], limit)]
+
+
+def _has_note(action: Action) -> bool:
+    """Whether a note is shown beside the inputs; that of an override stands beside what it overrides."""
+    return bool(action.note) and action.break_glass is None
 
 
 def parameter_lines(
     given: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
 ) -> list[str]:
-    """The same of a run that isn't started yet, for whoever gave them."""
-    return _lines(_titled(given, declared, view), limit)
+    """The same of a run that isn't started yet, for whoever gave them; also without secrets."""
+    known = {one.name: one.secret for one in declared}
+    by_name = {name: any(word in name.lower() for word in SECRET_WORDS) for name in given}
+    shown = {name: REMOVED if known.get(name, by_name[name]) else value for name, value in given.items()}
+    return _lines(_titled(shown, declared, view), limit)
 
 
 def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
@@ -345,7 +350,7 @@ def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
 
 def inputs_in_brackets(action: Action, view: RedactedView) -> str:
     """` (minutes: 60, reason: lateral movement)` for a run's line; "" without inputs."""
-    lines = input_lines(action, view, INPUT_LIMIT)
+    lines = input_lines(action, view, INPUT_LIMIT, note_limit=INPUT_LIMIT)
     more = f", and {len(lines) - MAX_INPUTS} more" if len(lines) > MAX_INPUTS else ""
     return f" ({', '.join(lines[:MAX_INPUTS])}{more})" if lines else ""
 
@@ -372,6 +377,6 @@ def plain_line(action: Action, view: RedactedView) -> str:
 
 
 def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = "") -> str:
-    """`3 runs on ~12, 1 of them open`: `total` runs, of which `actions` are the newest and all open ones."""
+    """`3 runs on ~12, 1 of them open`: `total` runs; `actions` are the newest and all open ones."""
     running = sum(is_open(a) for a in actions)
     return f"{count(total, noun)}{on}" + (f", {running} of them open" if running else "")

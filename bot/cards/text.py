@@ -5,11 +5,10 @@ Foreign is all text that isn't ours: fields of objects, reports, what people typ
 
 import html
 import re
-import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.redaction import defang
+from bot.redaction import defang, visible
 from core.common.words import spaced
 
 # Slack's limits, in characters
@@ -23,12 +22,11 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
 _VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}  # controls, bidi overrides, zero-width characters, lone surrogates
 
 
 def clean(text: str, *, lines: bool = False) -> str:
     """The text without invisible and bidirectional characters; on one line unless `lines`."""
-    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE)
+    kept = visible(text)
     if lines:
         return kept.replace("\t", "    ").strip()
     return _BLANKS.sub(" ", kept).strip()
@@ -122,7 +120,7 @@ def person_name(login: str) -> str:
 
 
 def readable_name(responder: str) -> str:
-    """What people call a responder of which core tells no title: `Mailer` for `Mailer_1_0`."""
+    """What people call a responder without a title: `Mailer` for `Mailer_1_0`."""
     return spaced(_VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
 
 

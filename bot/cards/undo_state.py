@@ -2,7 +2,7 @@
 
 from bot.cards.text import count, foreign, slack_date
 from bot.redaction import RedactedView
-from core.models import Action, Undo
+from core.models import OPEN_STATUSES, Action, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -19,8 +19,9 @@ def words(action: Action, view: RedactedView) -> str:
     if undo is None or not view.is_open:
         return ""
     at = slack_date(undo.at, "{date_short_pretty} at {time}") if undo.at is not None else ""
-    if undo.status is None:
-        return f" · to be released after {minutes(undo.after_minutes)}" if undo.after_minutes else ""
+    if undo.status is None:  # it has not ended yet, or did nothing
+        length = undo.after_minutes if action.status in OPEN_STATUSES else None
+        return f" · to be released after {minutes(length)}" if length else ""
     said = {
         "available": f"to be released {at}" if at else "",
         "waiting": f"⚠️ *not released* {at}: {why(undo, view)}",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bot.cards import ids, runs, undo_state, views
+from bot.cards.elements import actions, button_element, confirmation
 from bot.cards.message import Block, ButtonIds, Intent, Message
 from bot.cards.text import (
     DAY_AND_TIME,
@@ -10,13 +11,13 @@ from bot.cards.text import (
     count,
     foreign,
     foreign_plain,
-    plain,
+    person_name,
     readable_name,
     section,
     slack_date,
 )
 from bot.redaction import RedactedView, Subject, withheld
-from core.models import Action, Policy, Undo
+from core.models import Action, Extension, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
@@ -35,10 +36,11 @@ def buttons(
         return []
     is_timed = undo.at is not None
     label = "Release now" if is_timed or undo.status != "available" else "Undo"
-    press = _button(label, ids.UNDO, action, button(Intent("undo", action.id)), confirm=_dialog(action, view, policy))
+    dialog = _dialog(action, view, policy)
+    press = button_element(label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog)
     if not is_timed:
         return [press]
-    return [_button("Extend", ids.EXTEND, action, button(Intent("extend", action.id))), press]
+    return [button_element("Extend", ids.EXTEND, button(Intent("extend", action.id)), of=action.id), press]
 
 
 def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
@@ -48,22 +50,13 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
     approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
     more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
     text = f"Runs {name[:60]} on {runs.target_in_full(view)[:120]}.{approvals}{more}"
-    return {
-        "title": plain(foreign_plain(f"Undo {runs.title(action)}?", 100)),
-        "text": plain(foreign_plain(text, 300)),
-        "confirm": plain("Undo"),
-        "deny": plain("Leave it"),
-    }
+    title = foreign_plain(f"Undo {runs.title(action)}?", 100)
+    return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
 
 
 def undo_title(undo: Undo) -> str:
     """What people call the responder that undoes a run; foreign text, not escaped."""
     return undo.title or readable_name(undo.responder)
-
-
-def _button(label: str, action_id: str, action: Action, value: str, **more: Any) -> dict[str, Any]:
-    own_id = ids.numbered(action_id, action.id)
-    return {"type": "button", "action_id": own_id, "text": plain(label), "value": value, **more}
 
 
 # --- how long -------------------------------------------------------------------------------------------------------
@@ -97,7 +90,9 @@ def extend_view(action: Action, view: RedactedView, policy: Policy) -> dict[str,
     at = action.undo.at if action.undo is not None else None
     now = f" It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else ""
     about = section(f"{heading(action, view)}.{now}")
-    note = context("The time counts from now.")
+    until = action.undo.approved_until if action.undo is not None else None
+    more = f" After {slack_date(until, DAY_AND_TIME)} it needs the approvals of the run again." if until else ""
+    note = context(f"The time counts from now.{more}")
     return views.modal(
         "How much longer?",
         [about, *time_field("undo_after", policy), note],
@@ -141,4 +136,59 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         said = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
         text = f"{on}: {said}."
     found = buttons(action, view, button)
-    return Message(text, (section(text), *([{"type": "actions", "elements": found}] if found else [])))
+    return Message(text, (section(text), *([actions(*found)] if found else [])))
+
+
+# --- extensions -----------------------------------------------------------------------------------------------------
+
+
+def released(at: int | None) -> str:
+    """`It is released tomorrow at 14:30.`"""
+    return (
+        f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."
+    )
+
+
+def waiting_extension(action: Action, now_ms: int) -> Extension | None:
+    """The one that somebody can still approve or deny."""
+    extension = action.undo.extension if action.undo is not None else None
+    waits = extension is not None and extension.outcome is None and extension.approval.expires_at > now_ms
+    return extension if waits else None
+
+
+def needed(extension: Extension) -> str:
+    """`It needs 1 approval by 14:30; until then nothing changes.`"""
+    approval = extension.approval
+    more = count(approval.needed - len(approval.approved_by), "approval")
+    return f"It needs {more} by {slack_date(approval.expires_at, DAY_AND_TIME)}; until then nothing changes."
+
+
+def extension_reply(
+    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int, mention: str = ""
+) -> Message:
+    """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided."""
+    view, undo = RedactedView(subject, clearance), action.undo
+    if undo is None or undo.extension is None or not view.is_open:
+        text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    extension = undo.extension
+    approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+    by = f" Approved by {approvers}." if approvers else ""
+    asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
+    if waiting_extension(action, now_ms) is None:
+        decided = {
+            "approved": by.strip(),
+            "denied": f"Denied by {person_name(extension.ended_by or '')}.",
+            "lapsed": "It was released, or given another time, before that was approved.",
+        }.get(extension.outcome or "", "Not approved in time, nothing changed.")
+        return Message(f"{asks} {decided}", (section(asks), context(decided)))
+    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody releases it"
+    wanted = f"It ends {until}. With this: {released(extension.at)}"
+    approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
+    elements = [
+        button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
+        button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
+    ]
+    first = section(f"{mention} {asks}" if mention else asks)
+    blocks = (first, section(wanted), context(f"{needed(extension)}{by}"), actions(*elements))
+    return Message(asks, blocks)

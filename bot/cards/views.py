@@ -148,6 +148,15 @@ def labels(view: View) -> dict[str, str]:
     return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in found}
 
 
+def options(view: View, block_id: str) -> Sequence[Block]:
+    """The options of a menu, as it was shown; empty for one that searches."""
+    blocks = view.get("blocks")
+    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    element = next((mapping(one.get("element")) for one in found if one.get("block_id") == block_id), {})
+    shown = element.get("options")
+    return [option for option in shown if isinstance(option, Mapping)] if isinstance(shown, list) else []
+
+
 def elements(view: View) -> dict[str, Mapping[str, Any]]:
     """The state of each field, by block id. All of it is foreign."""
     blocks = mapping(mapping(view.get("state")).get("values"))

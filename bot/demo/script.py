@@ -190,22 +190,14 @@ _TEMPLATE_FIELDS = {
     "titlePrefix": "[MAL]",
     "description": "A host speaks to a command and control server.",
     "tags": "malware, c2",
+    "tasks": "Isolate the host",
 }
 
 
 def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Values by block and action id; the first task gets a title."""
-    typed: dict[str, dict[str, Any]] = {}
-    for block in view["blocks"]:
-        if block["type"] != "input":
-            continue
-        block_id, element = block["block_id"], block["element"]
-        text = values.get(block_id)
-        if text is None and block_id.endswith(":title"):
-            text = "Isolate the host"
-        if text is not None:
-            typed[block_id] = {element["action_id"]: text}
-    return typed
+    """Values by block and action id."""
+    inputs = [block for block in view["blocks"] if block["type"] == "input" and block["block_id"] in values]
+    return {block["block_id"]: {block["element"]["action_id"]: values[block["block_id"]]} for block in inputs}
 
 
 def _run_form(view: EmulatorView) -> Message:

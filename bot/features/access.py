@@ -39,12 +39,12 @@ def channel_clearance(context: Context) -> int | None:
 
 
 async def who_may_see(services: Services, tlp: int) -> str:
-    """Whom somebody may ask to open an object with this TLP; "" if nobody is found."""
+    """Who can open an object with this TLP; "" if nobody can."""
     return await _either(services, clearance=tlp)
 
 
 async def who_gives_rights(services: Services) -> str:
-    """Whom somebody may ask for a permission; "" if nobody is found."""
+    """Who can give a permission; "" if nobody can."""
     return await _either(services, permission="manageUser")
 
 

@@ -54,7 +54,8 @@ class Services:
     usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it
     group_checks: Callable[[], Sequence[Check]] = lambda: ()  # of those groups, without asking Slack
     command: str = "/responder"
-    workspace_url: str = ""  # such as https://soc.slack.com/
+    alert_days: int = 0  # after their last change core deletes alerts; 0: never
+    workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
 
 
 @dataclass(frozen=True)

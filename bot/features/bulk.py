@@ -1,145 +1,31 @@
-"""Run a responder on several objects at once: ask, start, tell what became of each, run again what failed.
+"""Runs on several objects after their start: what became of each, decide on all, run again what failed.
 
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from bot.cards import approvals, bulks, ids, names, notices, runs, views
+from bot.cards import approvals, bulks, ids, notices, runs, views
 from bot.cards.bulks import ShownTarget
-from bot.cards.lists import can_run, reasons
-from bot.cards.message import ButtonIds, Intent, Message
+from bot.cards.message import ButtonIds, Message
+from bot.cards.run_form import SEVERAL_TITLE as TITLE
 from bot.cards.text import count
-from bot.features import responses, subjects
+from bot.features import responses
 from bot.features.access import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.decide import UNKNOWN_OUTCOME
 from bot.features.payload import button_token
 from bot.features.retries import until_answered
+from bot.features.runs.flow import UNKNOWN, masked
+from bot.features.runs.targets import within
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
-from core.models import BulkAnswer, BulkInput, BulkTarget, Document, OfferedResponder
+from core.models import BulkTarget, parse_id
 
-TITLE, REVIEW_TITLE = "Run on several", "Approve all?"
-MOST = 100  # targets of one request to core
-UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
-
-
-@dataclass(frozen=True)
-class Target:
-    """An object that the person may see, with the responders for it, also those that can't run and why."""
-
-    view: RedactedView
-    offered: Sequence[OfferedResponder] = ()
-
-
-async def find_targets(context: Context, wanted: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
-    """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
-    clearance, found = own_clearance(context), dict[str, Target]()
-    async for answer in context.core.documents_in_pages(wanted, responders=responders):
-        for document in answer.documents:
-            for object_id in _within(document, wanted):
-                subject = Subject.in_document(document, object_id)
-                view = RedactedView(subject, clearance) if subject is not None else None
-                if view is not None and view.is_open and (not responders or object_id in document.responders):
-                    found[object_id] = Target(view, document.responders.get(object_id, ()))
-    return {object_id: found[object_id] for object_id in wanted if object_id in found}
-
-
-def _within(document: Document, wanted: Sequence[str]) -> Sequence[str]:
-    """Those of these ids that the document may have."""
-    if document.alert is None:
-        return wanted
-    known = {document.id, *(artifact.id for artifact in document.alert.artifacts)}
-    return [object_id for object_id in wanted if object_id in known]
-
-
-async def ask(
-    context: Context,
-    responder: OfferedResponder,
-    targets: Iterable[Target],
-    on: str,
-    *,
-    channel: str,
-    parameters: Mapping[str, Any] | None = None,
-) -> None:
-    """Ask to confirm the runs on these objects and no others; `channel` is where a message will tell how it goes."""
-    asked = await question(context, responder, targets, on, channel=channel, parameters=parameters)
-    await responses.show(context, TITLE, asked)
-
-
-async def question(
-    context: Context,
-    responder: OfferedResponder,
-    targets: Iterable[Target],
-    on: str,
-    *,
-    channel: str,
-    parameters: Mapping[str, Any] | None = None,
-    undo_after_minutes: int | None = None,
-) -> Message:
-    """What `ask` shows, with its button."""
-    found = list(targets)
-    ready: list[RedactedView] = []
-    refused: list[tuple[str, str]] = []
-    for target in found:
-        here = next((one for one in target.offered if one.id == responder.id), None)
-        if here is not None and can_run(here):
-            ready.append(target.view)
-        else:
-            lacks = f"{names.title(responder)} doesn't take it"
-            refused.append((target.view.subject.id, reasons(here, target.view) if here is not None else lacks))
-    is_channel = bool(channel) and context.services.clearance(channel) is not None
-    place = channel if is_channel else f"{context.team}:{context.user}"
-    views = [target.view for target in found]
-    argument = bulks.start_argument(responder.id, views, parameters or {}, undo_after_minutes)
-    start = Intent("bulk_start", place, argument)
-
-    def shown(button: ButtonIds) -> Message:
-        return bulks.confirm(
-            responder,
-            ready,
-            refused,
-            on,
-            start,
-            button=button,
-            parameters=parameters,
-            undo_after_minutes=undo_after_minutes,
-        )
-
-    # Each question has a button, so a key, of its own.
-    return shown(await responses.private_buttons(context, f"bulk:{context.idempotency_key}", shown))
-
-
-def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
-    """The responders for these objects, each as it is where it can run, if it can anywhere."""
-    every = sorted((one for target in targets for one in target.offered), key=can_run)
-    return list({one.id: one for one in every}.values())
-
-
-def on_so_many(found: int, wanted: int) -> str:
-    """Such as `3 of 5 objects, those that you may see`."""
-    return count(found, "object") if found == wanted else f"{found} of {wanted} objects, those that you may see"
-
-
-async def on_start(context: Context) -> None:
-    """Run it on the objects that the question named, once however often it is clicked; say what became of it."""
-    intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    body = BulkInput(**json.loads(intent.argument), only_if_idle=True)
-    key = f"bulk-{button_token(context)}"
-    answer = await until_answered(lambda: context.core.run_bulk(body, key))
-    if answer is None:
-        raise ResponderBotError("unavailable", UNKNOWN)
-    context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, intent.object_id)))
-    await responses.respond(context, bulks.outcome(await _masked(context, answer)), TITLE)
+REVIEW_TITLE = "Approve all?"
 
 
 async def on_retry(context: Context) -> None:
@@ -203,7 +89,7 @@ async def on_review(context: Context) -> None:
     def shown(button: ButtonIds) -> Message:
         return bulks.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button)
 
-    made = shown(await responses.private_buttons(context, f"bulk:{bulk.id}:review", shown))
+    made = await responses.with_buttons(context, f"bulk:{bulk.id}:review", shown)
     await context.show_modal(views.message_view(REVIEW_TITLE, made))
 
 
@@ -220,32 +106,19 @@ async def on_decision(context: Context) -> None:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
-    told = bulks.decided(await _masked(context, answer), "approved" if approves else "denied")
+    told = bulks.decided(await masked(context, answer), "approved" if approves else "denied")
     await responses.respond(context, told, "Done")
-
-
-async def _masked(context: Context, answer: BulkAnswer) -> BulkAnswer:
-    """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
-    refused = [entry.object_id for entry in answer.actions if entry.action is None]
-    found = await find_targets(context, refused, responders=False)
-    entries = [
-        entry.model_copy(update={"message": found[entry.object_id].view.text(entry.message or "")})
-        if entry.action is None and entry.object_id in found
-        else entry
-        for entry in answer.actions
-    ]
-    return answer.model_copy(update={"actions": entries})
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
     """Those of these that the person may see, each with its action."""
     clearance, found = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
-    wanted = [one for one in by_id if subjects.OBJECT_ID.fullmatch(one)]
+    wanted = [one for one in by_id if parse_id(one) is not None]
     async for answer in context.core.documents_in_pages(wanted):
         for document in answer.documents:
             actions = {action.id: action for action in document.actions}
-            known = {*actions, *_within(document, [target.object_id for target in targets])}
+            known = {*actions, *within(document, [target.object_id for target in targets])}
             for one in [one for one in by_id if one in known]:
                 target, action = by_id[one], actions.get(one)
                 subject = Subject.in_document(document, action.object_id if action else target.object_id)
@@ -259,7 +132,6 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
 
 FEATURE = Feature(
     actions={
-        ids.BULK_START: Entry(on_start, Ack.WRITE),
         ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),

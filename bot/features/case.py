@@ -70,7 +70,7 @@ async def _create(context: Context, alert_id: str, template: str) -> None:
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:
-    found, _ = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
+    found = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
     return [CaseTemplate.model_validate(raw) for raw in found]
 
 

@@ -69,9 +69,11 @@ async def _decide(
     except ResponderBotError as error:
         if error.code == "not_found":
             raise _no_run(context, action_id) from error
-        if UNANSWERED not in error.details:
+        if UNANSWERED in error.details:
+            raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+        if error.code != "conflict" or not await _offer_to_ask_again(context, action_id, error.message):
             raise
-        raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+        return
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     if home.is_home(context):
@@ -80,6 +82,31 @@ async def _decide(
     view = RedactedView(subject, own_clearance(context))
     run = f"{runs.name(action)} on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
     await responses.respond(context, notices.notice(confirmation(run, action)), "Done")
+
+
+async def _offer_to_ask_again(context: Context, action_id: str, reason: str) -> bool:
+    """If core has ended the run, such as since its target has changed, say so with Ask again."""
+    action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
+    if not runs.was_not_started(action):
+        return False
+    subjects.require_visible(context, subject)
+    await responses.refresh_cards(context, subject)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
+    await responses.show_with_buttons(
+        context,
+        "It did not run",
+        f"again:{action.id}",
+        lambda button: replies.not_approved(
+            action,
+            subject,
+            reason,
+            clearance=own_clearance(context),
+            button=button,
+            confirm=policy.confirm if policy else "",
+        ),
+    )
+    return True
 
 
 async def _action_id(context: Context) -> str:

@@ -1,26 +1,44 @@
-"""`/responder doctor`: everything that may keep a button from working, and how to fix it."""
+"""`/responder doctor`: what may keep a button from working, and how to fix it, as far as the caller may know it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.cards import notices
 from bot.cards.text import foreign
-from bot.features.access import DIRECT_MESSAGE
+from bot.features.access import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Check, Command, Context, Entry, Feature
 from core.common.errors import ResponderBotError
-from core.models import TLP_NAMES
+from core.models import TLP_NAMES, Person
 
 USAGE = "doctor"
 
 
 async def on_doctor_command(context: Context) -> None:
-    """Show one line for each link between this person's click and a running responder."""
-    me = [] if context.core_problem else [_link_check(context), _permissions_check(context)]
-    own = [*me, _channel_check(context)]
-    checks = [*own, *await _core(context), *await context.services.checks()]
+    """Show one line for each link between this person's click and a running responder.
+
+    Those beyond the person's own tell of channels and of how core is set up, so only an org-admin reads them.
+    """
+    person = context.person
+    if person is None:
+        away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
+        await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))
+        return
+    checks = [_link_check(person), _permissions_check(person), _channel_check(context)]
+    others = [*await _core(context), *await context.services.checks()]
+    checks += others if person.profile == "org-admin" else [await _summary(context, others)]
     failed = sum(not check.ok for check in checks)
     head = "*All is well.*" if not failed else f"*{failed} of {len(checks)} need attention.*"
     await context.respond(notices.notice("\n".join([head, *map(line, checks)])))
+
+
+async def _summary(context: Context, checks: Sequence[Check]) -> Check:
+    """How many checks fail, and who sees which."""
+    failed = sum(not check.ok for check in checks)
+    if not failed:
+        return Check("core and the bot", True, "all is well")
+    who = await who_gives_rights(context.services) or "an org-admin"
+    words = f"{failed} of {len(checks)} checks of core and the bot need attention; ask {who}, who sees them here"
+    return Check("core and the bot", False, words)
 
 
 def line(check: Check) -> str:
@@ -29,21 +47,13 @@ def line(check: Check) -> str:
     return f"{mark} *{foreign(check.name, 60)}*: {foreign(check.message, 400)}"
 
 
-def _link_check(context: Context) -> Check:
-    if context.person is None:
-        cure = f"responder-bot user link YOUR-LOGIN --slack-id {context.team}:{context.user}"
-        sentence = (
-            f"not linked to a user of responder-bot; request access in my Home tab, or an administrator runs: {cure}"
-        )
-        return Check("you", False, sentence)
-    login, clearance = context.person.login, context.person.clearance
-    return Check("you", True, f"linked to {login}, who may see up to {_tlp(clearance)}")
+def _link_check(person: Person) -> Check:
+    return Check("you", True, f"linked to {person.login}, who may see up to {_tlp(person.clearance)}")
 
 
-def _permissions_check(context: Context) -> Check:
-    permissions: Sequence[str] = context.person.permissions if context.person else ()
-    if "manageAction" in permissions:
-        return Check("your rights", True, f"{', '.join(permissions)}")
+def _permissions_check(person: Person) -> Check:
+    if "manageAction" in person.permissions:
+        return Check("your rights", True, ", ".join(person.permissions))
     return Check("your rights", False, "no manageAction: buttons that run something refuse you; an org-admin gives it")
 
 

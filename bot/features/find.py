@@ -12,7 +12,6 @@ from core.client import CoreClient
 from core.models import Alert
 
 USAGE = "find TEXT"
-SEARCHED = 200  # newest alerts with the text, of which those are dropped that have it only in what is withheld
 SHOWN = 15
 MAX_WORDS = 10
 
@@ -43,12 +42,10 @@ async def search(core: CoreClient, text: str, clearance: int) -> Sequence[Alert]
     """
     words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
     ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
-    wanted = [{"_lte": {"tlp": clearance}}, *({"_match": {"_field": "keyword", "_value": word}} for word in words)]
-    found, _ = await core.search("/api/alert/_search", {"_and": wanted}, f"0-{SEARCHED}", ["-date"])
-    by_id, _ = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else ([], 0)
+    by_id = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else []
+    alerts = [*map(Alert.model_validate, by_id), *await core.find_alerts(" ".join(words))]
     shown: dict[str, Alert] = {}
-    for raw in [*by_id, *found]:
-        alert = Alert.model_validate(raw)
+    for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
         if view.is_open and (alert.id in ids or all(word in _texts(alert, view) for word in words)):
             shown[alert.id] = alert

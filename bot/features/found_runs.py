@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bot.cards import approvals, runs
 from bot.cards.home import HomeRun
@@ -11,19 +10,7 @@ from bot.outbox.links import card_link
 from bot.redaction import Subject
 from core.models import Action, Document, Person, Policy
 
-DAY_MS = 86_400_000
-MANY, SOME = "0-500", "0-50"
-
-
-def one_of(field: str, *values: str) -> Mapping[str, Any]:
-    """A query for one of several values."""
-    return {"_in": {"_field": field, "_values": values}}
-
-
-async def waiting(context: Context) -> Sequence[Action]:
-    """The runs that wait for somebody's approval."""
-    found = await context.core.search_actions({"status": "Waiting"}, MANY, newest_first=True)
-    return [action for action in found if runs.awaits_approval(action)]
+MANY, SOME = 500, 50
 
 
 async def whole(context: Context, run: HomeRun) -> HomeRun:
@@ -36,7 +23,7 @@ async def links(context: Context, root_ids: Sequence[str]) -> Mapping[str, str]:
     """By alert or case the address of a card; "" if none is posted."""
     services = context.services
     cards = await services.outbox.cards_of(root_ids)
-    return {root_id: card_link(cards[root_id], services.clearance, services.workspace_url) for root_id in root_ids}
+    return {root_id: card_link(cards[root_id], services.clearance, services.workspace_url()) for root_id in root_ids}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bot.outbox import RefreshRequest
 from bot.outbox.groups import AlertGroup
 from bot.outbox.models import card_key
 from bot.redaction import Subject, may_see
+from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
 from core.models import Alert, Document
 
@@ -22,7 +23,6 @@ READ_AT_ONCE = 200
 CHANGED_AT_ONCE = 100
 CASE_LIMIT = 1_000  # alerts in one case
 LIFTED = 20  # alerts that get a card of their own when a group is undone
-HOUR_MS = 3_600_000
 NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
 MORNING = 8  # o'clock, where the bot runs
 

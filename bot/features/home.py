@@ -9,15 +9,15 @@ from bot.cards.message import ButtonIds
 from bot.cards.text import DAY_AND_TIME, slack_date
 from bot.features import found_runs, people, responses
 from bot.features.base import Context, Entry, Feature
-from bot.features.found_runs import DAY_MS, SOME, FoundRuns
+from bot.features.found_runs import MANY, SOME, FoundRuns
 from bot.features.help import EXAMPLE_ID, help_lines
 from bot.features.payload import view_of
 from bot.outbox.replicas import summary
 from bot.redaction import Subject
+from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Alert, Person
+from core.models import Person
 
-FEW = f"0-{home.MAX_SHOWN}"
 AGAIN = "Open this page again to refresh it."
 
 
@@ -59,7 +59,7 @@ async def _view(context: Context) -> dict[str, Any]:
         lists = [overview.buttons(), *stopped]
         return home.home_view(found, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
 
-    return view(await responses.private_buttons(context, "home", view))
+    return await responses.with_buttons(context, "home", view)
 
 
 async def _unlinked(context: Context) -> dict[str, Any]:
@@ -77,21 +77,15 @@ async def _unlinked(context: Context) -> dict[str, Any]:
 
 
 async def _home(context: Context, person: Person, now_ms: int) -> Home:
-    login = person.login
-    mine, yesterday = {"createdBy": login}, {"_gte": {"endDate": now_ms - DAY_MS}}
+    core, login = context.core, person.login
     waiting, opened, failed, ended, alerts = await asyncio.gather(
-        found_runs.waiting(context),
-        context.core.search_actions(
-            {"_and": [mine, found_runs.one_of("status", "Waiting", "InProgress")]}, SOME, newest_first=True
-        ),
-        context.core.search_actions({"_and": [mine, {"status": "Failure"}, yesterday]}, SOME, newest_first=True),
-        context.core.search_actions(
-            {"_and": [mine, found_runs.one_of("status", "Success", "Deleted")]}, FEW, newest_first=True
-        ),
+        core.newest_actions("waiting", limit=MANY),
+        core.newest_actions("open", by=login, limit=SOME),
+        core.newest_actions("failed", by=login, since=now_ms - DAY_MS, limit=SOME),
+        core.newest_actions("ended", by=login, limit=SOME),
         _own_alerts(context, login),
     )
-    ended = [*ended, *(action for action in failed if not runs.has_failed(action))]  # such as denied ones
-    failed = [action for action in failed if runs.has_failed(action)]
+    ended = [action for action in ended if not runs.has_failed(action)][: home.MAX_SHOWN]
     asked = [a for a in waiting if a.created_by != login]
     parts = (asked if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
@@ -109,9 +103,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
 
 async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:
     """The alerts that this person has taken and nobody has closed, newest first."""
-    query = {"_and": [{"assignee": login}, found_runs.one_of("status", "New", "Updated")]}
-    found, _ = await context.core.search("/api/alert/_search", query, range=SOME, sort=["-createdAt"])
-    alerts = [Alert.model_validate(one) for one in found]
+    alerts = await context.core.open_alerts(login)
     links = await found_runs.links(context, [alert.id for alert in alerts])
     return [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
 

@@ -4,7 +4,7 @@ from bot.cards.lists import responder_list
 from bot.features import responses, subjects
 from bot.features.access import own_clearance, who_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.run import matching
+from bot.features.runs.command import matching
 from bot.redaction import may_see
 
 USAGE = "list ~id"

@@ -2,10 +2,11 @@
 
 from bot.cards import ids, notices
 from bot.cards.lists import message_option, responder_options
+from bot.cards.run_request import RunRequest
 from bot.features import subjects
 from bot.features.access import own_clearance, who_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import view_metadata, view_of
+from bot.features.payload import view_of
 from bot.redaction import RedactedView
 from core.common.errors import ResponderBotError
 
@@ -24,10 +25,10 @@ async def on_responder_options(context: Context) -> Json:
 
 async def on_start_options(context: Context) -> Json:
     """Options for the menu in the run modal; the metadata of the view says which object it is for."""
-    metadata = view_metadata(view_of(context))
-    if not metadata.get("id"):
+    targets = RunRequest.from_text(str(view_of(context).get("private_metadata") or "")).targets
+    if not targets:
         return message_option("Choose an alert first.")
-    return await _options(context, str(metadata["id"]))
+    return await _options(context, targets[0].object_id)
 
 
 async def _options(context: Context, object_id: str) -> Json:

@@ -4,10 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.cards import ids, notices
 from bot.cards.message import Intent
-from bot.features import actions, assign, case, responses, watch
+from bot.features import actions, assign, case, responses, subjects, watch
 from bot.features import alert as details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import is_ephemeral, is_in_modal
+from bot.outbox import RefreshRequest
+from bot.outbox.models import card_key
+from core.common.errors import ResponderBotError
 
 REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
 
@@ -64,6 +67,29 @@ async def _refresh(context: Context, intent: Intent) -> None:
         await responses.respond(context, notices.notice(done), "Refreshed")
 
 
+async def _show_again(context: Context, intent: Intent) -> None:
+    """Post the card of an alert as a new message, in the channel where an old one was clicked."""
+    services, channel = context.services, intent.argument
+    try:
+        subject, document = await subjects.with_document(context.core, intent.object_id)
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        days = services.alert_days
+        why = f": core deletes alerts {days} days after their last change" if days else ""
+        message = notices.notice(f"{intent.object_id} was deleted{why}. This message is all that is left of it.")
+        await responses.respond(context, message, "Deleted")
+        return
+    subjects.require_visible(context, subject)
+    if document.alert is None or services.clearance(channel) is None:
+        words = f"`{services.command} list {subject.id}` shows what can run on {subject.id}."
+        await responses.respond(context, notices.notice(words), "Still there")
+        return
+    context.refresh_requests.append(RefreshRequest(card_key(document.id, channel)))
+    words = f"{document.id} gets a new card at the end of the channel."
+    await responses.respond(context, notices.notice(words), "Shown again")
+
+
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
     "actions": _show_actions,
@@ -74,6 +100,7 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "unread": _mark_unread,
     "case": _create_case,
     "refresh": _refresh,
+    "show_again": _show_again,
 }
 
 

@@ -1,14 +1,16 @@
 """`/responder failed`, `mine`, `pending` and `paused`: what matters over all alerts. The App Home has buttons too."""
 
+import asyncio
 from collections.abc import Sequence
 
 from bot.cards import ids, overview, paused, runs
 from bot.cards.home import HomeRun, by_bulk
 from bot.features import found_runs, home, responses
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
-from bot.features.found_runs import DAY_MS, MANY, SOME, FoundRuns, one_of
+from bot.features.found_runs import MANY, SOME, FoundRuns
 from bot.features.payload import clicked_element
 from bot.redaction import RedactedView
+from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import Action, Person
 
@@ -16,26 +18,24 @@ from core.models import Action, Person
 async def on_failed_command(context: Context) -> None:
     """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
     since = context.services.clock_ms() - DAY_MS
-    query = {"_and": [{"status": "Failure"}, {"_gte": {"endDate": since}}]}
-    failed = [a for a in await context.core.search_actions(query, MANY, newest_first=True) if runs.has_failed(a)]
-    await _show(context, "failed", "Failed in the last day", failed)
+    failed = await context.core.newest_actions("failed", since=since, limit=MANY)
+    await _show(context, "failed", "Failed in the last day", runs.newest_first(failed))
 
 
 async def on_mine_command(context: Context) -> None:
     """List what runs for this person, then what ran."""
-    mine = {"createdBy": _person(context).login}
-    opened = await context.core.search_actions(
-        {"_and": [mine, one_of("status", "Waiting", "InProgress")]}, SOME, newest_first=True
+    login = _person(context).login
+    opened, ended = await asyncio.gather(
+        context.core.newest_actions("open", by=login, limit=SOME),
+        context.core.newest_actions("ended", by=login, limit=SOME),
     )
-    found = await context.core.search_actions(mine, SOME, newest_first=True)
-    ended = [action for action in found if not runs.is_open(action)]
     await _show(context, "mine", "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
 
 
 async def on_pending_command(context: Context) -> None:
     """List the requests for approval: those that this person decides, and others that they may see."""
     person, now = _person(context), context.services.clock_ms()
-    waiting = runs.newest_first(await found_runs.waiting(context))
+    waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
     found = await FoundRuns.of(context, waiting)
     shown, hidden = _visible([found.run(action) for action in waiting], person)
     to_decide = found.to_decide(person, waiting)

@@ -1,12 +1,16 @@
 """What a payload of Slack says: the element that was clicked, the view that was submitted. Every shape is survived."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from bot.cards import ids
 from bot.features.base import Context
 from core.common.decoding import mapping
+
+_OF_CARD = re.compile(r"^(?:\w+ )?[Aa]lert (~[0-9]{1,18})\b")
+_OF_REPLY = re.compile(r"\((~[0-9]{1,18})\)")
 
 
 def clicked_element(context: Context) -> Mapping[str, Any]:
@@ -27,6 +31,17 @@ def button_token(context: Context) -> str:
     if block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU:
         return block_id.removeprefix(ids.MENU_BLOCK)
     return selected_value(context) or str(element.get("value") or "")
+
+
+def object_in_message(context: Context) -> str:
+    """The id of what the clicked message is about, as in `High alert ~12: Beacon` and `HIGH Beacon (~12): done`; or "".
+
+    Whoever wrote a title may have put another one there, so it is good only for a question to core.
+    """
+    text = mapping(context.payload.get("message")).get("text")
+    text = text if isinstance(text, str) else ""
+    found = _OF_CARD.findall(text) or _OF_REPLY.findall(text)[-1:]
+    return found[0] if found else ""
 
 
 def is_ephemeral(context: Context) -> bool:

@@ -37,7 +37,7 @@ async def on_page_button(context: Context) -> None:
 
 
 async def on_people_view(context: Context) -> Json:
-    """Show whom the typed text finds."""
+    """Show the people that the typed text finds."""
     typed = views.values(view_of(context)).get("find", "")
     return views.update(await _people_view(context, Place(find=typed[:100])))
 
@@ -117,16 +117,16 @@ async def _group(context: Context, name: str) -> Sequence[str]:
 async def _groups_view(context: Context, done: str = "") -> dict[str, Any]:
     groups, usergroups = await context.core.groups(), context.services.usergroups
     states = {check.name.removeprefix("group @"): check.message for check in context.services.group_checks()}
-    button = await responses.private_buttons(
-        context, "groups", lambda b: people.groups_view(groups, usergroups, states, b)
+    return await responses.with_buttons(
+        context, "groups", lambda button: people.groups_view(groups, usergroups, states, button, done=done)
     )
-    return people.groups_view(groups, usergroups, states, button, done=done)
 
 
 async def _people_view(context: Context, place: Place, done: str = "") -> dict[str, Any]:
     users = await context.core.users()
-    button = await responses.private_buttons(context, "people", lambda b: people.people_view(users, place, b))
-    return people.people_view(users, place, button, done=done)
+    return await responses.with_buttons(
+        context, "people", lambda button: people.people_view(users, place, button, done=done)
+    )
 
 
 async def _user(context: Context, login: str) -> UserEntry:

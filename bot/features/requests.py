@@ -187,8 +187,7 @@ async def on_requests_button(context: Context) -> None:
 
 async def _list_view(context: Context, done: str = "") -> dict[str, Any]:
     requests = await context.core.access_requests()
-    button = await responses.private_buttons(context, "access", lambda b: access.requests_view(requests, b))
-    return access.requests_view(requests, button, done)
+    return await responses.with_buttons(context, "access", lambda button: access.requests_view(requests, button, done))
 
 
 FEATURE = Feature(

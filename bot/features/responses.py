@@ -1,22 +1,26 @@
 """How features respond: with buttons of their own, in place of what was clicked, and to stale buttons."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
 from bot.cards import questions
-from bot.cards.message import ButtonIds, Intent, Message, intents_in
+from bot.cards.message import ButtonIds, Intent, Message
 from bot.features.access import missing_permission
 from bot.features.base import Context, Json
-from bot.features.payload import button_token, is_ephemeral, is_in_modal
+from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
+from bot.outbox.buttons import LIFE_MS
 from bot.outbox.errors import classify
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Permission
 
 log = structlog.get_logger("bot.features")
+
+T = TypeVar("T")
 
 
 async def respond(context: Context, message: Message, title: str = "Responder") -> None:
@@ -52,13 +56,13 @@ async def show_with_buttons(context: Context, title: str, about: str, render: Ca
 
     `about` names what the message shows. Showing the same again reuses the ids of its buttons.
     """
-    await show(context, title, render(await private_buttons(context, about, render)))
+    await show(context, title, await with_buttons(context, about, render))
 
 
-async def private_buttons(context: Context, about: str, render: Callable[[ButtonIds], object]) -> ButtonIds:
-    """Opaque ids for the buttons in what `render` shows to this person only, in any channel; `about` as above."""
+async def with_buttons(context: Context, about: str, render: Callable[[ButtonIds], T], *, life_ms: int = LIFE_MS) -> T:
+    """What `render` shows to this person only, in any channel; `about` as above."""
     key = f"only:{context.team}:{context.user}:{about}"
-    return await context.services.outbox.buttons.issue("", key, intents_in(render))
+    return await context.services.outbox.buttons.issue("", key, render, life_ms=life_ms)
 
 
 async def refresh_cards(context: Context, subject: Subject) -> None:
@@ -82,7 +86,17 @@ async def clicked_intent(context: Context) -> Intent | None:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        of_message = next(iter(await roots_at(context, context.message_ts, context.thread_ts)), "")
+        known = await roots_at(context, context.message_ts, context.thread_ts)
+        in_text = "" if known or error.details else object_in_message(context)
+        if in_text:
+            await show_with_buttons(
+                context,
+                "Out of date",
+                f"forgotten:{in_text}",
+                lambda b: questions.forgotten_card(in_text, context.channel, b),
+            )
+            return None
+        of_message = next(iter(known), "")
         object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
         await show_with_buttons(
             context, "Out of date", f"stale:{object_id}", lambda b: questions.expired_button(object_id, b)

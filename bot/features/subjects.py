@@ -11,15 +11,14 @@ from bot.cards.runs import titled_as
 from bot.features.access import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import split_name_and_id, split_words
-from bot.redaction import RedactedView, Subject, artifact_title, refanged, visible
+from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, visible
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, Document, OfferedResponder
+from core.models import Action, Artifact, Document, OfferedResponder, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
-OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
 _LINKED = re.compile(r"^(?:https?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
@@ -34,7 +33,7 @@ async def find(core: "CoreClient", object_id: str) -> Subject:
 
 async def with_document(core: "CoreClient", object_id: str, *, responders: bool = False) -> tuple[Subject, Document]:
     """Likewise, with the document of its alert or case."""
-    if OBJECT_ID.fullmatch(object_id):
+    if parse_id(object_id) is not None:
         for document in (await core.documents([object_id], responders=responders)).documents:
             subject = Subject.in_document(document, object_id) or await _merged(core, document, object_id)
             if subject is not None:
@@ -112,7 +111,7 @@ def _plain(data: str) -> str:
 def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError | None:
     """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None."""
     words = reversed(split_words(text))
-    word = next((word for word in words if OBJECT_ID.fullmatch(word) or LIKE_DATA.search(refanged(word))), "")
+    word = next((word for word in words if parse_id(word) is not None or LIKE_DATA.search(refanged(word))), "")
     if not word or view.subject.kind != "alert":
         return None
     alert_id = view.subject.id
@@ -137,8 +136,8 @@ def runs_elsewhere(
 def require_visible(context: Context, subject: Subject) -> RedactedView:
     """Refuse early what core would refuse: acting on what this person may not see. Raises ResponderBotError."""
     view = RedactedView(subject, own_clearance(context))
-    if not view.is_open:
-        details = {"tlp": subject.tlp, "clearance": view.clearance}
+    if not may_see(view.clearance, subject.clearance):
+        details = {"tlp": subject.clearance, "clearance": view.clearance}
         raise ResponderBotError("forbidden", notices.withheld_from(view.clearance), details=details)
     return view
 

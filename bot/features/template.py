@@ -1,16 +1,15 @@
 """`/responder template`: create a case template in a modal, or from JSON."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
 
 from bot.cards import ids, notices, template, views
-from bot.cards.template import Draft
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.payload import clicked_element, view_metadata, view_of
+from bot.features.payload import view_metadata, view_of
 from bot.features.responses import require_permission
 from core.common.errors import ResponderBotError
 
@@ -21,26 +20,7 @@ MAX_LENGTH = 200_000  # characters of JSON; core's own limit is 1 MiB
 async def on_template_command(context: Context) -> None:
     """Open the modal."""
     require_permission(context, "manageCaseTemplate")
-    await context.show_modal(template.template_view(Draft()))
-
-
-async def on_template_button(context: Context) -> None:
-    """Add or remove a task or a custom field. What was typed stays, since block ids stay."""
-    view = view_of(context)
-    draft = Draft.from_text(str(view.get("private_metadata") or ""))
-    action_id = str(clicked_element(context).get("action_id"))
-    _, _, suffix = action_id.partition(":")
-    number = int(suffix) if suffix.isdigit() else -1
-    changes: Mapping[str, Callable[[], Draft]] = {
-        ids.TEMPLATE_ADD_TASK: draft.with_task,
-        ids.TEMPLATE_ADD_FIELD: draft.with_field,
-        ids.TEMPLATE_REMOVE_TASK: lambda: draft.without_task(number),
-        ids.TEMPLATE_REMOVE_FIELD: lambda: draft.without_field(number),
-    }
-    changed = changes[ids.family(action_id)]()
-    await context.services.slack.views_update(
-        view_id=str(view.get("id")), hash=str(view.get("hash") or ""), view=template.template_view(changed)
-    )
+    await context.show_modal(template.template_view())
 
 
 async def on_template_json_button(context: Context) -> None:
@@ -55,7 +35,7 @@ async def on_template_view(context: Context) -> Json | None:
     if filled.errors:
         return views.errors(filled.errors)
     shown = [str(block.get("block_id")) for block in view.get("blocks") or []]
-    return await _create(context, filled.body, filled.block_ids, shown)
+    return await _create(context, filled.body, shown)
 
 
 async def on_template_json_view(context: Context) -> Json:
@@ -74,18 +54,16 @@ async def on_template_check_view(context: Context) -> Json | None:
     url = str(view_metadata(view).get("file") or "")
     try:
         text = await _download(context, url) if url else views.values(view).get("json", "")
-        return await _create(context, _parse(text), {}, [] if url else ["json"])
+        return await _create(context, _parse(text), [] if url else ["json"])
     except ResponderBotError as error:
         return views.problem(error.message) if url else views.errors({"json": error.message})
 
 
-async def _create(
-    context: Context, body: Mapping[str, Any], places: Mapping[str, str], shown: list[str]
-) -> Json | None:
+async def _create(context: Context, body: Mapping[str, Any], shown: list[str]) -> Json | None:
     try:
         created = await context.core.create_case_template(body)
     except ResponderBotError as error:
-        return _core_error(error, places, shown)
+        return _core_error(error, shown)
     result = template.created_view(created)
     root = str(view_of(context).get("root_view_id") or "")
     if root in ("", str(view_of(context).get("id"))):
@@ -98,15 +76,15 @@ async def _create(
     return None
 
 
-def _core_error(error: ResponderBotError, places: Mapping[str, str], shown: list[str]) -> Json:
+def _core_error(error: ResponderBotError, shown: list[str]) -> Json:
     """Core's error at the field that it is about; a name that is taken at the name."""
     if error.code not in ("exists", "invalid_fields") or not shown:
         return views.problem(notices.sentence(error))
     fallback = "name" if "name" in shown else shown[0]
     if error.code == "exists" or not error.fields:
         return views.errors({fallback: error.message})
-    found = template.place_errors(error.fields, places, shown)
-    return views.errors({block if block in shown else fallback: text for block, text in found.items()})
+    placed = template.place_errors(error.fields, shown)
+    return views.errors({block if block in shown else fallback: text for block, text in placed.items()})
 
 
 async def _json_text(context: Context, view: Mapping[str, Any]) -> tuple[str, str]:
@@ -157,10 +135,6 @@ FEATURE = Feature(
         )
     },
     actions={
-        ids.TEMPLATE_ADD_TASK: Entry(on_template_button),
-        ids.TEMPLATE_REMOVE_TASK: Entry(on_template_button),
-        ids.TEMPLATE_ADD_FIELD: Entry(on_template_button),
-        ids.TEMPLATE_REMOVE_FIELD: Entry(on_template_button),
         ids.TEMPLATE_FROM_JSON: Entry(on_template_json_button),
     },
     views={

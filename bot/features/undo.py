@@ -1,18 +1,21 @@
 """Undo runs: Undo and Release now at once, Extend to another time."""
 
 from bot.cards import ids, notices, undos, views
-from bot.cards.text import DAY_AND_TIME, slack_date
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_of
 from bot.features.retries import until_answered
-from bot.features.run import started_message
+from bot.features.runs.flow import started_message
 from bot.redaction import RedactedView
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
+UNKNOWN_DECISION = (
+    "The responder service stopped answering, so your decision may not have been recorded. See the request before you"
+    " decide again."
+)
 UNKNOWN_TIME = (
     "The responder service stopped answering, so the time may not have been set. See the run's line on its card before"
     " you set it again."
@@ -69,16 +72,45 @@ async def on_extend_view(context: Context) -> Json:
         raise ResponderBotError("unavailable", UNKNOWN_TIME) from error
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
-    at = action.undo.at if action.undo is not None else None
-    until = (
-        f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."
-    )
+    extension = undos.waiting_extension(action, context.services.clock_ms())
+    until = undos.released(action.undo.at if action.undo is not None else None)
+    if extension is not None:
+        until = f"More time than was approved. {undos.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance if context.person else 0)
     return views.update(views.message_view("Done", notices.notice(f"{undos.heading(action, shown)}: {until}")))
 
 
+async def on_extension_button(context: Context) -> None:
+    """Approve or deny that a run lasts longer. Core refuses who asked for it, and whoever may not approve the run."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    approves = intent.what == ids.EXTENSION_APPROVE
+    decide = context.core.approve_extension if approves else context.core.deny_extension
+    try:
+        action = await decide(intent.object_id, intent.argument)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
+    action, subject = await subjects.of_action(context.core, action)
+    await responses.refresh_cards(context, subject)
+    view = RedactedView(subject, context.person.clearance if context.person else 0)
+    extension = undos.waiting_extension(action, context.services.clock_ms())
+    if not approves:
+        text = f"You denied more time for {undos.heading(action, view)}."
+    elif extension is not None:
+        text = f"You approved more time for {undos.heading(action, view)}. {undos.needed(extension)}"
+    else:
+        until = undos.released(action.undo.at if action.undo is not None else None)
+        text = f"You approved more time for {undos.heading(action, view)}. {until}"
+    await responses.respond(context, notices.notice(text), "Done")
+
+
 FEATURE = Feature(
     actions={
+        ids.EXTENSION_APPROVE: Entry(on_extension_button, Ack.WRITE),
+        ids.EXTENSION_DENY: Entry(on_extension_button, Ack.WRITE),
         ids.UNDO: Entry(on_undo_button, Ack.WRITE),
         ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
     },

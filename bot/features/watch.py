@@ -7,13 +7,12 @@ from bot.cards.text import code, foreign, readable_name
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import match_names, parse_id, split_words
-from bot.features.run import closest, matching
+from bot.features.runs.command import closest, matching
+from bot.outbox.watches import APPROVALS, RESPONDER
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
 USAGE = "watch ~id | NAME | approvals"
-RESPONDER = "responder:"  # prefix of a watched responder's name
-APPROVALS = "approvals"
 OFF = ("off", "stop", "end")
 SHOWN = 50
 
@@ -58,7 +57,7 @@ async def _watch_responder(context: Context, typed: str) -> None:
 
 async def _responders(context: Context) -> Sequence[OfferedResponder]:
     """All responders. Core lists them for an object, so the newest alert is asked about; none if there is no alert."""
-    found, _ = await context.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
+    found = await context.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
     return await context.core.responders("alert", str(found[0]["id"]), explain=True) if found else []
 
 

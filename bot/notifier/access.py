@@ -1,11 +1,9 @@
 """The messages about requests for access: cards for admins, and what the person is told."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.cards import access as cards
-from bot.cards.message import ButtonIds, Message, intents_in
 from bot.notifier.isolation import isolated
 from bot.outbox import DesiredMessage, MessageOutbox
 from core.models import AccessRequest, UserEntry
@@ -62,8 +60,5 @@ class AccessMessages:
         return {f"access:{request.id}:{request.team}:{user}": user for user in found}
 
     async def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
-        def render(button: ButtonIds) -> Message:
-            return cards.card(request, button)
-
-        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(render))
-        return replace(DesiredMessage(key, channel, render(ids), by_person=True), buttons=new)
+        buttons = await self._outbox.buttons.prepare(channel, key)
+        return DesiredMessage(key, channel, cards.card(request, buttons), by_person=True, buttons=buttons)

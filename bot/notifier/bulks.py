@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from bot.cards import bulks as cards
 from bot.cards.approvals import mentions
-from bot.cards.message import ButtonIds, Message, intents_in
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
 from core.models import BulkCounts, Person
@@ -74,12 +73,10 @@ class BulkMessages:
         if is_direct and await self._recipient(key.split(":")[2], channel) is None:
             return []
 
-        def render(button: ButtonIds) -> Message:
-            return cards.progress(bulk, button=button, mention="" if is_direct else self._mention)
-
-        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(render))
+        buttons = await self._outbox.buttons.prepare(channel, key)
+        content = cards.progress(bulk, button=buttons, mention="" if is_direct else self._mention)
         is_progress = not cards.has_ended(bulk)
-        desired = [DesiredMessage(key, channel, render(ids), by_person=by_person, is_progress=is_progress, buttons=new)]
+        desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
         if is_direct:
             return desired
         late = f"{BULK}late:{bulk.id}:{channel}"

@@ -1,13 +1,12 @@
 """What pages of core's event feed say."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.models import BulkCounts, Document, Event, EventPage
+from core.models import NEW_ALERT, BulkCounts, Document, Event, EventPage
 
 WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest", "Responder")
-NEW_ALERT = "alert.created"
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -21,9 +20,11 @@ class FeedChanges:
     acted_on: frozenset[str] = frozenset()  # roots with such actions, but for new alerts
     ended: frozenset[str] = frozenset()  # actions
     changed: frozenset[str] = frozenset()  # roots that changed themselves, and not only their actions
+    deleted: frozenset[str] = frozenset()  # roots
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
     requests: tuple[str, ...] = ()  # for access
     pauses: frozenset[str] = frozenset()  # of responders that failed too often
+    request_ids: Mapping[str, Mapping[str, None]] = field(default_factory=dict)  # by root: behind these events
 
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
@@ -35,9 +36,11 @@ class FeedChanges:
             acted_on=frozenset(e.root_id for e in events if e.object_type == "Action").difference(created_alerts),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
+            deleted=frozenset(e.root_id for e in events if e.type in ("alert.deleted", "case.deleted")),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
             requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
             pauses=frozenset(e.object_id for e in events if e.type == "responder.paused"),
+            request_ids=_request_ids(events),
         )
 
     def has_run_on(self, document: Document) -> bool:
@@ -98,7 +101,7 @@ def merge(earlier: Document, later: Document) -> Document:
     return later.model_copy(
         update={
             **{name: both(name) for name in ("tasks", "logs", "artifacts")},
-            "actions": sorted(actions, key=lambda action: int(action.id[1:]), reverse=True),
+            "actions": sorted(actions, key=lambda action: action.number, reverse=True),
             "action_counts": {**earlier.action_counts, **later.action_counts},
             "shortened": [*later.shortened, *only_earlier.intersection(earlier.shortened)],
             "unreadable": list(dict.fromkeys([*earlier.unreadable, *later.unreadable])),
@@ -106,6 +109,14 @@ def merge(earlier: Document, later: Document) -> Document:
             "titles": {**earlier.titles, **later.titles},
         }
     )
+
+
+def _request_ids(events: Iterable[Event]) -> Mapping[str, Mapping[str, None]]:
+    found: dict[str, dict[str, None]] = {}
+    for event in events:
+        if event.request_id and event.object_type not in WITHOUT_DOCUMENT:
+            found.setdefault(event.root_id, {})[event.request_id] = None
+    return found
 
 
 def _unique(ids: Iterable[str]) -> tuple[str, ...]:

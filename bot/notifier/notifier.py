@@ -1,7 +1,6 @@
 """The one writer of messages: it follows core's event feed, and renders what people and clearances ask for."""
 
 import asyncio
-import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +15,12 @@ from bot.notifier.group_cards import EVERY_S, GroupCards
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
-from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
+from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.groups import is_group
-from bot.outbox.models import BULK, FOR_PERSON, is_bulk
+from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
 from core.common.errors import ResponderBotError
-from core.models import Document, EventPage
+from core.models import Document, EventPage, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -38,7 +37,6 @@ INTERNAL_ERROR = (
     "Core's changes can't be followed because of an internal error of the bot, which the log describes; it is tried"
     " again. Please report it."
 )
-OBJECT_ID = re.compile(r"~[0-9]{1,18}")
 
 log = structlog.get_logger("bot.notifier")
 
@@ -204,6 +202,9 @@ class Notifier:
         timeline = await self._renderer.timeline(document, unstored)
         if placing is not None:
             await placing.place(timeline, needs_card=True, only_in=only_in)
+        if only_in and self._channels.is_set_up(only_in) and document.alert is not None:
+            card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
+            timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
         cards = await self._renderer.alert_cards(timeline)
         return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
 
@@ -228,7 +229,7 @@ class Notifier:
 
     async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
         found: dict[str, Document] = {}
-        async for answer in self._core.documents_in_pages(i for i in ids if OBJECT_ID.fullmatch(i)):
+        async for answer in self._core.documents_in_pages(i for i in ids if parse_id(i) is not None):
             for document in answer.documents:
                 earlier = found.get(document.id)
                 found[document.id] = document if earlier is None else merge(earlier, document)
@@ -254,6 +255,8 @@ class Notifier:
         others = [document for document in documents if not changes.has_run_on(document)]
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
         for document in sorted(others, key=lambda document: document.alert is None):
+            if document.id in changes.deleted and document.deleted:
+                continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
         for request_id in changes.requests:
@@ -271,6 +274,8 @@ class Notifier:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
+        for root_id, request_ids in changes.request_ids.items():
+            log.info("cards_rendered", root=root_id, request_ids=list(request_ids))
         await self._render_groups(placing)
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
         self._bulks.followed(last)

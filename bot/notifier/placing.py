@@ -13,9 +13,9 @@ from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, P
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.redaction import RedactedView, Subject, refanged
 from bot.settings import Grouping
+from core.common.clock import MINUTE_MS
 from core.models import Alert
 
-MINUTE_MS = 60_000
 MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
 FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own

@@ -10,13 +10,14 @@ from slack_sdk.errors import SlackClientError
 
 from bot.cards import approvals, paused, replies, undos
 from bot.cards.alert import alert_card
-from bot.cards.message import ButtonIds, Message, intents_in
+from bot.cards.message import ButtonIds, Message
 from bot.cards.runs import titled_as
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
 from bot.outbox.links import card_link
 from bot.outbox.models import card_key, is_person
+from bot.outbox.watches import APPROVALS, RESPONDER
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
@@ -24,8 +25,6 @@ from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
 if TYPE_CHECKING:
     from core.client import CoreClient
 
-RESPONDER = "responder:"  # before a responder's name among what is watched
-APPROVALS = "approvals"  # among what is watched: requests for approval
 
 log = structlog.get_logger("bot.notifier")
 
@@ -78,7 +77,7 @@ class Renderer:
         ]
 
     async def clearance(self, channel: str, key: str) -> int:
-        """The clearance of a channel, or of the person to whom the message with this key goes."""
+        """The clearance of a channel, or of the person that gets the message with this key."""
         if not is_person(channel):
             return self._access.clearance_of(channel)
         team = key.split(":")[2]  # watch:<action>:<team>:<user>, ask:<action>:<team>:<user>
@@ -135,6 +134,7 @@ class Renderer:
         if action.object_type == "Log":
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
+        desired += await self._extension_requests(action, subject, timeline)
         if action.bulk:  # which has messages of its own
             return desired
         if action.approval is not None:
@@ -190,6 +190,25 @@ class Renderer:
 
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
+    async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
+        extension = action.undo.extension if action.undo is not None else None
+        if extension is None:
+            return []
+        now, approvers = self._clock(), approvals.mentions(self._access.approvers)
+
+        def render(clearance: int, button: ButtonIds) -> Message:
+            mention = approvers if RedactedView(subject, clearance).is_open else ""
+            return undos.extension_reply(
+                action, subject, clearance=clearance, button=button, now_ms=now, mention=mention
+            )
+
+        found = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
+        if undos.waiting_extension(action, now) is not None:
+            return [replace(request, by_person=True) for request in found]
+        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
+        return [request for request in found if request.key in posted]
+
     async def _in_threads(
         self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
     ) -> list[DesiredMessage]:
@@ -217,6 +236,9 @@ class Renderer:
         action = await self._whole(action, here)
         if kind == "approval":
             return await self._approval_requests(action, subject, here)
+        if kind == "extension":
+            found = await self._extension_requests(action, subject, here)
+            return [request for request in found if request.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "paused":
@@ -250,7 +272,7 @@ class Renderer:
             key = f"approval:{action.id}:{thread.channel}"
             view = self._view(subject, thread.channel)
             request = await self.message(key, view, thread.channel, render)
-            file = approvals.inputs_file(action, subject, clearance=view.clearance)
+            file = approvals.whole_request(action, subject, clearance=view.clearance)
             desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id, file=file))
         return desired
 
@@ -303,7 +325,7 @@ class Renderer:
 
     async def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""
-        return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url)
+        return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url())
 
     async def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm = _confirm_text(action, timeline)
@@ -353,11 +375,8 @@ class Renderer:
     ) -> DesiredMessage:
         """A message rendered for the clearance of its view, with its buttons."""
 
-        def with_buttons(button: ButtonIds) -> Message:
-            return render(view.clearance, button)
-
-        ids, new = await self._outbox.buttons.prepare(channel, key, intents_in(with_buttons))
-        return DesiredMessage(key, channel, with_buttons(ids), view=view, buttons=new)
+        buttons = await self._outbox.buttons.prepare(channel, key)
+        return DesiredMessage(key, channel, render(view.clearance, buttons), view=view, buttons=buttons)
 
 
 def _policy_text(action: Action, timeline: Timeline) -> str:

@@ -31,7 +31,7 @@ class ChannelAccess:
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": they are told each
     command: str = "/responder"
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
-    workspace_url: str = ""  # such as https://soc.slack.com/
+    workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
 
     def is_set_up(self, channel: str) -> bool:
         """Whether it is in the settings still, so that new messages go there."""

@@ -1,17 +1,27 @@
-"""Opaque button ids: what they mean is stored here and never in Slack."""
+"""Opaque ids of buttons: what they mean is stored here and never in Slack.
 
+Each message, and each view of one person, has a random nonce and a list of what its buttons mean. An id is the nonce
+and a digest that finds the meaning in that list.
+"""
+
+import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 from bot.cards.message import ButtonIds, Intent
 from bot.outbox import messages
-from bot.outbox.models import Button, MessageRecord, is_bulk, record_of
+from bot.outbox.models import ButtonSet, MessageRecord, is_bulk, record_of
 from bot.outbox.state import refuse_mismatch
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
-ID_BYTES = 16  # 128 random bits: nobody guesses one
+T = TypeVar("T")
+
+NONCE_BYTES = 16  # 128 random bits: nobody guesses one
+MAX_INTENTS = 200  # the newest of a message whose content changes again and again
 LIFE_MS = 7 * 86_400_000
+QUESTION_MS = 3_600_000  # of a question that holds inputs, which may be secret
 EPHEMERAL = "only:"  # keys of messages that only one person sees: only:<team>:<user>:<about>
 
 
@@ -22,41 +32,41 @@ class Buttons:
         self._store = store
         self._clock = clock_ms
 
-    async def issue(self, channel: str, message_key: str, intents: Sequence[Intent]) -> ButtonIds:
-        """Store ids for these intents, bound to the channel ("" for views) and the message, and return them."""
-        ids, new = await self.prepare(channel, message_key, intents)
-        if new:
-            await self._store.transaction(lambda tx: insert(tx, channel, message_key, new))
-        return ids
+    async def issue(
+        self, channel: str, message_key: str, render: Callable[[ButtonIds], T], *, life_ms: int = LIFE_MS
+    ) -> T:
+        """Render with ids that are bound to the channel ("" for views) and the message, and store them."""
+        buttons = await self.prepare(channel, message_key, life_ms=life_ms)
+        rendered = render(buttons)
+        if not buttons.intents.keys() <= buttons.stored:
+            await self._store.transaction(lambda tx: save(tx, buttons))
+        return rendered
 
-    async def prepare(
-        self, channel: str, message_key: str, intents: Sequence[Intent]
-    ) -> tuple[ButtonIds, tuple[Button, ...]]:
-        """Ids for these intents, and those of them that are new and must be stored with the message.
+    async def prepare(self, channel: str, message_key: str, *, life_ms: int = LIFE_MS) -> ButtonSet:
+        """The buttons for the next rendering of a message.
 
-        An id with more than half of its life left is used again, so that an unchanged card stays unchanged.
+        A nonce with more than half of its life left is used again, so that an unchanged card stays unchanged.
         """
-        known = await self._reusable(channel, message_key)
-        expires_at = self._clock() + LIFE_MS
-        new = tuple(
-            Button(secrets.token_urlsafe(ID_BYTES), intent, expires_at) for intent in intents if intent not in known
+        now = self._clock()
+        sql = (
+            "SELECT * FROM button_set WHERE message_key = :message_key AND channel = :channel AND expires_at > :after"
+            " ORDER BY expires_at DESC LIMIT 1"
         )
-        return {**known, **{button.intent: button.token for button in new}}.__getitem__, new
-
-    async def _reusable(self, channel: str, message_key: str) -> dict[Intent, str]:
-        sql = "SELECT * FROM button WHERE channel = :channel AND message_key = :message_key AND expires_at > :after"
-        values = {"channel": channel, "message_key": message_key, "after": self._clock() + LIFE_MS // 2}
-        rows = await self._store.read(lambda reads: reads.rows(sql, values))
-        return {_intent(row): row["token"] for row in rows}
+        values = {"channel": channel, "message_key": message_key, "after": now + LIFE_MS // 2}
+        row = await self._store.read(lambda reads: reads.row(sql, values))
+        if row is None:
+            nonce = secrets.token_urlsafe(NONCE_BYTES)
+            return ButtonSet(channel, message_key, nonce, now + life_ms, frozenset())
+        return ButtonSet(channel, message_key, row["nonce"], row["expires_at"], frozenset(json.loads(row["intents"])))
 
     async def rotate(self, token: str) -> None:
-        """Let the next rendering use another id; this one still works, also in old cards.
+        """Let the next rendering use another nonce; this one still works, also in old cards.
 
         Slack keeps showing the entry that was chosen in a menu for as long as the menu's block has the same id.
         """
-        sql = "UPDATE button SET expires_at = min(expires_at, :until) WHERE token = :token"
-        until = self._clock() + LIFE_MS // 2
-        await self._store.transaction(lambda tx: tx.run(sql, {"token": token, "until": until}))
+        sql = "UPDATE button_set SET expires_at = min(expires_at, :until) WHERE nonce = :nonce"
+        values = {"nonce": _nonce(token), "until": self._clock() + LIFE_MS // 2}
+        await self._store.transaction(lambda tx: tx.run(sql, values))
 
     async def resolve(self, token: str, *, channel: str, message_ts: str, user: str) -> Intent:
         """What a clicked button means; it can be clicked again.
@@ -68,36 +78,41 @@ class Buttons:
 
         def work(reads: Reads) -> tuple[Row | None, MessageRecord | None]:
             refuse_mismatch(reads)
-            row = reads.row("SELECT * FROM button WHERE token = :token", {"token": token})
+            row = reads.row("SELECT * FROM button_set WHERE nonce = :nonce", {"nonce": _nonce(token)})
             found = messages.by_key(reads, row["message_key"]) if row else None
             return row, record_of(found) if found else None
 
         row, message = await self._store.read(work)
-        if row is None or not _belongs_here(row, message, channel, message_ts, user):
+        meaning = json.loads(row["intents"]).get(token.partition(".")[2]) if row else None
+        if row is None or meaning is None or not _belongs_here(row, message, channel, message_ts, user):
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
+        intent = Intent(*meaning)
         if row["expires_at"] <= self._clock():
-            about = row["message_key"] if is_bulk(row["message_key"]) else row["object_id"]
+            about = row["message_key"] if is_bulk(row["message_key"]) else intent.object_id
             root_id = (message.root_id if message else "") or str(about)
             sentence = "This button is too old; nothing was run. Refresh the card."
             raise ResponderBotError("gone", sentence, details={"root_id": root_id})
-        return _intent(row)
+        return intent
 
 
-def insert(tx: Transaction, channel: str, message_key: str, buttons: Sequence[Button]) -> None:
-    """Store new buttons of a message."""
-    tx.run_all(
-        """INSERT INTO button (token, channel, message_key, what, object_id, argument, expires_at)
-           VALUES (:token, :channel, :message_key, :what, :object_id, :argument, :expires_at)""",
-        [
-            {
-                "token": button.token,
-                "channel": channel,
-                "message_key": message_key,
-                **vars(button.intent),
-                "expires_at": button.expires_at,
-            }
-            for button in buttons
-        ],
+def save(tx: Transaction, buttons: ButtonSet) -> None:
+    """Store what the buttons of a rendering mean, beside what those of the renderings before mean."""
+    if buttons.intents.keys() <= buttons.stored:
+        return
+    row = tx.row("SELECT intents FROM button_set WHERE nonce = :nonce", {"nonce": buttons.nonce})
+    own = {digest: list(vars(intent).values()) for digest, intent in buttons.intents.items()}
+    before = {
+        digest: words for digest, words in (json.loads(row["intents"]) if row else {}).items() if digest not in own
+    }
+    kept = dict([*before.items(), *own.items()][-max(MAX_INTENTS, len(own)) :])
+    tx.run(
+        """INSERT INTO button_set (nonce, channel, message_key, intents, expires_at)
+           VALUES (:nonce, :channel, :message_key, :intents, :expires_at)
+           ON CONFLICT (nonce) DO UPDATE SET intents = excluded.intents""",
+        {
+            **{"nonce": buttons.nonce, "channel": buttons.channel, "message_key": buttons.message_key},
+            **{"intents": json.dumps(kept, ensure_ascii=False), "expires_at": buttons.expires_at},
+        },
     )
 
 
@@ -115,5 +130,5 @@ def _belongs_here(row: Row, message: MessageRecord | None, channel: str, message
     return message.ts == message_ts or not message.ts
 
 
-def _intent(row: Row) -> Intent:
-    return Intent(row["what"], row["object_id"], row["argument"])
+def _nonce(token: str) -> str:
+    return token.partition(".")[0]

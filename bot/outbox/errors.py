@@ -1,6 +1,6 @@
 """What a failed call to Slack means: wait, look for the message, repeat, send only text, or tell an administrator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import aiohttp
@@ -60,7 +60,7 @@ class DeliveryError:
         return self.kind in ("rate_limited", "unknown", "not_sent")
 
 
-def classify(error: Exception, channel: str) -> DeliveryError:
+def classify(error: Exception, channel: str = "") -> DeliveryError:
     """What an exception of a call to Slack means; raises it again if it is none of Slack's or the network's."""
     if isinstance(error, SlackApiError):
         return _classify_answer(error.response, channel)
@@ -87,6 +87,15 @@ def classify_upload(error: DeliveryError, channel: str) -> DeliveryError:
         "files:write and reinstall it from manifest.yml, or let an owner of the workspace allow uploads."
     )
     return DeliveryError("app_refused" if error.kind == "app_refused" else "channel_unavailable", error.code, sentence)
+
+
+def classify_connection(error: Exception) -> DeliveryError:
+    """What the same error means for Socket Mode, which has a token of its own."""
+    failure = classify(error, "")
+    if failure.kind != "app_refused":
+        return failure
+    cure = "make an app-level token with connections:write, put it into [slack] app_token, and switch Socket Mode on"
+    return replace(failure, message=f"Slack refuses the app token ({failure.code}); {cure}.")
 
 
 def _classify_answer(response: Any, channel: str) -> DeliveryError:
@@ -116,7 +125,7 @@ def _sentence(code: str, channel: str, body: dict[str, Any]) -> str:
         return SENTENCES[code].format(channel=channel, needed=body.get("needed", "it needs"))
     if code in _APP_REFUSED:
         return f"Slack refuses the bot's token ({code}); put a valid one into [slack] bot_token and restart."
-    return f"Slack refuses messages to {channel} ({code})."
+    return f"Slack refuses {f'messages to {channel}' if channel else 'what the bot asks'} ({code})."
 
 
 def _retry_after_s(response: Any) -> float:

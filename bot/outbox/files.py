@@ -53,7 +53,7 @@ def mark_shown(tx: Transaction, message_key: str) -> None:
 
 
 def mark_removed(tx: Transaction, message_key: str) -> None:
-    """Note that Slack has no such file any more; if it is desired again meanwhile, it is uploaded anew."""
+    """Note that Slack has no such file any more; if it is desired again meanwhile, it is uploaded again."""
     values = {"key": message_key}
     tx.run("DELETE FROM file WHERE message_key = :key AND status = 'removing'", values)
     tx.run("UPDATE file SET slack_id = '', status = 'unsent' WHERE message_key = :key", values)
@@ -62,7 +62,7 @@ def mark_removed(tx: Transaction, message_key: str) -> None:
 def give_up(tx: Transaction, message_key: str) -> None:
     """A message was deleted, and with it replies: upload nothing more, and remove what may or may not be shown."""
     deleted = """message_key IN (
-        SELECT key FROM message WHERE (key = :key OR thread_of = :key) AND status = 'deleted')"""
+        SELECT key FROM message WHERE (key = :key OR thread_of = :key AND thread_of <> '') AND status = 'deleted')"""
     values = {"key": message_key}
     tx.run(f"DELETE FROM file WHERE status = 'unsent' AND {deleted}", values)  # noqa: S608  # a constant
     tx.run(f"UPDATE file SET status = 'removing' WHERE status = 'uploading' AND {deleted}", values)  # noqa: S608

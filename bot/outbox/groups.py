@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bot.cards.groups import BUCKETS, STORM_MS, GroupContent
 from bot.cards.text import count, utc_time
+from bot.outbox.messages import IS_STALE
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from core.common.database import Params, Row, Transaction
 
@@ -22,8 +23,6 @@ GOES_ON = 98  # the same, but its card may tell of a storm or mute that goes on,
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
 BUCKET_MS = 300_000
 STORM = 60  # alerts in the groups of a channel
-KEEP_MS = 30 * 86_400_000
-KEEP_ALONE_MS = 86_400_000  # where an alert with a card of its own stands is only of use while others like it may come
 STAYS = 2  # in the column `has_card`: none, and it gets none by itself, since it is closed
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
 
@@ -193,8 +192,8 @@ class Groups:
     async def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
         """Groups whose cards were rendered for another clearance than this."""
         rows = await self._rows(
-            """SELECT g.* FROM message m JOIN alert_group g ON g.key = m.key
-               WHERE m.channel = :channel AND m.clearance <> :clearance AND m.status <> 'deleted'""",
+            f"""SELECT g.* FROM message m JOIN alert_group g ON g.key = m.key
+               WHERE {IS_STALE} AND m.status <> 'deleted'""",
             {"channel": channel, "clearance": clearance},
         )
         return [_group(row) for row in rows]
@@ -379,13 +378,6 @@ def forget_texts(tx: Transaction) -> None:
     """Show no text of any alert until it is read again: its levels may have changed unnoticed."""
     tx.run("UPDATE placement SET clearance = :unknown", {"unknown": UNKNOWN_LEVEL})
     tx.run(f"UPDATE alert_group SET rank = min(rank, {LAST_ALERT}), changes = changes + 1")
-
-
-def prune(tx: Transaction, now: int) -> None:
-    """Forget where old alerts stand."""
-    tx.run("DELETE FROM placement WHERE group_key = '' AND at < :before", {"before": now - KEEP_ALONE_MS})
-    tx.run("DELETE FROM placement WHERE at < :before", {"before": now - KEEP_MS})
-    tx.run("DELETE FROM alert_group WHERE last_at < :before", {"before": now - KEEP_MS})
 
 
 def _group(row: Row) -> AlertGroup:

@@ -10,7 +10,7 @@ from core.common.database import Reads, Row, Transaction
 POST_ID_BYTES = 16
 
 _COLUMNS = (
-    "m.*, m.rowid AS number, coalesce(root.ts, '') AS root_ts, coalesce(f.name, '') AS file_name,"
+    "m.*, coalesce(root.ts, '') AS root_ts, coalesce(f.name, '') AS file_name,"
     " coalesce(f.text, '') AS file_text, coalesce(f.slack_id, '') AS file_id, f.status AS file_status,"
     " coalesce(f.failures, 0) AS file_failures"
 )
@@ -41,6 +41,8 @@ def selected(messages: str) -> str:
 
 
 _RECORDS = selected("message m")
+IS_STALE = "(m.channel = :channel AND m.clearance < :clearance OR m.channel = :channel AND m.clearance > :clearance)"
+"""As `<>`, in two ranges of the index."""
 
 
 # --- transitions (bot/docs/delivery.md#states-of-a-message) ---------------------------------------------------------
@@ -179,7 +181,10 @@ def mark_deleted(tx: Transaction, message: MessageRecord, now: int) -> None:
     if is_noted and row and row["rank"] == FOR_PERSON and not message.thread_of:
         post_again(tx, message.key, now)
     elif is_noted:
-        tx.run("UPDATE message SET status = 'deleted' WHERE thread_of = :key AND status = 'unsent'", values)
+        tx.run(
+            "UPDATE message SET status = 'deleted' WHERE thread_of = :key AND thread_of <> '' AND status = 'unsent'",
+            values,
+        )
 
 
 def retry_at(tx: Transaction, key: str, due_at: int, problem: str) -> None:
@@ -217,7 +222,7 @@ def retry_now(tx: Transaction, channel: str, now: int) -> None:
     tx.run(f"UPDATE message SET due_at = :now WHERE channel = :channel AND {PENDING}", values)
     tx.run(
         """UPDATE file SET due_at = :now WHERE status <> 'shown'
-               AND message_key IN (SELECT key FROM message WHERE channel = :channel)""",
+               AND EXISTS (SELECT 1 FROM message WHERE key = message_key AND channel = :channel)""",
         values,
     )
 
@@ -323,7 +328,7 @@ def cards_of(reads: Reads, root_id: str) -> list[Row]:
 def of_root(reads: Reads, root_id: str) -> list[Row]:
     """All messages of an alert or a case that Slack still has or will get, oldest first."""
     return reads.rows(
-        f"{_RECORDS} WHERE m.root_id = :root_id AND (m.status <> 'deleted' OR f.slack_id <> '') ORDER BY m.rowid",
+        f"{_RECORDS} WHERE m.root_id = :root_id AND (m.status <> 'deleted' OR f.slack_id <> '') ORDER BY m.number",
         {"root_id": root_id},
     )
 
@@ -351,10 +356,10 @@ def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -
     """Alerts and cases with a message in a channel that was rendered for another clearance than this, newest first."""
     rows = reads.rows(
         f"""SELECT m.root_id FROM message m LEFT JOIN file f ON f.message_key = m.key
-           WHERE m.channel = :channel AND m.clearance <> :clearance AND m.root_id <> ''
+           WHERE {IS_STALE} AND m.root_id <> ''
                AND (m.status <> 'deleted' OR f.slack_id <> '')
                AND (:unsent_only = 0 OR m.{PENDING} OR f.status <> 'shown')
-           GROUP BY m.root_id ORDER BY max(m.created_at) DESC, max(m.rowid) DESC""",
+           GROUP BY m.root_id ORDER BY max(m.created_at) DESC, max(m.number) DESC""",
         {"channel": channel, "clearance": clearance, "unsent_only": int(unsent_only)},
     )
     return [row["root_id"] for row in rows]
@@ -363,21 +368,21 @@ def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -
 def roots_in(reads: Reads, channel: str, limit: int) -> list[str]:
     """Alerts and cases with a card in a channel, newest first."""
     rows = reads.rows(
-        """SELECT root_id FROM message
-           WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
-           GROUP BY root_id ORDER BY max(created_at) DESC, max(rowid) DESC LIMIT :limit""",
+        f"{_NEWEST_CARDS} LIMIT :limit",
         {"channel": channel, "limit": limit},
     )
-    return [row["root_id"] for row in rows]
+    return list(dict.fromkeys(row["root_id"] for row in rows))
 
+
+_NEWEST_CARDS = """SELECT root_id FROM message INDEXED BY message_card
+      WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted' ORDER BY number DESC"""
 
 # Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first. After a storm
 # there are many.
-ALERTS_IN = """SELECT root_id FROM (
-      SELECT root_id FROM message
-      WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
-      UNION SELECT root_id FROM placement WHERE channel = :channel) AS found
-    ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit"""
+ALERTS_IN = f"""SELECT root_id FROM (
+      SELECT * FROM ({_NEWEST_CARDS} LIMIT :limit) AS cards UNION
+      SELECT * FROM (SELECT root_id FROM placement WHERE channel = :channel ORDER BY at DESC LIMIT :limit) AS placed
+    ) AS found ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit"""
 
 
 def recent_roots(reads: Reads, since: int) -> list[str]:

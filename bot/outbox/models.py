@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bot.cards.message import Intent, Message
@@ -17,6 +17,7 @@ NEWS = 6  # ends of runs, approvals, changes of cards
 OTHER = 7  # progress
 IN_BULK = 8  # one of many that are rendered again
 
+DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 NEWS_KINDS = ("end", "approval", "ask", "watch")  # of messages, by their keys
 
@@ -38,13 +39,22 @@ FileStatus = Literal[
 """The state of a message's file in Slack; a message without a file has no row of it."""
 
 
-@dataclass(frozen=True)
-class Button:
-    """An opaque id, what it means, and until when (ms)."""
+@dataclass
+class ButtonSet:
+    """The buttons of one rendering, which calls it for the id of each; store them with what was rendered."""
 
-    token: str
-    intent: Intent
+    channel: str
+    message_key: str
+    nonce: str
     expires_at: int
+    stored: frozenset[str]
+    """The digests of what is stored already."""
+    intents: dict[str, Intent] = field(default_factory=dict)
+
+    def __call__(self, intent: Intent) -> str:
+        digest = hashlib.blake2b(json.dumps(list(vars(intent).values())).encode(), digest_size=DIGEST_BYTES).hexdigest()
+        self.intents[digest] = intent
+        return f"{self.nonce}.{digest}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class DesiredMessage:
 
     `key` identifies the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
     replies to; `root_id` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
-    it. `view` is the view that the content was rendered from; `buttons` are its new ones.
+    it. `view` is the view that the content was rendered from; `buttons` are those that it was rendered with.
     """
 
     key: str
@@ -81,7 +91,7 @@ class DesiredMessage:
     in_bulk: bool = False  # one of many that are rendered again: it goes last
     file: tuple[str, str] | None = None
     view: RedactedView | None = None
-    buttons: tuple[Button, ...] = ()
+    buttons: ButtonSet | None = None
 
     def payload(self) -> str:
         """The message as JSON."""

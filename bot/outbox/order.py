@@ -46,7 +46,7 @@ def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) ->
         if channel not in busy:
             values = {"channel": channel, "status": status, "rank": rank, "now": now}
             call: Call = "update" if status == "outdated" else "post"
-            rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.rowid LIMIT 1", values)
+            rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.number LIMIT 1", values)
             heads.setdefault((channel, call), []).extend(rows)
     found = [
         _chosen(reads, rows, call, now, may_be_for_age=channel not in aged)
@@ -58,7 +58,7 @@ def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) ->
 
 
 def _lines(reads: Reads) -> Iterator[tuple[str, str, int]]:
-    """Channel, status and rank of which something is pending; a loose index scan, since they are few."""
+    """Channel, status and rank of what is pending; a loose index scan, since they are few."""
     last: dict[str, str | int] = {"channel": "", "status": "", "rank": 0}
     while row := reads.row(
         f"""SELECT channel, status, rank FROM message INDEXED BY message_next
@@ -94,7 +94,7 @@ def _newest(reads: Reads, oldest: Row, now: int) -> Row:
             ORDER BY m.pending_since LIMIT 1 OFFSET {NEWEST_FIRST_ABOVE}""",
         values,
     )
-    newest = reads.row(f"{_HEAD} ORDER BY m.pending_since DESC, m.rowid DESC LIMIT 1", values) if many else None
+    newest = reads.row(f"{_HEAD} ORDER BY m.pending_since DESC, m.number DESC LIMIT 1", values) if many else None
     return newest or oldest
 
 

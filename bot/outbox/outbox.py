@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import buttons, files, groups, messages, refreshes, state
-from bot.outbox.buttons import LIFE_MS, Buttons
+from bot.outbox.buttons import Buttons
 from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts, Storm
 from bot.outbox.inbox import Inbox
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
 from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.refreshes import StoredRequest
 from bot.outbox.replicas import Replicas
+from bot.outbox.retention import AskCore, Retention
 from bot.outbox.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
@@ -24,8 +25,6 @@ from core.common.database.location import Location
 from core.common.database.probe import Probe
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
-INBOX_KEEP_MS = 86_400_000  # as long as core keeps an Idempotency-Key
-BUTTONS_KEEP_MS = 30 * LIFE_MS  # so that an expired one can still offer Refresh
 POLL_S = 0.2  # how soon a request of another replica is seen
 
 
@@ -79,6 +78,10 @@ class MessageOutbox:
 
     async def close(self) -> None:
         await self._store.close()
+
+    def retention(self, days: int, ask_core: AskCore) -> Retention:
+        """What deletes what is old; messages so many days after their alert or case was closed."""
+        return Retention(self._store, self._clock, days, ask_core)
 
     @property
     def commits(self) -> int:
@@ -171,7 +174,8 @@ class MessageOutbox:
             for message, row in rows:
                 messages.upsert(tx, row)
                 files.upsert(tx, message.key, message.file, now)
-                buttons.insert(tx, message.channel, message.key, message.buttons)
+                if message.buttons is not None:
+                    buttons.save(tx, message.buttons)
             also(tx, now)
 
         await self._store.transaction(work)
@@ -223,17 +227,6 @@ class MessageOutbox:
         """Another text than before once any replica has heard that a channel changed."""
         return await self._store.read(lambda reads: state.value(reads, "channels_changed_at")) or ""
 
-    async def prune(self) -> None:
-        """Delete completed interactions and long expired buttons. Messages stay, as old cards live for ever."""
-        now = self._clock()
-
-        def work(tx: Transaction) -> None:
-            tx.run("DELETE FROM inbox WHERE done_at > 0 AND done_at < :before", {"before": now - INBOX_KEEP_MS})
-            tx.run("DELETE FROM button WHERE expires_at < :before", {"before": now - BUTTONS_KEEP_MS})
-            groups.prune(tx, now)
-
-        await self._store.transaction(work)
-
     # --- core's feed ------------------------------------------------------------------------------------------------
 
     async def cursor(self) -> int | None:
@@ -242,7 +235,7 @@ class MessageOutbox:
         return int(text) if text else None
 
     async def checkpoint(self) -> FeedCheckpoint | None:
-        """The last event that was followed, and of which database; None before the first time."""
+        """The last event that was followed, and its database; None before the first time."""
         sql = "SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')"
         rows = await self._store.read(lambda reads: reads.rows(sql))
         found = {row["name"]: row["value"] for row in rows}
@@ -356,7 +349,7 @@ async def forget_messages(location: Location) -> int:
         tx.run("DELETE FROM alert_group")
         tx.run("DELETE FROM placement")
         tx.run("DELETE FROM refresh")
-        tx.run("DELETE FROM button")
+        tx.run("DELETE FROM button_set")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
         tx.run("DELETE FROM watch WHERE watched LIKE '~%'")
         tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")

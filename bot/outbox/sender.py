@@ -270,8 +270,14 @@ class Sender:
             return RECORDED
         except Exception as error:
             return self._failure(call, error)
-        self.problem = ""
+        self._set_problem("")
         return outcome
+
+    def _set_problem(self, problem: str) -> None:
+        if bool(problem) != bool(self.problem):
+            write, event = (log.warning, "sending_stopped") if problem else (log.info, "sending_resumed")
+            write(event, **({"reason": problem} if problem else {}))
+        self.problem = problem
 
     def _check_lease(self) -> None:
         """Raise if another replica may lead by now, so that what was read before is not to be sent any more."""
@@ -280,7 +286,7 @@ class Sender:
 
     def _pause_for_store(self, error: ResponderBotError) -> int:
         """Our own database failed: messages are still as they were there, and are sent again. Returns when."""
-        self.problem = error.message
+        self._set_problem(error.message)
         self._rate_limiter.block("", "", self._clock(), STORE_RETRY_MS)
         return self._clock() + STORE_RETRY_MS
 
@@ -393,7 +399,7 @@ class Sender:
             kind=failure.kind,
             code=failure.code,
         )
-        self.problem = failure.message if failure.kind in ("app_refused", "not_sent", "unknown") else ""
+        self._set_problem(failure.message if failure.kind in ("app_refused", "not_sent", "unknown") else "")
         now = self._clock()
         if failure.kind == "rate_limited":
             self._rate_limiter.block(method, message.channel, now, int(failure.wait_s * 1000))

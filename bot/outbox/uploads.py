@@ -1,4 +1,4 @@
-"""Files in threads: uploaded in three calls, of which only the last shows the file."""
+"""Files in threads: uploaded in three calls; only the last one shows the file."""
 
 import aiohttp
 from slack_sdk.errors import SlackApiError

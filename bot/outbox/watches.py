@@ -1,13 +1,16 @@
-"""Who wants a direct message at the end of which runs."""
+"""Who wants a direct message when a run ends."""
 
 import json
 from collections.abc import Callable, Sequence
 
 from core.common.database import Database
 
+RESPONDER = "responder:"  # before a responder's name
+APPROVALS = "approvals"  # requests for approval
+
 
 class Watches:
-    """What people watch: an id (`~12`) or a responder (`responder:<name>`)."""
+    """What people watch: an id (`~12`), a responder (RESPONDER and its name) or APPROVALS."""
 
     def __init__(self, store: Database, clock_ms: Callable[[], int]) -> None:
         self._store = store

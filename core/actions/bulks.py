@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,13 +11,15 @@ import structlog
 
 from core.access import Caller
 from core.actions import report as reports
+from core.actions import target as targets
+from core.actions.inputs import secret_names
 from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.runs import CheckedRun, Runs
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget
+from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
 from core.store import actions as stored_actions
 from core.store import bulks as stored
 from core.store import objects
@@ -108,6 +111,7 @@ class Bulks:
             return number, row, self._runs.remembered(reads, caller, key, f"retry ~{number}")
 
         number, row, earlier = await self._database.read(read)
+        await self._database.snapshot(lambda reads: _require_clearance(reads, caller, row, "create action"))
         if earlier is not None:
             return await self._outcomes(earlier)
         # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
@@ -121,6 +125,9 @@ class Bulks:
         if not failed:
             raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
         request = BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
+        if reports.has_lost_secret(request.parameters):
+            sentence = "Its inputs had a secret, which isn't kept, so run it on these objects with new inputs."
+            raise ResponderBotError("conflict", sentence)
         return await self._start(caller, request, key, f"retry ~{number}", retries=number)
 
     async def approve(self, caller: Caller, bulk_id: str) -> BulkOutcomes:
@@ -133,7 +140,7 @@ class Bulks:
             action, is_approved, _ = self._lifecycle.approve_in(tx, caller, action_id)
             return action if is_approved else None
 
-        return await self._decide(bulk_id, vote)
+        return await self._decide(caller, bulk_id, vote, "approve an action")
 
     async def deny(self, caller: Caller, bulk_id: str, message: str = "") -> BulkOutcomes:
         """End each run that waits for approval. Raises as `approve` does."""
@@ -141,13 +148,14 @@ class Bulks:
         def vote(tx: Transaction, action_id: str) -> None:
             self._lifecycle.deny_in(tx, caller, action_id, message)
 
-        return await self._decide(bulk_id, vote)
+        return await self._decide(caller, bulk_id, vote, "deny an action")
 
-    async def _decide(self, bulk_id: str, vote: _Vote) -> BulkOutcomes:
+    async def _decide(self, caller: Caller, bulk_id: str, vote: _Vote, what: str) -> BulkOutcomes:
         """Vote on what waits, and queue what may be dispatched now."""
 
         def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
+            _require_clearance(tx, caller, row, what)
             waiting = set(stored.awaiting(tx, number))
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
@@ -246,7 +254,7 @@ class Bulks:
                     found.append(Refusal("bad_request", sentence, is_repeated=True))
                 else:
                     seen.add(run.target.id)
-                    found.append((run, reports.SerializedParameters.of(run.request.parameters)))
+                    found.append((run, run.serialized()))
         return found
 
     def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
@@ -263,10 +271,10 @@ class Bulks:
     def _row(
         self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
     ) -> Mapping[str, Any]:
-        targets = [
+        recorded = [
             {
                 **json.loads(target.to_json()),
-                **(outcome._asdict() if isinstance(outcome, Refusal) else {"action": int(outcome.id[1:])}),
+                **(outcome._asdict() if isinstance(outcome, Refusal) else {"action": outcome.number}),
             }
             for target, outcome in zip(request.targets, outcomes, strict=True)
         ]
@@ -275,11 +283,20 @@ class Bulks:
             "created_by": caller.login,
             "created_at": now,
             "responder_name": self._offers.name(request.responder_id),
-            "request": request.model_dump_json(by_alias=True, exclude={"targets"}, exclude_none=True),
-            "targets": json.dumps(targets),
-            "total": len(targets),
+            "request": self._without_secrets(request).model_dump_json(
+                by_alias=True, exclude={"targets"}, exclude_none=True
+            ),
+            "targets": json.dumps(recorded),
+            "total": len(recorded),
             "refused": sum(isinstance(outcome, Refusal) for outcome in outcomes),
         }
+
+    def _without_secrets(self, request: BulkInput) -> BulkInput:
+        """The request as it is kept, to be run again; each action has the secrets for as long as it needs them."""
+        offer = self._offers.find(self._offers.name(request.responder_id))
+        # Nobody knows what an unknown responder would declare.
+        names = frozenset(request.parameters) if offer is None else secret_names(self._offers.parameters(offer))
+        return request.model_copy(update={"parameters": reports.without_secrets(request.parameters, names)})
 
     async def _outcomes(self, number: int) -> BulkOutcomes:
         def read(reads: Reads) -> BulkOutcomes:
@@ -298,7 +315,7 @@ class Bulks:
         return await self._database.snapshot(read)
 
     def _find(self, reads: Reads, bulk_id: str) -> tuple[int, Row]:
-        number = objects.parse_id(bulk_id)
+        number = parse_id(bulk_id)
         row = None if number is None else stored.find(reads, number)
         if number is None or row is None:
             raise ResponderBotError("not_found", "Bulk not found")
@@ -382,6 +399,19 @@ def _refusal(target: Mapping[str, Any]) -> Refusal | None:
         if "code" in target
         else None
     )
+
+
+def _require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
+    """Raises ResponderBotError("forbidden") for who acts in Slack on a bulk and may see none of its objects."""
+    levels: list[int] = []
+    for target in json.loads(row["targets"]) if caller.is_on_behalf else ():
+        kind, number = targets.parse_kind(target["objectType"]), parse_id(target["objectId"])
+        with suppress(ResponderBotError):  # for what isn't there any more
+            levels.append(targets.load(reads, kind, number).clearance)
+            if levels[-1] <= caller.clearance:
+                return
+    if levels:
+        caller.require_clearance(min(levels), what)
 
 
 def _require_not_retried(row: Row) -> None:

@@ -16,7 +16,7 @@ from core.actions.guards import RulesFor
 from core.actions.offers import Offers
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Event, Kind
+from core.models import OBJECT_TYPES, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
 from core.records.events import Feed
 from core.store import actions as stored
@@ -79,7 +79,7 @@ class Documents:
         ResponderBotError("bad_request") for what is not an id, and for too many.
         """
         unique = list(dict.fromkeys(ids))
-        numbers = {text: objects.parse_id(text) for text in unique}
+        numbers = {text: parse_id(text) for text in unique}
         if not unique or len(unique) > MAX_IDS or None in numbers.values():
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
 
@@ -133,6 +133,7 @@ class Documents:
             "policies": _object(policies),
             "titles": _object(titles),
             "inputs": _object(inputs),
+            "asked": _object(document.asked),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
         }
@@ -159,6 +160,7 @@ class _Document:
     """Those of them that listings show with more."""
     unreadable: dict[int, None] = field(default_factory=dict)
     """Objects and actions whose stored JSON is damaged."""
+    asked: dict[str, str] = field(default_factory=dict)
     responder_names: set[str] = field(default_factory=set)
     responders: dict[str, str] = field(default_factory=dict)
     artifact_responders: dict[str, str] = field(default_factory=dict)
@@ -179,7 +181,7 @@ class _DocumentReader:
         """Add what an event is about. Case templates, requests for access and responders have no document."""
         if event.object_type in ("CaseTemplate", "AccessRequest", "Responder"):
             return
-        number, root_id = int(event.object_id[1:]), int(event.root_id[1:])
+        number, root_id = number_of(event.object_id), number_of(event.root_id)
         document = self._document(root_id)
         if event.object_type == "Action":
             self._add_action(document, number)
@@ -229,7 +231,7 @@ class _DocumentReader:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
         open_runs = rights.open_runs(self._reads, number)
-        may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.tlp)
+        may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.clearance)
         rules = RulesFor(offers.guards, self._reads, caller.login)
         explained = offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
         text = _array(offered.to_json() for offered in explained)
@@ -242,28 +244,28 @@ class _DocumentReader:
     def _add_artifact_responders(self, document: _Document, offers: Offers, caller: Caller, rules: RulesFor) -> None:
         """Add the names of the responders that `caller` can run on each artifact of an alert."""
         alert = from_json(document.root)
-        pap_of_case, in_case = self._artifacts_in_case(alert)
-        by_levels: dict[tuple[str, int, int], list[str]] = {}
+        case, in_case = self._artifacts_in_case(alert)
+        by_levels: dict[tuple[str, int, int, int], list[str]] = {}
         for artifact in alert["artifacts"]:
-            pap = pap_of_case if artifact["id"] in in_case else alert["pap"]
-            key = artifact["dataType"], artifact["tlp"], pap
+            target = targets.of_alert_artifact(alert, artifact, case if artifact["id"] in in_case else alert)
+            levels = target.tlp, target.pap
+            key = target.data_type, *levels, target.clearance
             if key not in by_levels:
-                names = offers.names_for("case_artifact", *key) if caller.may("manageAction") else []
-                by_levels[key] = [] if caller.why_not_cleared(artifact["tlp"]) else names
-            target = targets.of_alert_artifact(alert, artifact, pap)
+                may_run = caller.may("manageAction") and not caller.why_not_cleared(target.clearance)
+                by_levels[key] = offers.names_for(target.kind, target.data_type, *levels) if may_run else []
             text = json.dumps(rules.allowed(by_levels[key], target))
             document.artifact_responders[artifact["id"]] = text
             self.chars += len(text)
 
-    def _artifacts_in_case(self, alert: Mapping[str, Any]) -> tuple[int, set[str]]:
-        """The PAP of an alert's case, and the ids of the artifacts that belong to it as well."""
-        case_id = objects.parse_id(alert["case"] or "")
+    def _artifacts_in_case(self, alert: Mapping[str, Any]) -> tuple[Mapping[str, Any], set[str]]:
+        """An alert's case, and the ids of the artifacts that belong to it as well."""
+        case_id = parse_id(alert["case"] or "")
         case = None if case_id is None else objects.find(self._reads, "case", case_id)
         if case is None:
-            return 0, set()
-        ids = [int(artifact["id"][1:]) for artifact in alert["artifacts"]]
+            return {}, set()
+        ids = [number_of(artifact["id"]) for artifact in alert["artifacts"]]
         known = objects.existing(self._reads, artifacts.KIND, ids)
-        return objects.parsed(case["doc"])["pap"], {f"~{number}" for number in known}
+        return objects.parsed(case["doc"]), {f"~{number}" for number in known}
 
     def _document(self, root_id: int) -> _Document:
         if root_id in self.documents:
@@ -281,9 +283,9 @@ class _DocumentReader:
             document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
         self._list_actions(document, row["kind"], root_id)
         if document.kind == "alert":
-            numbers = [int(artifact["id"][1:]) for artifact in root.get("artifacts", ())]
+            numbers = [number_of(artifact["id"]) for artifact in root.get("artifacts", ())]
             self._list_actions_on_artifacts(document, numbers)
-            self._add_others(document, objects.parse_id(root.get("case") or ""), but=set(numbers))
+            self._add_others(document, parse_id(root.get("case") or ""), but=set(numbers))
         elif document.kind == "case":
             self._add_others(document, root_id)
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
@@ -354,7 +356,10 @@ class _DocumentReader:
         number, text = row["id"], row["doc"]
         try:
             text = reports.compact(text) if is_compacted else text
-            undo = from_json(text).get("undo") or {}
+            doc = from_json(text)
+            undo = doc.get("undo") or {}
+            if doc.get("approval") and doc["status"] == "Waiting" and row["kind"] == "alert":
+                self._put_asked(document, number)
         except (ValueError, TypeError, KeyError, AttributeError):
             document.unreadable[number] = None
             return
@@ -367,6 +372,14 @@ class _DocumentReader:
             (document.shortened, is_compacted or row["is_cut"]),
         ):
             (numbers.add if is_in else numbers.discard)(number)
+
+    def _put_asked(self, document: _Document, number: int) -> None:
+        """Add what people approve."""
+        row = stored.find(self._reads, number)
+        if row is not None and row["approval_expires_at"] is not None:
+            text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
+            document.asked[f"~{number}"] = text
+            self.chars += len(text)
 
 
 def _ids(numbers: Iterable[int]) -> str:

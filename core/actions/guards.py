@@ -4,27 +4,30 @@ They are checked in the transaction that records a run, and again in the one tha
 rules costs no query.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from hashlib import sha256
+from itertools import combinations, product
+from typing import Any, NamedTuple
 
 from core.access import expand, full_login
-from core.actions.target import Target, applies
-from core.common.clock import Clock
+from core.actions.target import Target, applies, artifacts_of
+from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal
-from core.protection import ProtectedTargets, canonical
-from core.records import events
+from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal, parse_id
+from core.protection import ProtectedTargets, Unread, addresses_in, targets_in
 from core.settings import Rate, ResponderSection, section_for
+from core.store import events, objects
 from core.store import guards as stored
-from core.store import objects
 
-MINUTE_MS = 60_000
 RETRY_MS = 60_000  # when nobody can tell when a rate is free again
-MAX_COMPARED = 262_144  # characters of what a run names, and 16 for each text; a hostile run takes a second
-_OVERRIDABLE = ("protect", "rate", "rate_per_target")
+MAX_COMPARED = 262_144  # as `cost_of` counts what a run names; a hostile run takes a second
+MAX_LENGTH_CHARS = 15
+_LENGTH = re.compile("prefix|mask|cidr|length", re.I)
+"""How inputs are called that make a network of an address."""
 _ORDER = {
     rule: number for number, rule in enumerate(("run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"))
 }
@@ -52,7 +55,7 @@ class AskedRun:
     number: int = 0
     """Of the action, when it is about to be dispatched; 0 for one that isn't recorded yet."""
     undoes: bool = False
-    """Whether it undoes a run on that target: then it may, though the target is protected."""
+    """Whether it undoes a run: it gets what that ran on and nothing else, so it may, though that is protected."""
 
 
 class Guards:
@@ -129,7 +132,7 @@ class Guards:
         if profile != "org-admin":
             raise ResponderBotError("forbidden", "You are not authorized to break glass, only an org-admin is.")
         for refusal in found:
-            if refusal.rule not in _OVERRIDABLE:
+            if not refusal.overridable:
                 raise _error(run.responder_name, refusal, self._clock())
         if not found:
             sentence = "No rule stands in the way of this run, so there is no glass to break; leave out breakGlass."
@@ -168,10 +171,10 @@ class Guards:
                 if glass is None or not _is_overridden(refusal, glass.overrides):
                     raise _error(run.responder_name, refusal, self._clock())
 
-    def target_key(self, responder_name: str, target: Target) -> str | None:
-        """What an artifact names, by which its runs are counted; None where nothing counts them."""
-        counts_targets = any(per_target for _, per_target in self._rules_of(responder_name).rates)
-        return canonical(_label(target)) if counts_targets and target.kind == "case_artifact" else None
+    def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
+        """Record what a new action's artifact names, if a rate counts that."""
+        if target.kind == "case_artifact" and any(per_target for _, per_target in self._rules_of(responder_name).rates):
+            stored.add_targets(tx, action_id, _names_of(target))
 
     # --- approvals --------------------------------------------------------------------------------------------------
 
@@ -238,13 +241,13 @@ class Guards:
         if not self._protected:
             return
         protected = self._protected.current()
-        if protected.problem:
+        if isinstance(protected, Unread):
             yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to mend it")
             return
         left = MAX_COMPARED
         for where, texts in _named_by(reads, run):
             for text in texts:
-                left -= len(text) + 16
+                left -= protected.cost_of(text)
                 if left < 0:
                     yield _refusal(
                         "protect", f"it is given too much to compare with [protect], from {where} on", _GLASS
@@ -257,7 +260,7 @@ class Guards:
     def _of_breaker(self, reads: Reads, section: ResponderSection, name: str) -> Iterator[Refusal]:
         row = stored.paused(reads, name) if section.breaker else None
         if row is not None:
-            since = self._time(row["opened_at"])
+            since = _time(row["opened_at"], self._clock())
             why = f"it is paused since {since}, after {row['failures']} failures in {row['within_minutes']} minutes"
             yield _refusal("breaker", why, "an org-admin may resume it")
 
@@ -265,21 +268,22 @@ class Guards:
         for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
             on = self._same_target(reads, run) if per_target else None
             used, free_at = self._used(reads, run, rate, on)
-            if used >= rate.runs:
-                now = self._clock()
-                what = f"{used} of {rate.runs} runs{' on this target' if on else ''} in {_period(rate)} are used"
-                when = f"; free again at {self._time(free_at)}" if free_at else ", as some wait to run"
-                kind = "rate_per_target" if per_target else "rate"
-                yield _refusal(kind, f"{what}{when}", _GLASS, until=free_at or now + RETRY_MS)
+            if used < rate.runs:
+                continue
+            if on:  # the runs may be on an artifact that the caller may not see
+                what = f"the limit of {_runs(rate)} on this target in {_period(rate)} is reached"
+                yield _refusal("rate_per_target", what, _GLASS)
+                continue
+            what = f"{used} of {rate.runs} runs in {_period(rate)} are used"
+            yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _GLASS, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
-        """How much of each rate is used, where some is."""
+        """How much of each rate is used, where some is; not of those for a target, as in `_of_rates`."""
         found = []
         for rate, per_target in self._rules_of(run.responder_name).rates:
-            used, _ = self._used(reads, run, rate, self._same_target(reads, run) if per_target else None)
+            used, _ = (0, None) if per_target else self._used(reads, run, rate, None)
             if 0 < used < rate.runs:
-                words = " on this target" if per_target else ""
-                found.append(f"{used} of {rate.runs} runs{words} in {_period(rate)} are used")
+                found.append(f"{used} of {rate.runs} runs in {_period(rate)} are used")
         return found
 
     def _used(self, reads: Reads, run: AskedRun, rate: Rate, on: stored.SameTarget | None) -> tuple[int, int | None]:
@@ -300,18 +304,14 @@ class Guards:
     def _same_target(self, reads: Reads, run: AskedRun) -> stored.SameTarget:
         target = run.target
         if target.kind == "case_artifact":
-            return stored.SameTarget(True, target.id, canonical(_label(target)))
+            return stored.SameTarget(True, target.id, _names_of(target))
         roots = [target.root_id]
         if target.kind == "alert":
-            case = objects.parse_id(str(target.json.get("case") or ""))
+            case = parse_id(str(target.json.get("case") or ""))
             roots += [case] if case is not None else []
         else:
             roots += objects.alerts_of(reads, target.root_id, 1_000)
-        return stored.SameTarget(False, target.id, "", roots)
-
-    def _time(self, at: int) -> str:
-        now, then = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (self._clock(), at))
-        return f"{then:%H:%M} UTC" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M} UTC"
+        return stored.SameTarget(False, target.id, (), roots)
 
 
 class RulesFor:
@@ -335,7 +335,7 @@ class RulesFor:
         return found + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
-        """Those of these responders in whose way no rule stands."""
+        """The responders that no rule blocks."""
         is_protected = bool(self._of_protect(AskedRun("", self._login, target, {})))
         if not is_protected and not any(map(self._guards.has_own_rules, responder_names)):
             return list(responder_names)
@@ -401,36 +401,69 @@ def _tags(target: Target) -> list[str]:
     return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
 
 
-def _label(target: Target) -> str:
-    """The data of an artifact, or its file's hash."""
-    return str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
+def _names_of(target: Target) -> Sequence[str]:
+    """What the data of an artifact names, or its file's hash, as hashes: it may be long, and says nothing in a log."""
+    label = str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
+    return sorted(sha256(name.encode("utf-8", "replace")).hexdigest() for name in targets_in(label, target.data_type))
 
 
 def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]]:
     """What a run names, with how a sentence begins: its target, all in it, and its inputs."""
-    target = run.target
-    if run.undoes:
-        found: Iterable[Mapping[str, Any]] = ()
-    elif target.kind == "case_artifact":
-        found = [target.json]
-    elif target.kind == "alert":
-        found = target.json["artifacts"]
-    else:
-        found = (objects.parsed(row["doc"]) for row in objects.children(reads, "case_artifact", target.root_id))
-    for artifact in found:
+    target, lengths = run.target, list(_lengths_in(run.parameters))
+    for artifact in () if run.undoes else artifacts_of(reads, target):
         what = "its target" if target.kind == "case_artifact" else f"the artifact {artifact.get('id', '')}"
         file = artifact.get("attachment") or {}
         texts = [artifact.get("data"), file.get("name"), *file.get("hashes", ())]
         yield what, [text for text in texts if isinstance(text, str)]
+        addresses = addresses_in(artifact.get("data") or "") if lengths else ()
+        for address, (name, length) in product(addresses, lengths):
+            yield f"{what} with its input {name}", [f"{address}/{length}"]
     for name, value in run.parameters.items():
         yield f"its input {name}", _texts_in(value)
+    ends = list(_ends_in(run.parameters))
+    for end, (name, length) in product(ends, lengths):
+        yield f"its input {end.name} with its input {name}", [f"{end.address}/{length}"]
+    for first, last in combinations(ends, 2):
+        if first.is_text == last.is_text and first.name != last.name:
+            what = f"the range from its input {first.name} to its input {last.name}"
+            yield what, [f"{first.address}-{last.address}"]
+
+
+class _End(NamedTuple):
+    """An input that is an address; two may be the ends of a range, but not a text and a number."""
+
+    name: str
+    is_text: bool
+    address: str
+
+
+def _ends_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[_End]:
+    for key, value in parameters.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _ends_in(value, f"{name}.")
+        elif not isinstance(value, list | tuple):
+            is_text = isinstance(value, str)
+            yield from (_End(name, is_text, address) for text in _texts_in(value) for address in addresses_in(text))
+
+
+def _lengths_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """The inputs that are the length or the mask of a network, by their names."""
+    for key, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _lengths_in(value, f"{path}{key}.")
+        elif _LENGTH.search(key) and (length := str(value).strip("/ ")) and len(length) <= MAX_LENGTH_CHARS:
+            yield f"{path}{key}", length
 
 
 def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, int) and not isinstance(value, bool) and value >= 2**24:  # an address as a number
+    elif isinstance(value, float):
         yield str(value)
+        yield from _texts_in(int(value))
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**24:  # an address as a number
+        yield str(value % 2**32 if -(2**31) <= value < 0 else value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield str(key)
@@ -455,13 +488,24 @@ def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:
 def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
     code = _CODES[refusal.rule]
     details: dict[str, Any] = {"rule": refusal.rule}
-    if refusal.until is not None:
-        details |= {"until": refusal.until, "retryAfter": max(1, -(-(refusal.until - now) // 1000))}
+    if refusal.rule == "rate":
+        until = refusal.until or now + RETRY_MS
+        details |= {"until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
     if refusal.rule == "run_by":
         return ResponderBotError(
             code, f"You are not authorized to run {name}: {refusal.message}; {refusal.lift}.", details=details
         )
-    return ResponderBotError(code, f"{name} can't run: {refusal.message}; {refusal.lift}.", details=details)
+    free = f"; free again at {_time(refusal.until, now)}" if refusal.until is not None else ""
+    return ResponderBotError(code, f"{name} can't run: {refusal.message}{free}; {refusal.lift}.", details=details)
+
+
+def _time(at: int, now: int) -> str:
+    then, today = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (at, now))
+    return f"{then:%H:%M} UTC" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M} UTC"
+
+
+def _runs(rate: Rate) -> str:
+    return "1 run" if rate.runs == 1 else f"{rate.runs} runs"
 
 
 def _period(rate: Rate) -> str:
@@ -485,6 +529,4 @@ def _paused(row: Row) -> PausedResponder:
 
 
 def _record_event(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
-    events.record(
-        tx, at=now, type=f"responder.{verb}", object_type="Responder", object_id=number, root_id=number, user=user
-    )
+    events.record(tx, number, at=now, type=f"responder.{verb}", object_type="Responder", root_id=number, user=user)

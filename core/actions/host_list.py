@@ -60,7 +60,7 @@ def list_hosts(reads: Reads, is_over: Callable[[Row], bool]) -> list[HostEntry]:
     """All hosts with their cores, by name; `is_over` tells whether a core's lease is."""
     found: dict[tuple[str, str], list[CoreEntry]] = {}
     for row in stored.all_cores(reads):
-        found.setdefault((row["host"] or "", row["host_id"] or ""), []).append(_core(reads, row, is_over(row)))
+        found.setdefault((row["host"], row["host_id"]), []).append(_core(reads, row, is_over(row)))
     hosts = [
         HostEntry(name=name, state=min((core.state for core in cores), key=_BEST_FIRST.index), cores=cores)
         for (name, _), cores in found.items()
@@ -78,11 +78,11 @@ def _core(reads: Reads, row: Row, is_over: bool) -> CoreEntry:
     state = "stopped" if row["stopped"] else "silent" if is_over else "draining" if row["draining"] else "running"
     return CoreEntry(
         id=_short(row["id"]),
-        version=row["version"] or "",
+        version=row["version"],
         state=state,
         started_at=row["started_at"],
         lease_until=row["lease_until"],
-        engines=_engines(reads, row["host_id"] or "", running),
+        engines=_engines(reads, row["host_id"], running),
         actions=[f"~{action['id']}" for action in held[:LISTED_ACTIONS]],
     )
 

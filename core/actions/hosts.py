@@ -22,7 +22,7 @@ from core.store.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
 LOOKS = 3  # and only once it was found so this often: after an outage of the database, others need a moment
-PAUSE_MS = 10_000  # after a pause between looks that is longer, they are counted anew
+PAUSE_MS = 10_000  # after a longer pause between looks, counting starts again
 STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
 AHEAD_MS = 10_000  # a clock of another host that is further ahead is told
 BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
@@ -69,7 +69,7 @@ class Hosts:
         """`lease_clock` measures how long ago something was, in ms; nothing but this core reads its values."""
         self.host = host
         self.holder = leases.new_holder()
-        """The lease holder: this process, until it loses its lease; then it begins anew under another name."""
+        """The lease holder: this process, until it loses its lease; then it goes on under another name."""
         self.draining = False
         """Whether this core is to take no new work, finish what runs, and end."""
         self._database = database
@@ -80,10 +80,11 @@ class Hosts:
         self._renewed_at = lease_clock()
         self._seen: dict[str, _Seen] = {}
         self._looked_at = lease_clock()
+        self._look_began_at = clock()
         self._rows: Sequence[Row] = ()
         self._lost: Sequence[Row] = ()
         self._ahead_ms: dict[str, int] = {}
-        """By host id, by how much its clock is ahead of this one's, or less: it was read some time after a renewal."""
+        """By host id, by how much its clock is at least ahead of this one's, or, below 0, behind it."""
 
     async def open(self) -> None:
         """Take a lease."""
@@ -135,7 +136,7 @@ class Hosts:
         return True
 
     async def read_draining(self) -> None:
-        """Read anew whether this core is to drain."""
+        """Read again whether this core is to drain."""
         row = await self._database.read(lambda reads: stored.find(reads, self.holder))
         self.draining = row is not None and bool(row["draining"])
 
@@ -147,7 +148,7 @@ class Hosts:
             " again; otherwise this is told for 24 hours."
             for row in lost
         ]
-        names = {row["host_id"]: row["host"] for row in cores if row["host_id"]}
+        names = {row["host_id"]: row["host"] for row in cores}
         for host_id, ahead_ms in self._ahead_ms.items():
             if host_id in names and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
@@ -191,24 +192,26 @@ class Hosts:
         def read(tx: Reads) -> tuple[list[Row], list[Row], list[str]]:
             return stored.all_cores(tx), stored.lost(tx), stored.without_lease(tx)
 
+        began_at = self._clock()
         self._rows, self._lost, without = await self._database.snapshot(read)
         now = self._lease_clock()
         has_paused, self._looked_at = now - self._looked_at > PAUSE_MS, now
         self._seen = {row["id"]: self._as_seen(row, now, has_paused=has_paused) for row in self._rows}
+        self._look_began_at = began_at
         live = self.live_hosts(self._rows)
         over = [row["id"] for row in self._rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
         return [*over, *(holder for holder in without if holder != self.holder)]
 
     def live_hosts(self, rows: Iterable[Row]) -> frozenset[str]:
         """The ids of the hosts on which one of these cores holds its lease."""
-        return frozenset(row["host_id"] for row in rows if row["host_id"] and not self.is_over(row))
+        return frozenset(row["host_id"] for row in rows if not self.is_over(row))
 
-    def _is_left_to(self, live: Collection[str], host_id: str | None) -> bool:
+    def _is_left_to(self, live: Collection[str], host_id: str) -> bool:
         return not self.is_here(host_id) and host_id in live
 
-    def is_here(self, host_id: str | None) -> bool:
-        """Whether that is this host; an earlier release, which names none, ran on this one."""
-        return host_id is None or host_id == self.host.id
+    def is_here(self, host_id: str) -> bool:
+        """Whether that is this host."""
+        return host_id == self.host.id
 
     def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None, Collection[str]]:
         """Whether this core is to take over from that holder, as `look` found; its row; the ids of live hosts."""
@@ -221,7 +224,7 @@ class Hosts:
         """Other hosts by id, as of the last look: why one takes no runs, such as "it is draining", or ""."""
         found = {row["host_id"]: f"it was lost at {as_time(row['at'])}" for row in self._lost}
         for row in sorted(self._rows, key=lambda row: not row["draining"]):
-            if not row["host_id"] or row["host_id"] == self.host.id:
+            if row["host_id"] == self.host.id:
                 continue
             if row["stopped"] or self.is_over(row):
                 found.setdefault(row["host_id"], "it does not answer")
@@ -256,8 +259,10 @@ class Hosts:
         before = self._seen.get(row["id"])
         if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
             return replace(before, looks=0 if has_paused else before.looks + 1)
-        if before is not None and row["host_id"] and row["id"] != self.holder and not row["stopped"]:
-            self._ahead_ms[row["host_id"]] = row["lease_until"] - LEASE_MS - self._clock()
+        if before is not None and row["id"] != self.holder and not row["stopped"]:
+            # It was renewed between the begin of the last look and now: a slow database is no wrong clock.
+            renewed_at = row["lease_until"] - LEASE_MS
+            self._ahead_ms[row["host_id"]] = max(renewed_at - self._clock(), min(renewed_at - self._look_began_at, 0))
         return _Seen(row["beat"], row["lease_until"], now)
 
     def is_over(self, row: Row) -> bool:

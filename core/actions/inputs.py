@@ -1,6 +1,6 @@
 """The inputs of a run, checked against what its responder declares (core/docs/semantics.md#inputs-of-a-run)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from core.access import require_person
@@ -42,6 +42,11 @@ def checked(
     return values
 
 
+def secret_names(declared: Iterable[Parameter]) -> frozenset[str]:
+    """The inputs that hold a secret."""
+    return frozenset(parameter.name for parameter in declared if parameter.secret)
+
+
 def _read(reads: Reads, parameter: Parameter, value: Any, full_login: Callable[[str], str]) -> Any:
     read = parameter.read(value)
     if parameter.type != "user":
@@ -61,7 +66,7 @@ def _wrong(parameter: Parameter, expected: str, value: Any) -> dict[str, Any]:
     entry = {"name": f"parameters.{parameter.name}", "type": "InvalidFormatAttributeError", "format": expected}
     if not isinstance(value, bool | int | float | str):
         return entry
-    shown = redact_keys({parameter.name: value})[parameter.name]
+    shown = redact_keys({parameter.name: value}, secret_names([parameter]))[parameter.name]
     return {**entry, "value": f"{shown[:SHOWN_CHARS]}…" if isinstance(shown, str) and shown[SHOWN_CHARS:] else shown}
 
 

@@ -7,11 +7,12 @@ the action is open and this process holds its lease.
 
 import asyncio
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -21,9 +22,11 @@ from core.actions import report as reports
 from core.actions import target as targets
 from core.actions.hosts import Hosts
 from core.actions.offers import Choice, Offers
-from core.actions.target import Target
+from core.actions.operations import OperationOutcome
+from core.actions.target import Target, TargetOfRun
 from core.actions.unit_of_work import OperationContext
-from core.common.clock import Clock
+from core.common import logs
+from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
@@ -37,15 +40,13 @@ from core.models import (
     Outcome,
     RunInput,
     Undo,
-    Vote,
+    parse_id,
 )
-from core.records import events
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import backup, objects
+from core.store import backup, events, objects
 from core.store import hosts as stored_hosts
 
-MINUTE_MS = 60_000
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
 _BY_CORE = "core: "  # in `cancelled_by` before the reason, if no person cancelled it
@@ -120,6 +121,7 @@ class Lifecycle:
         of the action that it undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
+        run_id = f"{number}-{secrets.token_hex(8)}"
         needed = section.approval + (break_glass is not None)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
         approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
@@ -130,7 +132,7 @@ class Lifecycle:
             responder_name=choice.offer.name,
             responder_definition=choice.responder.definition or choice.offer.name,
             engine_id=choice.engine_name,
-            engine_job_id=choice.engine.job_id(f"~{number}") if choice.engine else "",
+            engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
             object_type=target.object_type,
             object_id=f"~{target.id}",
             status="Waiting",
@@ -140,6 +142,7 @@ class Lifecycle:
             report="{}",
             created_by=caller.login,
             created_at=now,
+            note=(break_glass.reason if break_glass else request.note.strip()) or None,
             approval=approval,
             break_glass=break_glass,
             bulk=None if bulk_id is None else f"~{bulk_id}",
@@ -162,14 +165,19 @@ class Lifecycle:
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
+            "secret_names": json.dumps(sorted(parameters.secret_names)),
             "approval_expires_at": expires_at,
-            "target_key": self._offers.guards.target_key(choice.offer.name, target),
             "bulk_id": bulk_id,
             "undoes": undoes,
+            "target": targets.to_store(tx, target),
+            "run_id": run_id,
+            "request_id": logs.request_id(),
             "doc": action.to_json(),
         }
         stored.insert(tx, row)
+        self._offers.guards.count_target(tx, number, choice.offer.name, target)
         self._record_event(tx, row, "action.created", caller.login)
+        note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         return action
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
@@ -180,27 +188,29 @@ class Lifecycle:
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
         """Vote for an action that waits for approval; returns it, and whether it may be dispatched now.
 
-        If its requester may no longer run responders, it ends, and the third is the sentence on that. Raises
-        ResponderBotError: not_found, forbidden, conflict, rate_limited.
+        If its requester may no longer run responders, or its target has changed, it ends, and the third is the sentence
+        on that. Raises ResponderBotError: not_found, forbidden, conflict, rate_limited.
         """
         row = find(tx, action_id)
-        action, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
         rights.require_clearance(tx, caller, row, "approve an action")
-        if reason := rights.why_requester_may_not(tx, row["created_by"]):
+        action, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        target = targets.of_run(tx, row)
+        if reason := rights.why_requester_may_not(tx, row["created_by"]) or target.changed:
             return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
-        return *self._vote(tx, caller, row, action, approval), ""
+        return *self._vote(tx, caller, row, target, action, approval), ""
 
     def deny_in(self, tx: Transaction, caller: Caller, action_id: str, message: str) -> Action:
         """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
         row = find(tx, action_id)
-        _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
         rights.require_clearance(tx, caller, row, "deny an action")
+        _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        note(tx, "run_denied", row, login=caller.login)
         sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-        voted = self._with_vote(approval, caller.login, "deny", approval.approved_by)
+        voted = rights.with_vote(approval, caller, "deny", approval.approved_by, self._clock())
         return self.end_without_report(tx, row, "denied", sentence, caller.login, approval=voted)
 
     def _vote(
-        self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: Approval
+        self, tx: Transaction, caller: Caller, row: Row, target: TargetOfRun, action: Action, approval: Approval
     ) -> tuple[Action, bool]:
         """Keep the caller's vote; with the last one needed, the action is no longer held back.
 
@@ -208,13 +218,14 @@ class Lifecycle:
         start at this moment.
         """
         guards = self._offers.guards
-        votes = rights.votes_with(tx, guards, action, approval.approved_by, caller.login)
+        standing = rights.standing_votes(tx, guards, action, approval, target.now)
+        votes = [login for login in standing if login != caller.login] + [caller.login]
         is_approved = rights.is_approved(tx, guards, action, votes)
-        if set(votes) == set(approval.approved_by) and not is_approved:
+        if set(standing) == set(votes) == set(approval.approved_by) and not is_approved:
             return action, False
         if is_approved and guards.has_rules(row["responder_name"]):
-            guards.require_now(tx, row, targets.of_action(tx, row)[0], json.loads(row["parameters"]))
-        approval = self._with_vote(approval, caller.login, "approve", votes)
+            guards.require_now(tx, row, target.asked, json.loads(row["parameters"]))
+        approval = rights.with_vote(approval, caller, "approve", votes, self._clock())
         action = action.model_copy(update={"approval": approval})
         if action.break_glass is not None and caller.profile == "org-admin":
             glass = action.break_glass.model_copy(update={"approved_by": caller.login})
@@ -224,13 +235,14 @@ class Lifecycle:
             stored.set_approved(tx, row["id"], action.to_json(), owner)
         else:
             stored.set_vote(tx, row["id"], action.to_json())
-        self._record_event(tx, row, "action.updated", caller.login)
+        self._record_event(tx, row, "action.updated", caller.login, request_id=logs.request_id())
+        note(tx, "run_approved", row, login=caller.login, approvals=len(votes), approvals_needed=approval.needed)
         return action, is_approved
 
     def end_without_report(
         self, tx: Transaction, row: Row, outcome: Outcome, message: str, user: str, *, approval: Approval | None = None
     ) -> Action:
-        """End an action of which there is no engine's report; `message` is the sentence for people.
+        """End an action without an engine's report; `message` is the sentence for people.
 
         `approval` takes the place of the action's, if it is given.
         """
@@ -250,9 +262,10 @@ class Lifecycle:
 
         def work(tx: Transaction) -> tuple[Action, bool]:
             row = find(tx, action_id)
-            rights.require_may_cancel(caller, row)
             rights.require_clearance(tx, caller, row, "cancel action")
+            rights.require_may_cancel(tx, caller, row)
             action = rights.require_open(row, "cancelled")
+            note(tx, "run_cancelled", row, login=caller.login)
             if row["dispatched_at"] is None:
                 message = _cancelled(caller.login).message
                 return self.end_without_report(tx, row, "cancelled", message, caller.login), False
@@ -297,20 +310,21 @@ class Lifecycle:
         row = self._held(tx, number)
         if row is None:
             return None
-        target, gone = targets.of_action(tx, row)
+        now_on, target, changed = targets.of_run(tx, row)
         guards = self._offers.guards
-        not_allowed = gone or rights.why_not_start(tx, row, target, guards)
+        not_allowed = changed or rights.why_not_start(tx, row, now_on, guards)
         if not not_allowed and guards.has_rules(row["responder_name"]):
             not_allowed = guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
-        reason = not_allowed or self._offers.why_not(target, row["responder_name"], row["engine_name"])
+        reason = not_allowed or self._offers.why_not(now_on, row["responder_name"], row["engine_name"])
         if reason:
             return Report(False, message=reason)
         now = self._clock()
         host_id = self._hosts.host.id if self._offers.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
+        note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         return self._job(row, target, resumed=False)
 
     def claim(
@@ -327,7 +341,7 @@ class Lifecycle:
         for row in stored.claim(tx, engine_name, names, limit, self._hosts.holder):
             job = None
             # As in Runs.start: not for an engine that names its jobs itself.
-            if row["dispatched_at"] is None and engine.job_id(f"~{row['id']}"):
+            if row["dispatched_at"] is None and engine.job_id(row["run_id"]):
                 job = self._dispatch_claimed(tx, row["id"])
             found.append((row["id"], job))
         return found
@@ -353,11 +367,8 @@ class Lifecycle:
             return []
         stored.release_waiting(tx, holder)
         taken, ended = list[Row](), 0
-        is_earlier_release = core is None or core["host_id"] is None
         for row in stored.dispatched_by(tx, holder):
-            is_here = row["host_id"] == self._hosts.host.id or (
-                is_earlier_release and row["host_id"] is None and self._offers.runs_here(row["engine_name"])
-            )
+            is_here = row["host_id"] == self._hosts.host.id
             if is_here or stored.outcomes(tx, row["id"]) is not None:
                 stored.set_owner(tx, row["id"], self._hosts.holder)
                 taken.append(row)
@@ -430,13 +441,13 @@ class Lifecycle:
     async def is_elsewhere(self, number: int) -> bool:
         """Whether the program of an action runs on another host."""
         row = await self._database.read(partial(stored.find, action_id=number))
-        return row is not None and not self._hosts.is_here(row["host_id"])
+        return row is not None and row["host_id"] is not None and not self._hosts.is_here(row["host_id"])
 
-    async def progress(self, number: int, progress: Progress) -> None:
+    async def progress(self, number: int, progress: Progress, run_id: str) -> None:
         """Store an engine's progress on a job; nothing if another core holds the lease by now."""
 
         def work(tx: Transaction) -> None:
-            row = self._held(tx, number)
+            row = self._held(tx, number, run_id)
             if row is None:
                 return
             stored.set_job(tx, number, progress.engine_job_id)
@@ -459,16 +470,17 @@ class Lifecycle:
         """Whether its report is stored already, and only some of its operations are still to be applied."""
         return await self._database.read(lambda reads: stored.outcomes(reads, number)) is not None
 
-    async def apply_report(self, number: int, report: Report | None) -> bool:
+    async def apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
         """Store the end of an action with the changes of its operations, each applied once, even across a crash.
 
         Many operations are applied in slices, so that others can write in between: the report is stored with the first
         slice, and the outcomes with each. `report` is None if a crash interrupted that; otherwise it is ignored then.
-        Returns False if the action has ended, or if another core holds its lease by now.
+        Returns False if the action has ended, if another core holds its lease by now, or if it has another `run_id`:
+        the database may have lost the action that ran, and have given its number again.
         """
 
         def read(reads: Reads) -> tuple[Row, Row | None] | None:
-            row = self._held(reads, number)
+            row = self._held(reads, number, run_id)
             return None if row is None else (row, stored.find_report(reads, number))
 
         held = await self._database.read(read)
@@ -476,7 +488,7 @@ class Lifecycle:
             return False
         pending = await self._pending_report(*held, report)
         while True:
-            applied = await self._database.transaction(lambda tx: self._apply_slice(tx, number, pending))
+            applied = await self._database.transaction(lambda tx: self._apply_slice(tx, number, run_id, pending))
             if applied is not _Applied.IN_PART:
                 return applied is _Applied.WHOLLY
 
@@ -490,14 +502,14 @@ class Lifecycle:
         in_slices = len(prepared.operations) > operations.SLICE_SIZE
         return _PendingReport(self._clock(), prepared, await asyncio.to_thread(prepared.to_text) if in_slices else "")
 
-    def _apply_slice(self, tx: Transaction, number: int, pending: _PendingReport) -> _Applied:
+    def _apply_slice(self, tx: Transaction, number: int, run_id: str, pending: _PendingReport) -> _Applied:
         """Apply one slice of operations, and end the action with the last one."""
-        row = self._held(tx, number)
+        row = self._held(tx, number, run_id)
         if row is None:
             return _Applied.NOT_HELD
         requested = pending.report.operations
         begun = stored.outcomes(tx, number)
-        outcomes: list[str] = [] if begun is None else json.loads(begun)
+        outcomes: list[OperationOutcome] = [] if begun is None else json.loads(begun)
         context = OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at)
         slice_ = requested[len(outcomes) : len(outcomes) + operations.SLICE_SIZE]
         outcomes += operations.apply_slice(tx, context, slice_)
@@ -530,19 +542,6 @@ class Lifecycle:
             if row["approval_expires_at"] <= self._clock():
                 message = "Not approved in time; run it again if it is still needed."
                 self.end_without_report(tx, row, "expired", message, row["created_by"])
-
-        await self._database.transaction(work)
-
-    async def show_parameters(self) -> None:
-        """Show the parameters of the open actions of a release that did not, so that their approvers see them."""
-
-        def work(tx: Transaction) -> None:
-            for row in stored.open_without_parameters(tx):
-                action = Action.model_validate_json(row["doc"])
-                shown = reports.SerializedParameters.of(json.loads(row["parameters"]))
-                stored.set_parameters(
-                    tx, row["id"], action.model_copy(update={"parameters": shown.text}).to_json(), shown.whole
-                )
 
         await self._database.transaction(work)
 
@@ -593,14 +592,14 @@ class Lifecycle:
         *,
         ended_by: str | None,
         now: int,
-        outcomes: Sequence[str] = (),
+        outcomes: Sequence[OperationOutcome] = (),
         approval: Approval | None = None,
     ) -> Action:
         """Store the end; `outcomes` are those of the operations."""
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
-        undo = before.undo if before.undo is None or status != "Success" else undo_state.begun(before.undo, now)
+        undo = undo_state.begun(before, now) if status == "Success" else before.undo
         ended = before.model_copy(
             update={
                 "status": status,
@@ -621,41 +620,43 @@ class Lifecycle:
             ended.to_json(),
             whole_report=serialized.whole_report,
             whole_operations=serialized.whole_operations,
+            parameters=before.parameters,
             undo_at=undo.at if undo else None,
+            keep_target=undo is not None and status == "Success",
+            now=now,
         )
         self._record_event(tx, row, "action.ended", user)
+        seconds = None if row["dispatched_at"] is None else (now - row["dispatched_at"]) / 1000
+        note(tx, "run_ended", row, outcome=outcome, ran_s=seconds, request_id=row["request_id"])
         if row["undoes"] is not None:
             undo_state.ended(tx, row["undoes"], ended, self._clock())
         return ended
 
-    def _with_vote(
-        self, approval: Approval, login: str, vote: Literal["approve", "deny"], approved_by: Sequence[str]
-    ) -> Approval:
-        """The approval with one more vote, and without those that don't count any more."""
-        kept = [one for one in approval.votes if one.login in approved_by and one.login != login]
-        votes = [*kept, Vote(login=login, vote=vote, at=self._clock())]
-        return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
-
     def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:
-        return reports.prepare(report, self._parameters(row), self._limits)
+        secret_names = frozenset(json.loads(row["secret_names"]))
+        return reports.prepare(report, self._parameters(row), self._limits, secret_names)
 
-    def _record_event(self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str) -> None:
+    def _record_event(
+        self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""
+    ) -> None:
+        """`request_id` is by default that of the request that started the action."""
         events.record(
             tx,
+            row["id"],
             at=self._clock(),
             type=type,
             object_type="Action",
-            object_id=row["id"],
             root_id=row["root_id"],
             user=user,
+            request_id=request_id or row["request_id"],
         )
 
-    def _held(self, reads: Reads, number: int) -> Row | None:
-        """The row of an open action whose lease this process holds."""
+    def _held(self, reads: Reads, number: int, run_id: str = "") -> Row | None:
+        """The row of an open action whose lease this process holds, and which has that `run_id`, if one is given."""
         row = stored.find(reads, number)
         if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self._hosts.holder:
             return None
-        return row
+        return row if run_id in ("", row["run_id"]) else None
 
     def _parameters(self, row: Row) -> dict[str, Any]:
         """The responder's `parameters`: the caller's, with core's own, which can't be set."""
@@ -666,6 +667,7 @@ class Lifecycle:
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(
             action_id=f"~{row['id']}",
+            run_id=row["run_id"],
             responder_id=row["engine_responder_id"],
             responder_name=row["responder_name"],
             data=target.json,
@@ -681,11 +683,17 @@ class Lifecycle:
 
 def find(reads: Reads, action_id: str) -> Row:
     """The row of an action by its id on the wire. Raises ResponderBotError("not_found")."""
-    number = objects.parse_id(action_id)
+    number = parse_id(action_id)
     row = None if number is None else stored.find(reads, number)
     if row is None:
         raise ResponderBotError("not_found", "Action not found")
     return row
+
+
+def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any) -> None:
+    """Log this about an action, once the transaction is committed."""
+    ids = {"action": f"~{row['id']}", "object": f"~{row['object_id']}", "root": f"~{row['root_id']}"}
+    tx.notes.append((event, {**ids, "responder": row["responder_name"], **more}))
 
 
 def _cancelled(login: str) -> Report:

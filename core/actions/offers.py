@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -72,6 +73,9 @@ class EngineState:
 
     engine: Engine
     catalogue: Catalogue = field(default_factory=Catalogue)
+    """As the engine lists it."""
+    offered: Catalogue = field(default_factory=Catalogue)
+    """The same without responders that can be taken for others; these are skipped."""
     up: bool = False
     """Whether it answered the last time it was asked for its catalogue."""
     message: str = "not asked yet"
@@ -120,6 +124,11 @@ class Offers:
         self.guards = guards or Guards(sections, clock)
         self._states = {engine.name: EngineState(engine) for engine in engines}
         self._sections = sections
+        self._maxima = {
+            variable_name(name): section
+            for name, section in sections.items()
+            if (section.max_tlp, section.max_pap) != (None, None)
+        }
         self._database = database
         self._clock = clock
         self._by_name: Mapping[str, Offer] = {}
@@ -271,7 +280,7 @@ class Offers:
 
     def skipped(self) -> Sequence[tuple[str, Skipped]]:
         """Engine name and definition, for each that can't be used."""
-        return [(name, skipped) for name, state in self._states.items() for skipped in state.catalogue.skipped]
+        return [(name, skipped) for name, state in self._states.items() for skipped in state.offered.skipped]
 
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder; the defaults without any."""
@@ -405,7 +414,6 @@ class Offers:
         reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *more_reasons]
         # What a responder isn't for needs no further reason.
         refusals = rules.refusals(offer.name, target) if rules and _fits(offer.first, target) else []
-        reasons += [f"{refusal.message}; {refusal.lift}" for refusal in refusals]
         if not any(self._is_up(name, offer.name) for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]
@@ -415,7 +423,7 @@ class Offers:
             update={
                 "title": self.title(offer.name),
                 "parameters": list(self.parameters(offer)),
-                "verdict": "cannot_run" if reasons else "can_run",
+                "verdict": "cannot_run" if reasons or refusals else "can_run",
                 "reasons": [*reasons, *notes],
                 "refusals": refusals or None,
                 "policy": self.policy(offer.name),
@@ -447,7 +455,7 @@ class Offers:
 
     def name(self, responder_id: str) -> str:
         """The name of a responder that a request names by its id or its name; what it says, if there is none."""
-        return self._names_by_id.get(responder_id, responder_id)
+        return responder_id if responder_id in self._by_name else self._names_by_id.get(responder_id, responder_id)
 
     def title(self, responder_name: str) -> str:
         """A responder's name as people read it, unlike that of any other on offer."""
@@ -510,7 +518,7 @@ class Offers:
         await self._save(state)
 
     def store_again(self) -> None:
-        """Have what this host offers stored anew; others may have forgotten it while it was lost."""
+        """Store again what this host offers; others may have forgotten it while it was lost."""
         for state in self._states.values():
             state.is_stored = False
 
@@ -542,20 +550,50 @@ class Offers:
         self._logged_problems = problems
 
     def _merge(self) -> None:
-        """Merge anew what is on offer; each part is replaced as a whole, since threads read them meanwhile."""
-        live = [(one.name, one.catalogue) for one in self._elsewhere if not one.why_not]
-        by_name = merge([*((name, state.catalogue) for name, state in self._states.items()), *live])
+        """Merge what is on offer; each part is replaced as a whole, since threads read them meanwhile."""
+        states, elsewhere = list(self._states.values()), [one for one in self._elsewhere if not one.why_not]
+        listed = [ListedCatalogue(state.engine.name, state.catalogue, state.engine.runs_here) for state in states]
+        listed += [ListedCatalogue(one.name, one.catalogue, False) for one in elsewhere]
+        offered = without_lookalikes(listed, self._sections)
+        for state, catalogue in zip(states, offered, strict=False):
+            self._log_skipped(state, catalogue)
+            state.offered = catalogue
+        found = zip((one.engine_name for one in listed), offered, strict=True)
+        by_name = merge((name, self._limited(catalogue)) for name, catalogue in found)
         skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
         skipped += [responder for one in self._elsewhere if one.why_not for responder in one.catalogue.responders]
         skipped = [responder for responder in skipped if responder.name not in by_name]
         names_by_id: dict[str, str] = {}
-        elsewhere = [one.catalogue for one in self._elsewhere]
-        for catalogue in [*(state.catalogue for state in self._states.values()), *elsewhere]:
+        away = [one.catalogue for one in self._elsewhere if one.why_not]
+        for catalogue in [*offered, *away]:
             for entry in catalogue.responders:
                 names_by_id.setdefault(entry.id, entry.name)
         self._titles = distinct_titles([*(offer.first for offer in by_name.values()), *skipped])
         self._parameters = {name: parse_parameters(offer.first.parameters) for name, offer in by_name.items()}
         self._by_name, self._names_by_id = by_name, names_by_id
+
+    def _limited(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue with the maxima of the settings, where these are lower."""
+        responders = list(catalogue.responders)
+        for place, responder in enumerate(responders):
+            if section := self._maxima.get(variable_name(responder.name)):
+                tlp = min(responder.max_tlp, _or_red(section.max_tlp))
+                responders[place] = replace(
+                    responder, max_tlp=tlp, max_pap=min(responder.max_pap, _or_red(section.max_pap))
+                )
+        return replace(catalogue, responders=tuple(responders))
+
+    def _log_skipped(self, state: EngineState, offered: Catalogue) -> None:
+        """Log what is skipped here and not by the engine itself, once."""
+        known = {skipped.name for skipped in (*state.catalogue.skipped, *state.offered.skipped)}
+        for skipped in offered.skipped:
+            if skipped.name not in known:
+                name, reason = skipped.name, skipped.reason
+                log.warning("responder_skipped", engine=state.engine.name, responder=name, reason=reason)
+
+
+def _or_red(maximum: int | None) -> int:
+    return 3 if maximum is None else maximum
 
 
 def without_duplicates(catalogue: Catalogue) -> Catalogue:
@@ -575,6 +613,67 @@ def without_duplicates(catalogue: Catalogue) -> Catalogue:
     if not skipped:
         return catalogue
     return replace(catalogue, responders=tuple(kept), skipped=(*catalogue.skipped, *skipped))
+
+
+@dataclass(frozen=True)
+class ListedCatalogue:
+    """What an engine lists."""
+
+    engine_name: str
+    catalogue: Catalogue
+    is_own: bool
+    """Whether its definitions are files of this host, rather than what a server says."""
+
+
+def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]) -> list[Catalogue]:
+    """The catalogues without what servers list under a name or id that can be taken for another responder's.
+
+    Its rules would not hold. The others are those that the settings name (`named`), those of this host, and those of
+    servers before it.
+    """
+    taken = {skeleton(name): name for name in named}
+    for one in listed:
+        if one.is_own:
+            skipped = [item.responder for item in one.catalogue.skipped if item.responder]
+            for responder in [*skipped, *one.catalogue.responders]:
+                taken |= dict.fromkeys(_marks(responder), responder.name)
+    return [one.catalogue if one.is_own else _without_lookalikes(one.catalogue, taken, named) for one in listed]
+
+
+def _without_lookalikes(catalogue: Catalogue, taken: dict[str, str], named: Collection[str]) -> Catalogue:
+    kept: list[Responder] = []
+    skipped = list(catalogue.skipped)
+    for responder in catalogue.responders:
+        marks = _marks(responder)
+        others = (taken.get(mark, responder.name) for mark in marks)
+        other = next((name for name in others if not _is_same(name, responder.name, named)), "")
+        if other:
+            reason = f"it can be taken for {other}; give it another name on its server"
+            skipped.append(Skipped(responder.name, f"{responder.name}: {reason}.", responder, reason))
+        else:
+            kept.append(responder)
+            taken |= dict.fromkeys(marks, responder.name)
+    return replace(catalogue, responders=tuple(kept), skipped=tuple(skipped))
+
+
+def _marks(responder: Responder) -> tuple[str, ...]:
+    """What people and requests know a responder by."""
+    return skeleton(responder.name), responder.name, responder.id
+
+
+def _is_same(other: str, name: str, named: Collection[str]) -> bool:
+    """Whether these are one name, or a section of the settings and the responder that it is for."""
+    return other == name or (other in named and variable_name(other) == variable_name(name))
+
+
+_ALIKE = str.maketrans("01i|", "olll")
+
+
+def skeleton(name: str) -> str:
+    """The same for names that look alike, or that differ in case or separators only."""
+    text = name.lower().translate(_ALIKE).replace("rn", "m").replace("vv", "w")
+    text = re.sub(r"[\W_]+(?![ol2-9]+(?:[\W_]|$))", "", text)  # those before numbers count
+    return re.sub(r"[\W_]+", "_", text)
 
 
 def merge(found: Iterable[tuple[str, Catalogue]]) -> Mapping[str, Offer]:
@@ -597,8 +696,8 @@ def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
         with_version = f"{title} {responder.version}".strip()
         names[responder.name] = (title, with_version, f"{spaced(bare)} {responder.version}".strip(), responder.name)
     for _ in range(3):
-        shared = Counter(choices[0].lower() for choices in names.values())
-        names = {name: choices[shared[choices[0].lower()] > 1 :] for name, choices in names.items()}
+        shared = Counter(skeleton(choices[0]) for choices in names.values())
+        names = {name: choices[shared[skeleton(choices[0])] > 1 :] for name, choices in names.items()}
     return {name: choices[0] for name, choices in names.items()}
 
 
@@ -634,6 +733,8 @@ def settings_problems(
             problems += _unknown_items(name, section, [item for responder in responders for item in responder.items])
         if section.undo:
             problems += _undo_problems(name, section.undo, known, usable)
+            of_undo = sections.get(section.undo, ResponderSection()).parameter
+            problems += _undo_secrets(name, section.undo, of_undo or _declared(known.get(section.undo, ())))
     return problems
 
 
@@ -654,6 +755,19 @@ def _undo_problems(name: str, undo: str, known: Collection[str], usable: Collect
     near = get_close_matches(undo, known, 1)
     hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
     return [f'{place} "{undo}", which no engine knows, so nothing undoes its runs; {hint}']
+
+
+def _declared(responders: Sequence[Responder]) -> Sequence[Parameter]:
+    return parse_parameters(responders[0].parameters) if responders else ()
+
+
+def _undo_secrets(name: str, undo: str, declared: Iterable[Parameter]) -> list[str]:
+    return [
+        f'The settings\' [responder."{name}"] undo names {undo}, which requires the secret input {one.name}; none is'
+        " kept to undo a run, so put it into that responder's config."
+        for one in declared
+        if one.required and one.secret
+    ]
 
 
 def _unknown_items(name: str, section: ResponderSection, known: Sequence[str]) -> list[str]:
@@ -707,10 +821,6 @@ def _offered(offer: Offer) -> OfferedResponder:
     )
 
 
-_RENAMED = {"objection": "public_reason"}
-"""Fields of catalogues that earlier releases have stored."""
-
-
 def _catalogue(doc: str) -> Catalogue:
     stored = json.loads(doc)
     return Catalogue(
@@ -720,12 +830,10 @@ def _catalogue(doc: str) -> Catalogue:
 
 
 def _skipped(entry: Mapping[str, Any]) -> Skipped:
-    responder = entry.get("responder")
-    current = {_RENAMED.get(key, key): value for key, value in entry.items()}
-    return Skipped(**{**current, "responder": _responder(responder) if responder else None})
+    responder = entry["responder"]
+    return Skipped(**{**entry, "responder": _responder(responder) if responder else None})
 
 
 def _responder(entry: Mapping[str, Any]) -> Responder:
-    parse_parameters(entry.get("parameters", ()))  # another release may have declared them otherwise
-    lists = {name: tuple(entry.get(name, ())) for name in ("data_types", "items", "parameters")}
+    lists = {name: tuple(entry[name]) for name in ("data_types", "items", "parameters")}
     return Responder(**{**entry, **lists})

@@ -2,7 +2,7 @@
 
 A new operation is one function here and one line in `OPERATIONS`. The function gets the unit of work and the operation
 as the responder wrote it, and raises ResponderBotError with a sentence if it can't be applied. It changes nothing
-before its last check.
+before its last check. Where there was nothing to do, it returns a sentence that says so.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from core.actions.unit_of_work import Operation, OperationContext, UnitOfWork
 from core.common.database import Transaction
@@ -23,10 +23,13 @@ SLICE_SIZE = 100
 """How many operations share a transaction; other writers come in between."""
 
 _SHOWN_NAME = 100
+_ARTIFACT_KEYS = ("dataType", "data", "message", "tlp", "tags", "ioc", "sighted")
 
 log = structlog.get_logger(__name__)
 
-Apply = Callable[[UnitOfWork, Operation], None]
+Apply = Callable[[UnitOfWork, Operation], str | None]
+OperationOutcome = Mapping[str, str]
+"""`status` and `message` of an operation."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ def within_limits(requested: Sequence[Any], limits: OperationLimits) -> list[Any
     return list(requested[: limits.count])
 
 
-def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any]) -> list[str]:
-    """Apply operations in order; returns for each why it failed, or `""`.
+def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any]) -> list[OperationOutcome]:
+    """Apply operations in order; returns the outcome of each.
 
     One that fails changes nothing and stops nothing else.
     """
@@ -61,12 +64,12 @@ def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any
             return outcomes
     except ResponderBotError as error:  # one of the changes can't be saved, and applied alone each shows which
         if len(slice_) == 1:
-            return [error.message]
+            return [_failure(error.message)]
         return [outcome for operation in slice_ for outcome in apply_slice(tx, context, [operation])]
 
 
 def with_outcomes(
-    operations: Sequence[Any], outcomes: Sequence[str], omitted_count: int, limits: OperationLimits
+    operations: Sequence[Any], outcomes: Sequence[OperationOutcome], omitted_count: int, limits: OperationLimits
 ) -> list[dict[str, Any]]:
     """The operations as the action shows them, each with `type`, `status` and `message`.
 
@@ -75,13 +78,13 @@ def with_outcomes(
     entries: list[dict[str, Any]] = []
     for operation, outcome in zip(operations, outcomes, strict=True):
         shown = operation if _is_operation(operation) else {"type": "", "asked": operation}
-        entries.append({**shown, "status": "Failure" if outcome else "Success", "message": outcome})
+        entries.append({**shown, **outcome})
     if omitted_count:
         message = (
             f"{omitted_count} more operations were not applied: a run may ask for at most {limits.count}, of"
             f" {limits.bytes} bytes together (max_operations and operations_limit_bytes in the settings)."
         )
-        entries.append({"type": "", "status": "Failure", "message": message})
+        entries.append({"type": "", **_failure(message)})
     return entries
 
 
@@ -89,27 +92,30 @@ def _is_operation(operation: Any) -> bool:
     return isinstance(operation, Mapping) and isinstance(operation.get("type"), str)
 
 
-def _apply(unit: UnitOfWork, operation: Any) -> str:
+def _failure(message: str) -> OperationOutcome:
+    return {"status": "Failure", "message": message}
+
+
+def _apply(unit: UnitOfWork, operation: Any) -> OperationOutcome:
     if not _is_operation(operation):
-        return "This is not an operation: it has no type."
+        return _failure("This is not an operation: it has no type.")
     name = operation["type"]
     apply = OPERATIONS.get(name)
     if apply is None:
-        return f"Unknown operation {name[:_SHOWN_NAME]}; nothing was done."
+        return _failure(f"Unknown operation {name[:_SHOWN_NAME]}; nothing was done.")
     try:
         with unit.tx.savepoint():
-            apply(unit, operation)
+            return {"status": "Success", "message": apply(unit, operation) or ""}
     except ResponderBotError as error:
-        return error.message
+        return _failure(error.message)
     except ValidationError as error:
         first = error.errors()[0]
-        return f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
+        return _failure(f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}.")
     except Exception as error:  # otherwise the action could never end
         if unit.tx.is_in_doubt(error):
             raise
         log.exception("operation_failed", operation=name)
-        return f"The operation {name} could not be applied; core's log says why."
-    return ""
+        return _failure(f"The operation {name} could not be applied; core's log says why.")
 
 
 def _add_tag_to_alert(unit: UnitOfWork, operation: Operation) -> None:
@@ -160,17 +166,35 @@ def _add_custom_fields(unit: UnitOfWork, operation: Operation) -> None:
     unit.set_field("case", name, kind, operation.get("value"))
 
 
-def _add_artifact_to_case(unit: UnitOfWork, operation: Operation) -> None:
+def _add_artifact_to_alert(unit: UnitOfWork, operation: Operation) -> str | None:
+    alert = unit.alert(operation)
+    artifact = _artifact(operation, unit.tlp_from(alert))
+    return None if unit.add_artifact(artifact) else f"The alert has this {artifact.data_type} already."
+
+
+def _add_artifact_to_case(unit: UnitOfWork, operation: Operation) -> str | None:
     case = unit.case(operation)
-    known = {key: value for key, value in operation.items() if key != "type"}
+    artifact = _artifact(operation, unit.tlp_from(case))
     try:
-        artifact = TypeAdapter(ArtifactInput).validate_python(known)
+        artifacts.add_to_case(unit.tx, case, [artifact], unit.context.user, unit.context.now)
+    except ResponderBotError as error:
+        if error.code != "exists":
+            raise
+        return error.message
+    return None
+
+
+def _artifact(operation: Operation, least_tlp: int) -> ArtifactInput:
+    """The artifact that an operation adds; its TLP is `least_tlp`, or higher if the operation says so."""
+    known = {key: operation[key] for key in _ARTIFACT_KEYS if operation.get(key) is not None}
+    try:
+        artifact = ArtifactInput.model_validate({"tlp": least_tlp, **known})
     except ValidationError as error:
         first = error.errors()[0]
         raise ResponderBotError(
             "bad_request", f"The artifact's {first['loc'][-1]} is wrong: {first['msg']}."
         ) from error
-    artifacts.add_to_case(unit.tx, case, [artifact], unit.context.user, unit.context.now)
+    return artifact.model_copy(update={"tlp": max(artifact.tlp, least_tlp)})
 
 
 def _assign_case(unit: UnitOfWork, operation: Operation) -> None:
@@ -187,6 +211,7 @@ OPERATIONS: Mapping[str, Apply] = {
     "CloseTask": _close_task,
     "AddLogToTask": _add_log_to_task,
     "AddCustomFields": _add_custom_fields,
+    "AddArtifactToAlert": _add_artifact_to_alert,
     "AddArtifactToCase": _add_artifact_to_case,
     "AssignCase": _assign_case,
 }

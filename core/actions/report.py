@@ -8,9 +8,9 @@ from typing import Any
 from pydantic_core import from_json
 
 from core.actions import operations
-from core.actions.operations import OperationLimits
+from core.actions.operations import OperationLimits, OperationOutcome
 from core.engines.base import Report, describe_error
-from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
+from core.engines.redaction import REMOVED, Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 from core.models import OWN_PARAMETERS
 
 LISTED_PARAMETERS_BYTES = 16_384
@@ -89,32 +89,47 @@ class SerializedParameters:
 
     text: str
     whole: str | None = None
+    secret_names: frozenset[str] = frozenset()
+    """Of those that are declared to hold a secret."""
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> "SerializedParameters":
+    def of(cls, parameters: Mapping[str, Any], secret_names: frozenset[str] = frozenset()) -> "SerializedParameters":
         """Those that the caller gave, without the ones that core sets itself."""
-        given = {name: value for name, value in parameters.items() if name not in OWN_PARAMETERS}
-        if not given:
-            return cls("{}")
-        text = _dump(_redact_in_text(given)(redact_keys(given)))
+        text = _dump(without_secrets(parameters, secret_names))
         size = len(text.encode())
-        return cls(text) if size <= LISTED_PARAMETERS_BYTES else cls(_dump({"truncated": True, "bytes": size}), text)
+        if size <= LISTED_PARAMETERS_BYTES:
+            return cls(text, None, secret_names)
+        return cls(_dump({"truncated": True, "bytes": size}), text, secret_names)
 
 
-def prepare(report: Report, parameters: Mapping[str, Any], limits: ReportLimits) -> PreparedReport:
+def without_secrets(parameters: Mapping[str, Any], secret_names: frozenset[str]) -> dict[str, Any]:
+    """What a caller gave a run, without the parameters that core sets itself, and REMOVED for each secret."""
+    given = {name: value for name, value in parameters.items() if name not in OWN_PARAMETERS}
+    shown: dict[str, Any] = _redact_in_text(given, secret_names)(redact_keys(given, secret_names))
+    return shown
+
+
+def has_lost_secret(parameters: Any) -> bool:
+    """Whether a secret was removed from these parameters, so that they can't be used again."""
+    return REMOVED in _dump(parameters)
+
+
+def prepare(
+    report: Report, parameters: Mapping[str, Any], limits: ReportLimits, secret_names: frozenset[str] = frozenset()
+) -> PreparedReport:
     """Make a report ready to be stored; takes as long as it is large: call it in a thread, but for short ones."""
-    redact = _redact_in_text(parameters)
+    redact = _redact_in_text(parameters, secret_names)
     report = _without_secrets(redact, report)
     requested = report.operations if report.success else ()
     kept = operations.within_limits(requested, limits.operations)
-    parts = {key: _dump(value) for key, value in _parts(report, redact(redact_keys(parameters))).items()}
+    parts = {key: _dump(value) for key, value in _parts(report, redact(redact_keys(parameters, secret_names))).items()}
     return PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
 
 
-def serialize(prepared: PreparedReport, outcomes: Sequence[str], limits: ReportLimits) -> SerializedReport:
+def serialize(prepared: PreparedReport, outcomes: Sequence[OperationOutcome], limits: ReportLimits) -> SerializedReport:
     """The JSON of a report and its operations, cut for listings if it is over the limit.
 
-    `outcomes` has one entry for each operation: why it failed, or `""`.
+    `outcomes` has one entry for each operation.
     """
     entries = [
         _dump(entry)
@@ -204,25 +219,38 @@ def compact(doc: str) -> str:
     summary = report.get("summary")
     if len(_dump(summary)) > _COMPACT_CHARS:
         summary = {"taxonomies": []}
-    texts = {key: report.get(key) for key in ("message", "errorMessage")}
-    action["report"] = _dump(
-        {
-            "summary": summary,
-            "full": {"truncated": True, "bytes": len(report_text.encode())},
-            "success": report.get("success"),
-            "artifacts": [],
-            "operations": [],
-            "input": None,
-            **{key: text[:_COMPACT_CHARS] if isinstance(text, str) else text for key, text in texts.items()},
-            "parameters": {},
-            "config": _CONFIG_DEFAULTS,
-        }
-    )
+    action["report"] = _dump(_sentences(report, summary, {"truncated": True, "bytes": len(report_text.encode())}))
     if (size := len(action.get("parameters") or "")) > _COMPACT_CHARS:
         action["parameters"] = _dump({"truncated": True, "bytes": size})
     if isinstance(applied, list):
         action["operations"] = _first_of([_dump(entry) for entry in applied], _COMPACT_CHARS)
     return _dump(action)
+
+
+def without_report(doc: str) -> str:
+    """An action's JSON with only the sentence of its report; one that is damaged stays as it is."""
+    try:
+        action = from_json(doc)
+        report = from_json(action["report"])
+        return _dump({**action, "report": _dump(_sentences(report, {"taxonomies": []}, {"removed": True}))})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return doc
+
+
+def _sentences(report: Mapping[str, Any], summary: Any, full: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A report with its texts for people only; `full` says why."""
+    texts = {key: report.get(key) for key in ("message", "errorMessage")}
+    return {
+        "summary": summary,
+        "full": full,
+        "success": report.get("success"),
+        "artifacts": [],
+        "operations": [],
+        "input": None,
+        **{key: text[:_COMPACT_CHARS] if isinstance(text, str) else text for key, text in texts.items()},
+        "parameters": {},
+        "config": _CONFIG_DEFAULTS,
+    }
 
 
 def sentence(report: Report) -> str:
@@ -235,9 +263,9 @@ def sentence(report: Report) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _redact_in_text(parameters: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _redact_in_text(parameters: Mapping[str, Any], secret_names: frozenset[str]) -> Callable[[Any], Any]:
     """Removes the secrets among a caller's parameters from any JSON value."""
-    return Redactor(cap_secrets(secrets_in(parameters))).value
+    return Redactor(cap_secrets(secrets_in(parameters, secret_names))).value
 
 
 def _without_secrets(redact: Callable[[Any], Any], report: Report) -> Report:

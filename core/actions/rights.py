@@ -6,14 +6,16 @@ Rights are read in the transaction that acts on them, since they may have ended 
 
 import json
 from collections.abc import Sequence
+from typing import Literal
 
 from core.access import Caller, current_clearance, current_permissions, too_high
 from core.actions import target as targets
+from core.actions import undo_state
 from core.actions.guards import Guards, names_of
 from core.actions.target import Target
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Approval
+from core.models import OPEN_STATUSES, Action, Approval, Extension, Vote
 from core.store import actions as stored
 
 
@@ -34,16 +36,16 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
 def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str:
     """Why an action may not start, or `""`.
 
-    Its requester or an approver lost their rights, or the requester, on whose behalf it was asked for, may not see the
-    object any more, or it needs more approvals by now. The other rules of its responder are the guards' own.
+    Its requester or an approver lost their rights or, if they acted in Slack, may not see the object any more, or it
+    needs more approvals by now. The other rules of its responder are the guards' own.
     """
     login = row["created_by"]
     if reason := why_requester_may_not(reads, login):
         return reason
-    clearance = current_clearance(reads, login) if row["acted_through"] not in (None, login) else target.tlp
-    if clearance < target.tlp:
+    clearance = current_clearance(reads, login) if row["acted_through"] not in (None, login) else target.clearance
+    if clearance < target.clearance:
         return (
-            f"{login} asked for this, but {too_high(target.tlp, clearance, 'they')}, so it did not run;"
+            f"{login} asked for this, but {too_high(target.clearance, clearance, 'they')}, so it did not run;"
             " ask somebody who may see it."
         )
     action = Action.model_validate_json(row["doc"])
@@ -53,12 +55,16 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
         return sentence if section.approval else ""
     if action.break_glass is not None and not _is_admin(reads, login):
         return f"{login} broke glass for this and is no org-admin any more, so it did not run."
-    if is_approved(reads, guards, action, approval.approved_by):
+    votes = standing_votes(reads, guards, action, approval, target)
+    if is_approved(reads, guards, action, votes):
         return ""
-    void = [voter for voter in approval.approved_by if not may_vote(reads, guards, action, voter)]
+    void = [voter for voter in approval.approved_by if voter not in votes]
     if not void:
         return f"{row['responder_name']} needs more approvals by now, so it did not run; run it again."
-    what = "run responders" if section.approve_by is None else f"approve {row['responder_name']}"
+    if all(may_vote(reads, guards, action, voter) for voter in void):
+        what = "see it in Slack"
+    else:
+        what = "run responders" if section.approve_by is None else f"approve {row['responder_name']}"
     return (
         f"{' and '.join(void)} approved this and may no longer {what}, so it did not run;"
         " run it again if it is still needed."
@@ -66,7 +72,7 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
 
 
 def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
-    """Whether somebody may approve and deny a run: whom the settings name or, if it breaks glass, an org-admin."""
+    """Whether somebody may approve and deny a run: who the settings name or, if it breaks glass, an org-admin."""
     if not may_run(reads, login):
         return False
     if action.break_glass is not None and _is_admin(reads, login):
@@ -78,16 +84,18 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
 
 
 def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:
-    """Whether these votes suffice. A run that breaks glass needs an org-admin's beside those that it needs anyway."""
+    """Whether these standing votes suffice.
+
+    A run that breaks glass needs an org-admin's beside those that it needs anyway.
+    """
     if action.approval is None:
         return True
     section, glass = guards.section(action.responder_name), action.break_glass
     needed = max(action.approval.needed, section.approval + (glass is not None))
-    count = len([login for login in votes if may_vote(reads, guards, action, login)])
     if glass is None:
-        return count >= needed
-    named = [login for login in votes if may_run(reads, login) and guards.is_among(reads, section.approve_by, login)]
-    return count >= needed and len(named) >= needed - 1 and any(_is_admin(reads, login) for login in votes)
+        return len(votes) >= needed
+    named = [login for login in votes if guards.is_among(reads, section.approve_by, login)]
+    return len(votes) >= needed and len(named) >= needed - 1 and any(_is_admin(reads, login) for login in votes)
 
 
 def _is_admin(reads: Reads, login: str) -> bool:
@@ -95,9 +103,12 @@ def _is_admin(reads: Reads, login: str) -> bool:
 
 
 def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
-    """Raises ResponderBotError("forbidden") for who decides in Slack about a run on an object that they may not see."""
+    """Raises ResponderBotError("forbidden") for who acts in Slack on a run whose object they may not see.
+
+    Every act on a run begins with it, since any other refusal tells something of the run.
+    """
     if caller.is_on_behalf:
-        caller.require_clearance(targets.of_action(reads, row)[0].tlp, what)
+        caller.require_clearance(targets.of_action(reads, row)[0].clearance, what)
 
 
 def require_open(row: Row, done: str) -> Action:
@@ -110,7 +121,7 @@ def require_open(row: Row, done: str) -> Action:
 def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
     """Responder name to how far a run of it on the object is, such as "already running, started by anna"."""
     rows = stored.open_on(reads, object_id)
-    return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by']}" for row in rows}
+    return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by'].partition('@')[0]}" for row in rows}
 
 
 def _how_far(row: Row) -> str:
@@ -128,12 +139,16 @@ def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
             )
 
 
-def require_may_cancel(caller: Caller, row: Row) -> None:
+def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
     """Raises ResponderBotError("forbidden") for all but the requester and org-admins."""
     # The profile and not a permission: one who acts for somebody lacks manageUser, and an org-admin may cancel from
     # Slack too.
-    if row["created_by"] != caller.login and caller.profile != "org-admin":
+    if caller.profile == "org-admin":
+        return
+    if row["created_by"] != caller.login:
         raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
+    if undo_state.is_timed(reads, row):
+        raise ResponderBotError("forbidden", "Core undoes this at its time, so only an org-admin may cancel it.")
 
 
 def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
@@ -141,19 +156,52 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: in
 
     Raises ResponderBotError: forbidden (no right to, or their own request), conflict (nothing to vote on).
     """
-    if not may_run(reads, caller.login):
-        sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
-        raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
-    if row["created_by"] == caller.login:
-        raise ResponderBotError("forbidden", "You asked for this action; somebody else must approve or deny it.")
+    _require_other(reads, caller, row["created_by"], "action")
     action = require_open(row, "approved or denied")
     if action.approval is None or row["approval_expires_at"] is None:
         raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
     if action.approval.expires_at <= now:
         raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
+    _require_approver(reads, guards, caller, action)
+    return action, action.approval
+
+
+def require_vote_on(
+    reads: Reads, guards: Guards, caller: Caller, row: Row, extension_id: str, now: int
+) -> tuple[Action, Extension]:
+    """The action and this extension of it, if the caller may vote on it at `now` (ms). Raises as `require_vote`."""
+    action = Action.model_validate_json(row["doc"])
+    extension = None if action.undo is None else action.undo.extension
+    if extension is None or extension.id != extension_id or extension.outcome is not None:
+        raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
+    _require_other(reads, caller, extension.asked_by, "extension")
+    if extension.approval.expires_at <= now:
+        raise ResponderBotError("conflict", "The time to approve this extension is over; ask for it again.")
+    _require_approver(reads, guards, caller, action)
+    return action, extension
+
+
+def _require_other(reads: Reads, caller: Caller, asked_by: str, what: str) -> None:
+    if not may_run(reads, caller.login):
+        sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
+        raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
+    if asked_by == caller.login:
+        raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
+
+
+def _require_approver(reads: Reads, guards: Guards, caller: Caller, action: Action) -> None:
     if not may_vote(reads, guards, action, caller.login):
         raise ResponderBotError("forbidden", _why_not_vote(guards, action), details={"rule": "approve_by"})
-    return action, action.approval
+
+
+def with_vote(
+    approval: Approval, caller: Caller, vote: Literal["approve", "deny"], approved_by: Sequence[str], now: int
+) -> Approval:
+    """The approval with one more vote, and without those that don't count any more."""
+    kept = [one for one in approval.votes if one.login in approved_by and one.login != caller.login]
+    through = caller.acted_through if caller.is_on_behalf else None
+    votes = [*kept, Vote(login=caller.login, vote=vote, at=now, acted_through=through)]
+    return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
 
 
 def _why_not_vote(guards: Guards, action: Action) -> str:
@@ -167,6 +215,11 @@ def _why_not_vote(guards: Guards, action: Action) -> str:
     )
 
 
-def votes_with(reads: Reads, guards: Guards, action: Action, approved_by: Sequence[str], login: str) -> list[str]:
-    """The votes that count, with this one as the last: earlier voters must still have the right to approve."""
-    return [vote for vote in approved_by if vote != login and may_vote(reads, guards, action, vote)] + [login]
+def standing_votes(reads: Reads, guards: Guards, action: Action, approval: Approval, target: Target) -> list[str]:
+    """Who has approved it and may still do so: they have the right and, if they voted in Slack, may see the object."""
+    in_slack = {vote.login for vote in approval.votes if vote.acted_through is not None}
+
+    def sees(login: str) -> bool:
+        return login not in in_slack or current_clearance(reads, login) >= target.clearance
+
+    return [login for login in approval.approved_by if may_vote(reads, guards, action, login) and sees(login)]

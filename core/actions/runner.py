@@ -87,14 +87,14 @@ class Runner:
         """Take a lease, clean up after an earlier core, take over its actions, then look for more at intervals."""
         await self._hosts.open()
         for state in self._offers.states():
-            await state.engine.clean_up_ended(self._open_action_ids)
+            await state.engine.clean_up_ended(self._open_run_ids)
         await self.tick()
         # Apart from each other: looking for actions may have to wait for long searches, the lease may not.
         ticking = [self._repeat(job) for job in (self._renew, self._adopt_and_expire)]
         self._ticking = [asyncio.create_task(job) for job in (*ticking, self._claim_repeatedly())]
 
-    async def _open_action_ids(self) -> list[str]:
-        return [f"~{number}" for number in await self._database.read(stored.open_ids)]
+    async def _open_run_ids(self) -> list[str]:
+        return await self._database.read(stored.open_run_ids)
 
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""
@@ -209,7 +209,7 @@ class Runner:
             row = await _until_store_answers(find)
             if row is not None and row["status"] not in OPEN_STATUSES:
                 with suppress(ResponderBotError):  # the engine is gone
-                    await self._offers.engine(row["engine_name"]).clean_up(f"~{number}")
+                    await self._offers.engine(row["engine_name"]).clean_up(row["run_id"])
 
     async def _adopt_and_expire(self) -> None:
         for holder in await self._hosts.look():
@@ -363,7 +363,7 @@ class Runner:
             await self._apply_report(number, _INTERNAL_ERROR)
 
     def _let_go(self, number: int, slots: EngineSlots | None) -> None:
-        """Call when an action isn't followed any more; `slots` are those of which it had taken one."""
+        """Call when an action isn't followed any more; it had taken one of `slots`."""
         del self._following[number]
         known = self._job_id_known.pop(number, None)
         if known is not None:
@@ -395,14 +395,14 @@ class Runner:
             return  # frozen meanwhile: it may have been given up
         is_reported = job.resumed and await _until_store_answers(lambda: self._lifecycle.has_stored_report(number))
         report = None if is_reported else await self._run_job(engine, number, job)
-        if await self._apply_report(number, report):
+        if await self._apply_report(number, report, job.run_id):
             await self._clean_up(engine, number, job)
         elif not await _until_store_answers(lambda: self._lifecycle.is_open(number)):
-            await engine.clean_up(job.action_id)  # another core has ended it; of an open one it needs the files
+            await engine.clean_up(job.run_id)  # another core has ended it; of an open one it needs the files
 
     async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:
-            await _until_store_answers(lambda: self._lifecycle.progress(number, progress))
+            await _until_store_answers(lambda: self._lifecycle.progress(number, progress, job.run_id))
             known = self._job_id_known.get(number)
             if known is not None and progress.engine_job_id:
                 known.set()
@@ -428,11 +428,11 @@ class Runner:
         if number in self._keep_job_files:
             self._keep_job_files.discard(number)
         else:
-            await engine.clean_up(job.action_id)
+            await engine.clean_up(job.run_id)
 
-    async def _apply_report(self, number: int, report: Report | None) -> bool:
+    async def _apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
         """Store the end; False if the action isn't this process's to end."""
-        return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report))
+        return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report, run_id))
 
     async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
         while True:

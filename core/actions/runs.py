@@ -1,9 +1,9 @@
 """Starting runs: each is checked, recorded and queued for its engine (core/docs/semantics.md#starting-an-action)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from core.access import Caller
 from core.actions import inputs, rights, undo_state
@@ -18,7 +18,7 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
-from core.models import Action, RunInput, Undo
+from core.models import Action, RunInput, Undo, parse_id
 from core.records import artifacts
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -65,6 +65,12 @@ class CheckedRun:
     undoing: Undoing | None
     undo: Undo | None
     """How the run can be undone in turn."""
+    secret_names: frozenset[str] = frozenset()
+    """The inputs that hold a secret."""
+
+    def serialized(self) -> reports.SerializedParameters:
+        """The inputs without secrets; takes as long as they are large."""
+        return reports.SerializedParameters.of(self.request.parameters, self.secret_names)
 
 
 class Runs:
@@ -100,7 +106,8 @@ class Runs:
         )
         if isinstance(checked, Action):
             return StartedRun(checked, False)
-        parameters = await _serialized(checked.request.parameters)
+        # As large as a request, they take a thread; usually there are none.
+        parameters = await asyncio.to_thread(checked.serialized) if checked.request.parameters else checked.serialized()
         guards, name = self._offers.guards, checked.choice.offer.name
         if guards.compares(name):
             run = AskedRun(name, caller.login, checked.target, checked.request.parameters)
@@ -116,12 +123,12 @@ class Runs:
                 return StartedRun(earlier, False), None
             action = self.record(tx, checked, parameters, slot_on=engine_name if slot else None)
             if key:
-                stored.remember(tx, caller.login, key, body, _number(action), action.created_at)
+                stored.remember(tx, caller.login, key, body, action.number, action.created_at)
             # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
             # later: after a crash in between nobody could tell whether such an engine has it.
             job = None
             if slot is not None and action.engine_job_id and action.engine_id == engine_name:
-                job = self._lifecycle.dispatch_in(tx, _number(action))
+                job = self._lifecycle.dispatch_in(tx, action.number)
             return StartedRun(action, True), job
 
         # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
@@ -130,17 +137,18 @@ class Runs:
     def check(self, reads: Reads, caller: Caller, request: RunInput, undoing: Undoing | None = None) -> CheckedRun:
         """What a request would run; raises as `start` does. What may change meanwhile is left to `record`."""
         if undoing is not None:
-            undoing.require(reads)
-        target = targets.load(reads, request.object_type, objects.parse_id(request.object_id), on_run=True)
-        caller.require_clearance(target.tlp, "create action")
+            target = targets.to_undo(reads, undoing.require(reads))
+        else:
+            target = targets.load(reads, request.object_type, parse_id(request.object_id), on_run=True)
+        caller.require_clearance(target.clearance, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
-        values = inputs.checked(
-            reads, self._offers.parameters(choice.offer), request.parameters, self._offers.guards.login
-        )
+        declared = self._offers.parameters(choice.offer)
+        values = inputs.checked(reads, declared, request.parameters, self._offers.guards.login)
         checked = request.model_copy(update={"parameters": values})
         section = self._offers.section(choice.offer.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
-        return CheckedRun(caller, checked, target, choice, section, undoing, undo)
+        secret_names = inputs.secret_names(declared)
+        return CheckedRun(caller, checked, target, choice, section, undoing, undo, secret_names)
 
     def record(
         self,
@@ -155,20 +163,20 @@ class Runs:
 
         `slot_on` is the engine on which a slot was taken for it. Raises as `start` does.
         """
-        request, choice = checked.request, checked.choice
-        target = _as_now(tx, checked.target)
+        request, choice, undoing = checked.request, checked.choice, checked.undoing
+        undone = None if undoing is None else undoing.require(tx)
+        target = _as_now(tx, checked.target) if undone is None else targets.to_undo(tx, undone)
         glass, guards = None, self._offers.guards
         if guards.has_rules(choice.offer.name) or request.break_glass:
-            target = targets.load(tx, target.kind, target.id, on_run=True)  # as it is now
-            undoes = checked.undoing is not None
+            if undone is None:
+                target = targets.load(tx, target.kind, target.id, on_run=True)  # as it is now
+            undoes = undone is not None
             run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters, undoes=undoes)
             reason = request.break_glass.reason if request.break_glass else None
             glass = guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.offer.name)
         choice = self._with_free_slot(tx, choice, request, target)
-        undoing = checked.undoing
-        undone = None if undoing is None else undoing.require(tx)
         action = self._lifecycle.record(
             tx,
             checked.caller,
@@ -194,7 +202,7 @@ class Runs:
 
     def follow(self, action: Action) -> None:
         """Queue an action for its engine, since it waits for nothing any more."""
-        self._runner.accept(_number(action), action.engine_id)
+        self._runner.accept(action.number, action.engine_id)
 
     async def _record_and_follow(
         self,
@@ -206,7 +214,7 @@ class Runs:
         try:
             started, job = await self._database.transaction(work)
             if slot is not None and started.new and started.action.engine_id == engine_name:
-                self._runner.follow(_number(started.action), engine_name, slot, job)
+                self._runner.follow(started.action.number, engine_name, slot, job)
                 slot = None
             elif started.new:
                 self.queue(started.action)
@@ -236,7 +244,7 @@ class Runs:
     def remembered(self, reads: Reads, caller: Caller, key: str, body: str) -> int | None:
         """What this caller started with the same key. Raises ResponderBotError("key_reused")."""
         known = stored.remembered(reads, caller.login, key, self._clock() - IDEMPOTENCY_KEY_MS) if key else None
-        if known is not None and known["body"] != body:
+        if known is not None and known["digest"] != stored.digest_of(body):
             raise ResponderBotError(
                 "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."
             )
@@ -252,14 +260,3 @@ def _as_now(reads: Reads, target: Target) -> Target:
     # The usual case: its alert, which may be large, need not be read again.
     is_unmoved = number == target.id and was_in_case == is_in_case
     return target if is_unmoved else targets.load(reads, target.kind, target.id)
-
-
-async def _serialized(parameters: Mapping[str, Any]) -> reports.SerializedParameters:
-    """Without parameters, as usual, at once; else in a thread, since they may be as large as a request."""
-    if not parameters:
-        return reports.SerializedParameters.of(parameters)
-    return await asyncio.to_thread(reports.SerializedParameters.of, parameters)
-
-
-def _number(action: Action) -> int:
-    return int(action.id[1:])

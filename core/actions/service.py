@@ -14,11 +14,10 @@ from core.actions.runs import Runs, StartedRun
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Search
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput
+from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput, parse_id
 from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.store import actions as stored
-from core.store import objects
 from core.store.search import Window, docs_of, within_limit
 
 JOB_ID_WAIT_S = 2.0  # how long an answer waits for a remote engine's job id
@@ -57,8 +56,8 @@ class Actions:
         """The action with its engine's job id; waits up to JOB_ID_WAIT_S for one that the engine has yet to give."""
         if action.engine_job_id or action.approval is not None:
             return action
-        await self._runner.wait_for_job_id(_number(action), JOB_ID_WAIT_S)
-        row = await self._database.read(lambda reads: stored.find(reads, _number(action)))
+        await self._runner.wait_for_job_id(action.number, JOB_ID_WAIT_S)
+        row = await self._database.read(lambda reads: stored.find(reads, action.number))
         return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
 
     async def cancel(self, caller: Caller, action_id: str) -> None:
@@ -71,10 +70,10 @@ class Actions:
         if action.status not in OPEN_STATUSES:
             return
         try:
-            await self._runner.stop(_number(action))
+            await self._runner.stop(action.number)
         except ResponderBotError:
             if is_first:  # an earlier cancel may have ended it just now, and stays
-                await self._lifecycle.withdraw_cancel(_number(action))
+                await self._lifecycle.withdraw_cancel(action.number)
             raise
 
     async def approve(self, caller: Caller, action_id: str) -> Action:
@@ -91,7 +90,7 @@ class Actions:
         if reason:
             raise ResponderBotError("conflict", reason)
         if is_approved:
-            self._runner.accept(_number(action), action.engine_id)
+            self._runner.accept(action.number, action.engine_id)
         return action
 
     async def deny(self, caller: Caller, action_id: str, message: str = "") -> Action:
@@ -101,7 +100,7 @@ class Actions:
 
     async def get_json(self, action_id: str) -> str:
         """An action's JSON with its whole report and parameters. Raises ResponderBotError("not_found")."""
-        number = objects.parse_id(action_id)
+        number = parse_id(action_id)
         row = None if number is None else await self._database.read(lambda reads: stored.whole_doc(reads, number))
         if row is None:
             raise ResponderBotError("not_found", "Action not found")
@@ -132,25 +131,40 @@ class Actions:
         """
 
         def read(reads: Reads) -> list[str]:
-            number = targets.existing(reads, kind, objects.parse_id(object_id))
+            number = targets.existing(reads, kind, parse_id(object_id))
             return stored.newest_docs_of(reads, kind, number, SHORT_LIST)
 
         docs = await self._database.read(read)
         return f"[{','.join(docs)}]" if len(docs) < SHORT_LIST and sum(map(len, docs)) < SHORT_LIST_CHARS else None
 
-    async def list_range(self, kind: Kind, object_id: str, window: Window) -> SearchResult:
-        """A range of an object's actions, newest first, at most LIST_LIMIT; long ones have their reports shortened.
+    async def newest(self, state: str, by: str, since: int, limit: int) -> list[str]:
+        """The JSON of the newest actions in a state, of one person with `by`; long lists have their reports shortened.
+
+        Raises ResponderBotError("bad_request") for another state, or one that needs `by`.
+        """
+
+        def read(reads: Reads) -> list[str]:
+            found = stored.newest_ids(reads, state, by, since, limit)
+            docs = docs_of(reads, self._database.dialect, "action", iter(found))
+            return list(within_limit(docs, reports.shorten))
+
+        return await self._database.snapshot(read)
+
+    async def list_range(self, kind: Kind, object_id: str, window: Window) -> tuple[list[str], int]:
+        """A range of an object's actions, newest first, at most LIST_LIMIT, and how many it has.
+
+        Long lists have their reports shortened.
 
         Raises ResponderBotError("not_found").
         """
-        number = await self._database.read(lambda reads: targets.existing(reads, kind, objects.parse_id(object_id)))
+        number = await self._database.read(lambda reads: targets.existing(reads, kind, parse_id(object_id)))
         limit = LIST_LIMIT if window.limit is None else min(window.limit, LIST_LIMIT)
 
-        def read(search: Search) -> SearchResult:
+        def read(search: Search) -> tuple[list[str], int]:
             total = stored.count_of(search, kind, number)
             found = stored.ids_of(search, kind, number, window.offset, limit)
             docs = docs_of(search, self._database.dialect, "action", found)
-            return SearchResult(list(within_limit(docs, total, reports.shorten)), total)
+            return list(within_limit(docs, reports.shorten)), total
 
         return await self._database.search(read)
 
@@ -176,7 +190,3 @@ class Actions:
         guards = self._offers.guards
         found = await self._database.transaction(lambda tx: guards.resume(tx, name, caller.login))
         return found.model_copy(update={"title": self._offers.title(name)})
-
-
-def _number(action: Action) -> int:
-    return int(action.id[1:])

@@ -1,16 +1,21 @@
-"""The object that a responder runs on, with the levels that count and the JSON that the responder gets."""
+"""The object that a responder runs on, with the levels that count and the JSON that the responder gets.
 
+A run stores its target when it is asked for, and gets that and nothing else
+(core/docs/semantics.md#a-run-is-bound-to-its-target).
+"""
+
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
-from core.models import KINDS, OBJECT_TYPES, Alert, Kind
+from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Alert, Kind, number_of
 from core.records import artifacts
-from core.records.writes import number_of
 from core.store import objects
 
 _MISSING: Mapping[Kind, str] = {
@@ -20,6 +25,8 @@ _MISSING: Mapping[Kind, str] = {
     "case_task_log": "Log not found",
     "case_artifact": "Artifact not found",
 }
+
+RED = TLP_NAMES.index("red")
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,30 @@ class Target:
     """As the interface shows it, with its parents (core/docs/semantics.md#what-a-responder-gets)."""
     data_type: str = ""
     """Of an artifact, such as `ip`."""
+    root_tlp: int = 0
+    """Of an artifact: the TLP of its alert or case."""
+    stored: Mapping[str, int] | None = None
+    """Of a stored target: the TLP of each of its artifacts, by `_digest`."""
+
+    @property
+    def clearance(self) -> int:
+        """What a user needs to act on it and on its runs: the highest TLP of it and its alert or case."""
+        return max(self.tlp, self.root_tlp)
 
     @property
     def object_type(self) -> str:
         return OBJECT_TYPES[self.kind]
+
+
+class TargetOfRun(NamedTuple):
+    """What a stored action runs on."""
+
+    now: Target
+    """The object as it is now."""
+    asked: Target
+    """As it was when the run was asked for, which is what the responder gets."""
+    changed: str
+    """Why it may not run on that any more, or `""`."""
 
 
 def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
@@ -91,7 +118,8 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
 def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
     """The object that a stored action runs on, and `""`.
 
-    An alert's artifact may have been removed since: then it has nothing but its id, and the text says so.
+    An alert's artifact may have been removed since: then the text says so, and it has its id, the levels that are
+    stored with the action, or red if none are, and the TLP that its alert has now.
     """
     try:
         return load(reads, row["kind"], row["object_id"]), ""
@@ -101,7 +129,149 @@ def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
         number = row["object_id"]
         ids = {"_id": f"~{number}", "id": f"~{number}"}
         reason = f"~{number} was removed from its alert, so nothing ran on it; add it again if that was a mistake."
-        return Target(row["kind"], number, row["root_id"] or number, 0, 0, ids), reason
+        now = Target(row["kind"], number, row["root_id"] or number, 0, 0, ids, root_tlp=RED)
+        root = objects.find_any(reads, now.root_id)
+        if row["target"] is not None and root is not None:
+            asked = _asked(row, now)
+            now = replace(now, tlp=asked.tlp, pap=asked.pap, root_tlp=objects.parsed(root["doc"])["tlp"])
+        return now, reason
+
+
+def of_run(reads: Reads, row: Row) -> TargetOfRun:
+    """What an open action runs on.
+
+    What undoes a run gets what that ran on, whatever became of it since: only the levels of the object count.
+    """
+    now, gone = of_action(reads, row)
+    asked, undoes = _asked(row, now), row["undoes"] is not None
+    if gone:
+        return TargetOfRun(asked, asked, "") if undoes else TargetOfRun(now, asked, gone)
+    changed = _raised(now, asked)
+    # The usual case: as they are in the alert's JSON, a thousand artifacts need not be hashed.
+    is_same = now.kind == "alert" and now.json["artifacts"] == asked.json["artifacts"]
+    if not changed and not undoes and not is_same:
+        changed = _artifact_raised(reads, now, asked) or _retyped(now, asked) or _removed(now, asked)
+    sentence = f"{changed} since this was asked for, so it did not run; ask again if it is still needed."
+    return TargetOfRun(now, asked, sentence if changed else "")
+
+
+def to_undo(reads: Reads, row: Row) -> Target:
+    """What undoes an action gets: what that ran on, with the levels of now where they are higher.
+
+    Raises ResponderBotError("not_found") if the object or its case is deleted.
+    """
+    now, gone = of_action(reads, row)
+    if not gone:
+        _refuse_deleted(now)
+    asked = _asked(row, now)
+    tlp, pap, root_tlp = max(asked.tlp, now.tlp), max(asked.pap, now.pap), max(asked.root_tlp, now.root_tlp)
+    return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp)
+
+
+def _asked(row: Row, now: Target) -> Target:
+    """The target as it is stored with an action; `now` is the object as it is."""
+    stored = from_json(row["target"])
+    return replace(
+        now,
+        tlp=stored["tlp"],
+        pap=stored["pap"],
+        json=stored["json"],
+        data_type=stored["dataType"],
+        root_tlp=stored["rootTlp"],
+        stored=stored["artifacts"],
+    )
+
+
+def covers(later: Row, earlier: Row) -> bool:
+    """Whether a later run is about all artifacts that an earlier one is about."""
+    if later["target"] is None or earlier["target"] is None:
+        return True
+    found, wanted = (from_json(row["target"])["artifacts"].keys() for row in (later, earlier))
+    return bool(wanted <= found)
+
+
+def to_store(reads: Reads, target: Target) -> str:
+    """A target as it is stored with an action. Artifacts of a case, which a responder doesn't get, by digest only."""
+    known = target.stored or {_digest(artifact): artifact["tlp"] for artifact in artifacts_of(reads, target)}
+    stored = {
+        "tlp": target.tlp,
+        "pap": target.pap,
+        "rootTlp": target.root_tlp,
+        "dataType": target.data_type,
+        "artifacts": known,
+        "json": target.json,
+    }
+    return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+
+
+def artifacts_of(reads: Reads, target: Target) -> Iterable[Mapping[str, Any]]:
+    """The artifacts that a run on this is about: itself, those of the alert or those of the case."""
+    if target.kind == artifacts.KIND:
+        return [target.json]
+    if target.kind == "alert":
+        found: Iterable[Mapping[str, Any]] = target.json["artifacts"]
+        return found
+    of_case = (objects.parsed(row["doc"]) for row in objects.children(reads, artifacts.KIND, target.root_id))
+    return (artifact for artifact in of_case if target.stored is None or _digest(artifact) in target.stored)
+
+
+def asked_artifacts(reads: Reads, row: Row) -> list[Mapping[str, Any]]:
+    """The artifacts that an open run on an alert gets, as people may see them: with the TLP of now if it is higher."""
+    now, asked, _ = of_run(reads, row)
+    levels = {_digest(artifact): artifact["tlp"] for artifact in now.json.get("artifacts", ())}
+    return [
+        {**artifact, "tlp": max(artifact["tlp"], levels.get(_digest(artifact), 0))}
+        for artifact in asked.json["artifacts"]
+    ]
+
+
+def _digest(artifact: Mapping[str, Any]) -> str:
+    """Equal for two artifacts with the same data type, and data or file."""
+    file = artifact.get("attachment")
+    identity = [artifact["dataType"], artifact.get("data"), file and file["id"]]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+
+
+def _raised(now: Target, asked: Target) -> str:
+    """Which level of the object or of what it belongs to is higher than it was, or `""`."""
+    for level, number, before, after in (
+        ("TLP", now.id, asked.tlp, now.tlp),
+        ("TLP", now.root_id, asked.clearance, now.root_tlp),
+        ("PAP", now.id, asked.pap, now.pap),
+    ):
+        if after > before:
+            return _was_raised(level, f"~{number}", after)
+    return ""
+
+
+def _artifact_raised(reads: Reads, now: Target, asked: Target) -> str:
+    """Which artifact has a higher TLP than it had, or `""`."""
+    for artifact in artifacts_of(reads, replace(now, stored=asked.stored)):
+        if artifact["tlp"] > (asked.stored or {}).get(_digest(artifact), artifact["tlp"]):
+            return _was_raised("TLP", artifact["id"], artifact["tlp"])
+    return ""
+
+
+def _was_raised(level: str, of: str, to: int) -> str:
+    return f"The {level} of {of} was raised to {TLP_NAMES[to].upper()}"
+
+
+def _retyped(now: Target, asked: Target) -> str:
+    """Whether an artifact has another data type than it had: all that can change of what it is."""
+    is_same = asked.kind != artifacts.KIND or now.data_type == asked.data_type
+    return "" if is_same else f"The data type of ~{now.id} was changed from {asked.data_type} to {now.data_type}"
+
+
+def _removed(now: Target, asked: Target) -> str:
+    """Which artifacts an alert has no more, or `""`; those of a case stay."""
+    if asked.kind != "alert":
+        return ""
+    known = {_digest(artifact) for artifact in now.json["artifacts"]}
+    removed = [artifact["id"] for artifact in asked.json["artifacts"] if _digest(artifact) not in known]
+    if not removed:
+        return ""
+    what = f"The artifact {removed[0]} was" if len(removed) == 1 else f"{len(removed)} artifacts were"
+    return f"{what} removed from ~{now.id}"
 
 
 def _refuse_deleted(target: Target) -> None:
@@ -152,23 +322,27 @@ def _log(reads: Reads, row: Row) -> Target:
 
 def _artifact(reads: Reads, object_id: int) -> Target:
     stored = artifacts.load(reads, object_id)
-    artifact, parent_kind = stored.artifact, "case" if stored.alert is None else "alert"
-    parent = load(reads, "case", stored.case_id) if stored.alert is None else _of_alert(stored.alert)
-    shown = {**from_json(artifact.to_json()), parent_kind: parent.json}
-    return Target(
-        "case_artifact", number_of(artifact), parent.root_id, artifact.tlp, parent.pap, shown, artifact.data_type
-    )
+    artifact, shown = stored.artifact, from_json(stored.artifact.to_json())
+    if stored.alert is None:
+        parent = load(reads, "case", stored.case_id)
+        shown["case"] = parent.json
+    else:
+        parent = _of_alert(stored.alert)
+        of_alert = [item for item in parent.json["artifacts"] if item["id"] == shown["id"]]
+        shown["alert"] = {**parent.json, "artifacts": of_alert}  # a run on one artifact gets no others
+    number, tlp, data_type = artifact.number, artifact.tlp, artifact.data_type
+    return Target(artifacts.KIND, number, parent.root_id, tlp, parent.pap, shown, data_type, parent.tlp)
 
 
-def of_alert_artifact(alert: Mapping[str, Any], artifact: Mapping[str, Any], pap: int) -> Target:
-    """An artifact that an alert's JSON shows, with the PAP that counts for it."""
-    number = int(alert["id"][1:])
-    shown, kind = {**artifact, "alert": alert}, artifacts.KIND
-    return Target(kind, int(artifact["id"][1:]), number, artifact["tlp"], pap, shown, artifact["dataType"])
+def of_alert_artifact(alert: Mapping[str, Any], artifact: Mapping[str, Any], root: Mapping[str, Any]) -> Target:
+    """An artifact that an alert's JSON shows, with the levels of `root`, the case or alert that it belongs to."""
+    number, tlp, pap = number_of(artifact["id"]), artifact["tlp"], root["pap"]
+    shown, data_type = {**artifact, "alert": alert}, artifact["dataType"]
+    return Target(artifacts.KIND, number, number_of(alert["id"]), tlp, pap, shown, data_type, root["tlp"])
 
 
 def _of_alert(alert: Alert) -> Target:
-    number = number_of(alert)
+    number = alert.number
     return Target("alert", number, number, alert.tlp, alert.pap, from_json(alert.to_json()))
 
 

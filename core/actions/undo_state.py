@@ -3,14 +3,14 @@
 import json
 from typing import Any
 
+from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Action, Undo
-from core.records import events
+from core.models import Action, Approval, Extension, Undo, number_of
 from core.settings import ResponderSection
 from core.store import actions as stored
+from core.store import events, objects
 
-MINUTE_MS = 60_000
 RETRY_MS = MINUTE_MS  # after core was refused; longer, up to the next, the longer ago it was due
 LAST_RETRY_MS = 60 * MINUTE_MS
 
@@ -38,10 +38,14 @@ def _require_allowed(section: ResponderSection, minutes: int) -> None:
         raise ResponderBotError("bad_request", sentence)
 
 
-def begun(undo: Undo, now: int) -> Undo:
+def begun(action: Action, now: int) -> Undo | None:
     """From the success of the action on."""
+    undo = action.undo
+    if undo is None:
+        return None
     at = None if undo.after_minutes is None else now + undo.after_minutes * MINUTE_MS
-    return undo.model_copy(update={"status": "available", "at": at})
+    approved_until = None if action.approval is None else at
+    return undo.model_copy(update={"status": "available", "at": at, "approved_until": approved_until})
 
 
 def require_undoable(tx: Reads, number: int) -> Row:
@@ -71,7 +75,7 @@ def _why_not(row: Row, undo: Undo | None) -> str:
 
 def _undo_action(reads: Reads, undo: Undo | None) -> dict[str, Any]:
     """The `action` in the way."""
-    row = None if undo is None or undo.action_id is None else stored.find(reads, int(undo.action_id[1:]))
+    row = None if undo is None or undo.action_id is None else stored.find(reads, number_of(undo.action_id))
     return {} if row is None else {"action": json.loads(row["doc"])}
 
 
@@ -79,6 +83,12 @@ def started(tx: Transaction, row: Row, by: Action, now: int, *, is_due: bool) ->
     """Note that an action is being undone. It isn't undone again by itself, if this was the time for it."""
     undo_at = None if is_due else row["undo_at"]
     _save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
+
+
+def is_timed(reads: Reads, by: Row) -> bool:
+    """Whether an open action is a run by which core undoes another at its time."""
+    row = None if by["undoes"] is None else stored.find(reads, by["undoes"])
+    return row is not None and row["undo_at"] is None and _at(row) is not None
 
 
 def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
@@ -92,16 +102,35 @@ def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
     is_undone = by.status == "Success"
     undo_at = None if is_undone else row["undo_at"]
     _save(tx, row, by.created_by, now, undo_at, status="undone" if is_undone else "failed", at=undo_at)
+    if is_undone:
+        stored.forget_target(tx, number)
 
 
 def set_time(tx: Transaction, row: Row, section: ResponderSection, minutes: int, user: str, now: int) -> Action:
-    """Have an action undone in so many minutes from now, or (0) not by itself.
+    """Have an action undone in so many minutes from now, or (0) not by itself; ask for what goes beyond its approval.
 
     Raises ResponderBotError("bad_request") for what the settings don't allow.
     """
     _require_allowed(section, minutes)
-    undo_at = now + minutes * MINUTE_MS if minutes else None
-    return _save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None)
+    undo_at, action = now + minutes * MINUTE_MS if minutes else None, _loaded(row)
+    until = None if action.undo is None else action.undo.approved_until
+    if action.approval is None or until is None or (undo_at is not None and undo_at <= until):
+        return _save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None)
+    due = _at(row) or now
+    expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
+    approval = Approval(needed=action.approval.needed, approved_by=[], expires_at=expires_at)
+    number = objects.next_id(tx)
+    extension = Extension(id=f"~{number}", asked_by=user, asked_at=now, at=undo_at, approval=approval)
+    return _save(tx, row, user, now, row["undo_at"], extension=extension)
+
+
+def voted(tx: Transaction, row: Row, extension: Extension, user: str, now: int, *, is_approved: bool) -> Action:
+    """Store a vote on an extension; the last one needed changes when the action is undone."""
+    if not is_approved:
+        return _save(tx, row, user, now, row["undo_at"], extension=extension)
+    at, approved = extension.at, extension.model_copy(update={"outcome": "approved"})
+    changes = {"status": "available", "at": at, "message": None, "approved_until": at, "extension": approved}
+    return _save(tx, row, user, now, at, **changes)
 
 
 def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
@@ -130,20 +159,17 @@ def end_timers(tx: Transaction, message: str, now: int) -> None:
 
 
 def _save(tx: Transaction, row: Row, user: str, now: int, undo_at: int | None, **changes: Any) -> Action:
-    """Store a changed `undo`, with its event."""
+    """Store a changed `undo`, with its event. An extension that waits lapses, unless it only waits for another vote."""
     action = _loaded(row)
-    undo = action.undo and action.undo.model_copy(update=changes)
+    undo = action.undo
+    if undo is not None:
+        waits = undo.extension is not None and undo.extension.outcome is None
+        if undo.extension is not None and waits and changes.get("status", "waiting") != "waiting":
+            changes = {"extension": undo.extension.model_copy(update={"outcome": "lapsed"}), **changes}
+        undo = undo.model_copy(update=changes)
     changed = action.model_copy(update={"undo": undo})
     stored.set_undo(tx, row["id"], changed.to_json(), undo_at)
-    events.record(
-        tx,
-        at=now,
-        type="action.updated",
-        object_type="Action",
-        object_id=row["id"],
-        root_id=row["root_id"],
-        user=user,
-    )
+    events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
     return changed
 
 

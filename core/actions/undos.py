@@ -3,13 +3,16 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Literal
 
 import structlog
 
 from core.access import Caller, current_caller
 from core.actions import rights, undo_state
-from core.actions.lifecycle import find
+from core.actions import target as targets
+from core.actions.lifecycle import find, note
 from core.actions.offers import Offers
+from core.actions.report import has_lost_secret
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
@@ -52,25 +55,68 @@ class Undos:
         Raises ResponderBotError as `Runs.start` does; "conflict" for what can't be undone, with the `action` that
         undoes it or has undone it, if that is why.
         """
-        row = await self._database.read(lambda reads: find(reads, action_id))
+
+        def read(reads: Reads) -> Row:
+            row = find(reads, action_id)
+            rights.require_clearance(reads, caller, row, "undo action")
+            return row
+
+        row = await self._database.read(read)
         run = self._request(row, request)
         return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=Undoing(row["id"]))
 
     async def set_time(self, caller: Caller, action_id: str, minutes: int) -> Action:
-        """Have an action undone in so many minutes from now, or (0) not by itself.
+        """Have an action undone in so many minutes from now, or (0) not by itself; beyond what was approved ask for it.
 
         Raises ResponderBotError: not_found, forbidden, bad_request for what the settings don't allow, conflict for
         what can't be undone.
         """
 
         def work(tx: Transaction) -> Action:
-            row = undo_state.require_undoable(tx, find(tx, action_id)["id"])
+            row = find(tx, action_id)
             rights.require_clearance(tx, caller, row, "change when an action is undone")
+            undo_state.require_undoable(tx, row["id"])
             section, guards = self._offers.section(row["responder_name"]), self._offers.guards
             if not guards.is_among(tx, section.run_by, caller.login):
                 sentence = f"Only who may run {row['responder_name']} may change when its runs are undone."
                 raise ResponderBotError("forbidden", sentence)
+            note(tx, "undo_time_requested", row, login=caller.login, minutes=minutes)
             return undo_state.set_time(tx, row, section, minutes, caller.login, self._clock())
+
+        return await self._database.transaction(work)
+
+    async def decide(
+        self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""
+    ) -> Action:
+        """Vote on an extension, which takes the approvals that the run took.
+
+        Raises ResponderBotError: not_found, forbidden, conflict (it doesn't wait any more, or can't be undone).
+        """
+
+        def work(tx: Transaction) -> Action:
+            row, guards, now = find(tx, action_id), self._offers.guards, self._clock()
+            rights.require_clearance(tx, caller, row, f"{vote} an extension")
+            action, extension = rights.require_vote_on(tx, guards, caller, row, extension_id, now)
+            undo_state.require_undoable(tx, row["id"])
+            if vote == "deny":
+                note(tx, "extension_denied", row, login=caller.login)
+                ended = {"outcome": "denied", "ended_by": caller.login, "message": message or None}
+                denied = extension.model_copy(update=ended)
+                return undo_state.voted(tx, row, denied, caller.login, now, is_approved=False)
+            asked_by, run_by = extension.asked_by, self._offers.section(row["responder_name"]).run_by
+            if not rights.may_run(tx, asked_by) or not guards.is_among(tx, run_by, asked_by):
+                sentence = (
+                    f"{asked_by} asked for this and may no longer do so; ask for it yourself if it is still needed."
+                )
+                raise ResponderBotError("conflict", sentence)
+            target, _ = targets.of_action(tx, row)
+            standing = rights.standing_votes(tx, guards, action, extension.approval, target)
+            votes = [login for login in standing if login != caller.login] + [caller.login]
+            approval = rights.with_vote(extension.approval, caller, vote, votes, now)
+            voted = extension.model_copy(update={"approval": approval})
+            is_approved = rights.is_approved(tx, guards, action, votes)
+            note(tx, "extension_approved", row, login=caller.login, approvals=len(votes))
+            return undo_state.voted(tx, row, voted, caller.login, now, is_approved=is_approved)
 
         return await self._database.transaction(work)
 
@@ -106,6 +152,14 @@ class Undos:
         if action.undo is None or action.undo.status == "running" or not is_settled:
             await self._change_if_due(number, due_at, self._look_again)
             return
+        if later is not None and not targets.covers(later, row):
+            sentence = (
+                f"~{later['id']} ran on the same object later, without all that this ran on, so it is undone first."
+            )
+            await self._change_if_due(
+                number, due_at, lambda tx, row: undo_state.postponed(tx, row, sentence, self._clock())
+            )
+            return
         if later is not None:
             by = later["id"]
             await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
@@ -139,14 +193,15 @@ class Undos:
     def _request(self, row: Row, request: UndoInput) -> RunInput:
         """The run that undoes an action: on the same object and, if it can, on the same engine.
 
-        It gets the inputs of that action that it has as well.
+        It gets the inputs of that action that it has as well, but for secrets, which aren't kept.
         """
         undo = Action.model_validate_json(row["doc"]).undo
         name = "" if undo is None else undo.responder
         offer = self._offers.find(name)
         declared = () if offer is None else self._offers.parameters(offer)
         given = json.loads(row["parameters"])
-        same = {parameter.name: given[parameter.name] for parameter in declared if parameter.name in given}
+        common = {parameter.name: given[parameter.name] for parameter in declared if parameter.name in given}
+        same = {name: value for name, value in common.items() if not has_lost_secret(value)}
         return RunInput(
             responder_id=name or row["responder_name"],
             object_type=row["kind"],

@@ -7,19 +7,20 @@ from typing import Any
 
 from core.common.database import Transaction
 from core.common.errors import ResponderBotError
-from core.models import Alert, Artifact, Case, Kind, Task
+from core.models import Alert, Artifact, ArtifactInput, Case, Kind, Task, number_of
 from core.records import alerts, artifacts, cases
 from core.records.artifacts import StoredArtifact
 from core.records.case_templates import custom_fields
-from core.records.writes import check_growth, number_of
+from core.records.writes import check_growth
 from core.store import objects
 
 Operation = Mapping[str, Any]
+_LISTS = ("tags", "custom_fields", "artifacts")
 
 
 @dataclass(frozen=True)
 class OperationContext:
-    """The object that a responder ran on, and in whose name its operations are applied."""
+    """The object that a responder ran on, and the user that its operations count for."""
 
     kind: Kind
     object_id: int
@@ -43,6 +44,8 @@ class UnitOfWork:
     _loaded: dict[Kind, Any] = field(default_factory=dict)
     """The objects with their changes; their lists are copies."""
     _tags: dict[Kind, set[str]] = field(default_factory=dict)
+    _artifacts: set[tuple[str, ...]] = field(default_factory=set)
+    """The identities of the loaded alert's artifacts."""
     _changed: dict[Kind, None] = field(default_factory=dict)
 
     def alert(self, operation: Operation) -> Alert:
@@ -69,6 +72,14 @@ class UnitOfWork:
         artifact: Artifact = self._load_once("case_artifact", lambda: self._stored_artifact().artifact)
         return artifact
 
+    def tlp_from(self, target: Alert | Case) -> int:
+        """The least TLP of what is added to `target`: its own, or that of the object that the responder ran on."""
+        if self.context.kind == "alert":
+            return max(target.tlp, alerts.load(self.tx, self.context.object_id).tlp)
+        if self.context.kind == "case_artifact":
+            return max(target.tlp, self._stored_artifact().artifact.tlp)
+        return target.tlp
+
     def change(self, kind: Kind, **update: Any) -> None:
         """Change a loaded object."""
         self._loaded[kind] = self._loaded[kind].model_copy(update=update)
@@ -87,6 +98,28 @@ class UnitOfWork:
                 raise
             known.add(tag)
         self._changed[kind] = None
+
+    def add_artifact(self, requested: ArtifactInput) -> bool:
+        """Add an artifact to the loaded alert; False if the alert has it.
+
+        Raises ResponderBotError("bad_request") if the alert is full.
+        """
+        alert: Alert = self._loaded["alert"]
+        known = self._artifacts or {artifacts.identity(artifact) for artifact in alert.artifacts}
+        self._artifacts = known
+        if artifacts.identity(requested) in known:
+            return False
+        number = objects.next_id(self.tx)
+        alert.artifacts.append(artifacts.artifact_of(number, requested, self.context.user, self.context.now))
+        try:
+            self._check_growth("alert")
+            objects.insert_alert_artifacts(self.tx, alert.number, [number])
+        except Exception:
+            alert.artifacts.pop()
+            raise
+        known.add(artifacts.identity(requested))
+        self._changed["alert"] = None
+        return True
 
     def set_field(self, kind: Kind, name: str, value_kind: str, value: Any) -> None:
         """Set a custom field of a loaded object.
@@ -119,7 +152,7 @@ class UnitOfWork:
     def _load_once(self, kind: Kind, load: Callable[[], Any]) -> Any:
         if kind not in self._loaded:
             self._before[kind] = stored = load()
-            copies = {name: copy(getattr(stored, name)) for name in ("tags", "custom_fields") if hasattr(stored, name)}
+            copies = {name: copy(getattr(stored, name)) for name in _LISTS if hasattr(stored, name)}
             self._loaded[kind] = stored.model_copy(update=copies)
         return self._loaded[kind]
 
@@ -135,7 +168,7 @@ class UnitOfWork:
         alert = self.alert(operation)
         if alert.case is None:
             raise missing(operation, "case")
-        return cases.load_case(self.tx, int(alert.case[1:]))
+        return cases.load_case(self.tx, number_of(alert.case))
 
     def _alert_number(self) -> int | None:
         """The alert itself, or the first that has the artifact."""
@@ -143,7 +176,7 @@ class UnitOfWork:
             return self.context.object_id
         if self.context.kind != "case_artifact":
             return None
-        return next(iter(objects.alerts_with(self.tx, number_of(self._stored_artifact().artifact))), None)
+        return next(iter(objects.alerts_with(self.tx, self._stored_artifact().artifact.number)), None)
 
     def _stored_artifact(self) -> StoredArtifact:
         return artifacts.load(self.tx, self.context.object_id)

@@ -9,7 +9,15 @@ from core.actions import target as targets
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api import search as search_api
-from core.api.endpoint import Endpoint, Handler, Request, json_response, wait_seconds
+from core.api.endpoint import (
+    Endpoint,
+    Handler,
+    Request,
+    int_param,
+    json_list_response,
+    json_response,
+    wait_seconds,
+)
 from core.common.errors import ResponderBotError
 from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
@@ -21,6 +29,8 @@ _RANGE = {
     " Link say what is left. Long lists shorten reports"
 }
 KEY_LIMIT = 255
+MAX_NEWEST = 500
+MAX_MILLIS = 2**53
 
 
 def idempotency_key(request: Request) -> tuple[str, str]:
@@ -34,11 +44,13 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
 
 
-def decision_endpoint(base: str, word: str, handler: Handler, summary: str, response: Any) -> Endpoint:
+def decision_endpoint(
+    base: str, word: str, handler: Handler, summary: str, response: Any, *, part: str = "{id}"
+) -> Endpoint:
     """A route by which somebody decides on what waits for approval; `word` is what they do, and ends its address."""
     return Endpoint(
         "POST",
-        f"{base}/{{id}}/{word}",
+        f"{base}/{part}/{word}",
         handler,
         summary,
         body=Decision,
@@ -65,8 +77,13 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         text = await actions.list_json(kind, object_id) if window == EVERYTHING else None
         if text is not None:
             return json_response(text)
-        found = await request.run_search(actions.list_range(kind, object_id, window))
-        return search_api.partial_list_response(found, request, window)
+        docs, total = await request.run_search(actions.list_range(kind, object_id, window))
+        return search_api.partial_list_response(docs, total, window)
+
+    async def newest(request: Request) -> Response:
+        query = request.query
+        since, limit = int_param(request, "since", 0, MAX_MILLIS), int_param(request, "limit", 50, MAX_NEWEST)
+        return json_list_response(await actions.newest(query.get("state", ""), query.get("by", ""), since, limit))
 
     async def get(request: Request) -> Response:
         wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
@@ -95,6 +112,16 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         minutes = request.body.undo_after_minutes
         return json_response(await undos.set_time(request.caller, request.path["id"], minutes))
 
+    async def approve_extension(request: Request) -> Response:
+        path = request.path
+        return json_response(await undos.decide(request.caller, path["id"], path["extension"], "approve"))
+
+    async def deny_extension(request: Request) -> Response:
+        path = request.path
+        message = request.body.message
+        return json_response(await undos.decide(request.caller, path["id"], path["extension"], "deny", message))
+
+    undo_path = f"{BASE}/{{id}}/undo"
     return [
         Endpoint(
             "POST",
@@ -150,11 +177,24 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
             errors=(404, 409),
         ),
         search_api.endpoint(BASE, actions.search, list[Action], "actions"),
+        Endpoint(
+            "GET",
+            f"{BASE}/_newest",
+            newest,
+            "List the newest actions in a state",
+            response=list[Action],
+            query={
+                "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`",
+                "by": "the login of who asked for them",
+                "since": "in ms; `failed` lists only those that ended since then",
+                "limit": f"how many, at most {MAX_NEWEST}; default: 50",
+            },
+        ),
         decision_endpoint(BASE, "approve", approve, "Approve an action that waits for approval", Action),
         decision_endpoint(BASE, "deny", deny, "Deny an action that waits for approval", Action),
         Endpoint(
             "POST",
-            f"{BASE}/{{id}}/undo",
+            undo_path,
             undo,
             "Undo an action",
             body=UndoInput,
@@ -169,7 +209,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         ),
         Endpoint(
             "PATCH",
-            f"{BASE}/{{id}}/undo",
+            undo_path,
             set_undo_time,
             "Change when core undoes an action",
             body=UndoTimeInput,
@@ -178,4 +218,6 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
             purpose="change when an action is undone",
             errors=(404, 409),
         ),
+        decision_endpoint(undo_path, "approve", approve_extension, "Approve an extension", Action, part="{extension}"),
+        decision_endpoint(undo_path, "deny", deny_extension, "Deny an extension", Action, part="{extension}"),
     ]

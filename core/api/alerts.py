@@ -42,6 +42,13 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         body: AlertsUpdate = request.body
         return json_list_response(await alerts.update_all(request.caller, body.ids, body))
 
+    async def find(request: Request) -> Response:
+        found = await request.run_search(alerts.find(request.caller, request.query.get("text", "")))
+        return json_list_response(found)
+
+    async def open_of(request: Request) -> Response:
+        return json_list_response(await alerts.open_of(request.query.get("assignee", "")))
+
     async def mark_read(request: Request) -> Response:
         return json_response(await alerts.mark_read(request.caller, request.path["id"]))
 
@@ -55,9 +62,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return json_response(await alerts.set_follow(request.caller, request.path["id"], False))
 
     async def create_case(request: Request) -> Response:
-        body: CreateCaseInput = request.body
-        case = await alerts.create_case(request.caller, request.path["id"], body.case_template)
-        return json_response(case, status=201)
+        return json_response(await alerts.create_case(request.caller, request.path["id"], request.body), status=201)
 
     async def merge(request: Request) -> Response:
         return json_response(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
@@ -78,6 +83,22 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     case_options: dict[str, Any] = {"response": Case, "permission": "manageCase", "purpose": "create case"}
     return [
+        Endpoint(
+            "GET",
+            f"{BASE}/_find",
+            find,
+            "Find the newest alerts with all words of a text",
+            response=list[Alert],
+            query={"text": "words, each whole or its beginning"},
+        ),
+        Endpoint(
+            "GET",
+            f"{BASE}/_open",
+            open_of,
+            "List the newest open alerts of an assignee",
+            response=list[Alert],
+            query={"assignee": "the login of who works on them"},
+        ),
         Endpoint(
             "POST",
             BASE,

@@ -1,45 +1,107 @@
 """What a resource's module is written with: its endpoints, the request that a handler gets, and JSON responses."""
 
+import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope
 
 from core.access import Caller
+from core.common import logs
 from core.common.errors import ResponderBotError
+from core.common.listener import ClientDisconnected
 from core.models import ApiModel, Input, Permission
 
 JSON_TYPE = "application/json"
+ANONYMOUS = Caller("", frozenset(), "", "read-only", 0)
+SEARCHES_PER_CALLER = 2  # of the store's four at once, so that one caller can't keep others waiting
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_process_id = os.urandom(4).hex()
+_numbers = count(1)  # random ones would let other threads in between at each request
 
 T = TypeVar("T")
 
 Handler = Callable[["Request"], Awaitable[Response]]
+SearchSlots = WeakValueDictionary[str, asyncio.Semaphore]
+"""By login."""
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
-    """What a handler gets: an authenticated caller with the endpoint's permission, and a validated body."""
+    """One request: what it says and, as the router checks it, who sends it, for which endpoint, and its body."""
 
-    caller: Caller
-    body: Any
-    """An instance of the endpoint's Input; None if the endpoint takes none."""
-    path: Mapping[str, str]
-    """Path parameters by name."""
-    query: Mapping[str, str]
-    """Query parameters by name."""
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    raw: Any = None
-    """The body as plain JSON; None if there is none."""
-    request_id: str = ""
-    search_limiter: Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]] | None = None
+    __slots__ = (
+        *("method", "raw_path", "raw_query", "headers", "headers_bytes", "id", "address", "receive", "_slots"),
+        *("caller", "endpoint", "path", "query", "raw", "body", "is_unread"),
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, slots: SearchSlots) -> None:
+        self.method: str = scope["method"]
+        path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        self.raw_path = "/" + path.lstrip("/")  # clients append `/api/...` to a base URL that ends in a slash
+        self.raw_query: bytes = scope["query_string"]
+        raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
+        """Names in lower case."""
+        self.headers_bytes = sum(len(name) + len(value) for name, value in raw_headers)
+        client_id = self.headers.get("x-request-id", "")
+        self.id = client_id if _REQUEST_ID.fullmatch(client_id) else f"{_process_id}{next(_numbers):08x}"
+        logs.set_request_id(self.id)
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
+        self.receive, self._slots = receive, slots
+        self.caller = ANONYMOUS
+        self.endpoint: Endpoint | None = None
+        self.path: Mapping[str, str] = {}
+        """Path parameters by name."""
+        self.query: Mapping[str, str] = {}
+        """Query parameters by name."""
+        self.raw: Any = None
+        """The body as plain JSON; None if there is none."""
+        self.body: Any = None
+        """An instance of the endpoint's Input; None if the endpoint takes none."""
+        self.is_unread = False
+        """The rest of the body has not been read and won't be, so the connection must be closed."""
+
+    @property
+    def route(self) -> str:
+        """The endpoint's path with its parameters' names, so that clients can't create labels of metrics."""
+        return self.endpoint.path if self.endpoint else "none"
 
     async def run_search(self, search: Coroutine[Any, Any, T]) -> T:
-        """Await a search. Each caller runs only a few at once, and a search stops if its client disconnects."""
-        result: T = await (self.search_limiter(search) if self.search_limiter else search)
-        return result
+        """Await a search; each caller runs only a few at once.
+
+        Raises ClientDisconnected, and stops the search, if the client hangs up.
+        """
+        slots = self._slots.setdefault(self.caller.login, asyncio.Semaphore(SEARCHES_PER_CALLER))
+
+        async def search_in_slot() -> T:
+            async with slots:
+                return await search
+
+        searching, hang_up = asyncio.create_task(search_in_slot()), asyncio.create_task(self._disconnected())
+        try:
+            await asyncio.wait((searching, hang_up), return_when=asyncio.FIRST_COMPLETED)
+            if not searching.done():
+                raise ClientDisconnected
+            return searching.result()
+        finally:
+            searching.cancel()
+            hang_up.cancel()
+            await asyncio.gather(searching, hang_up, return_exceptions=True)
+            search.close()  # it may not have started
+            del searching, hang_up  # an error refers to this frame, and with it to all that the search had read
+
+    async def _disconnected(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
 
 @dataclass(frozen=True)
@@ -69,7 +131,7 @@ class Endpoint:
     allow_source_profile: bool = False
     """Whether a key with the profile `source` may read it too."""
     for_bot: bool = False
-    """Whether a key that acts for others may change it without saying for whom."""
+    """Whether a key that acts for others may change it without naming the user."""
     by_name: bool = False
     """Whether the last segment is a name that users choose: it also matches a literal route of another method."""
     query: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +142,11 @@ class Endpoint:
     """Maps the field names of a decoded body to core's own (see alias.py and v1.py)."""
     translate_response: Callable[[bytes], bytes] | None = None
     """Maps the field names of a response body to the client's, in errors too (see alias.py and v1.py)."""
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        """The names of the path's parameters."""
+        return re.findall(r"{(\w+)}", self.path)
 
     @property
     def takes_body(self) -> bool:
@@ -113,6 +180,14 @@ def wait_seconds(request: Request, name: str, maximum: float) -> float:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):
         raise ResponderBotError("bad_request", f"{name} must be a number of seconds from 0 to {maximum:g}.")
     return min(float(text), maximum)
+
+
+def int_param(request: Request, name: str, default: int, maximum: int) -> int:
+    """The query parameter `name` as a number up to `maximum`. Raises ResponderBotError("bad_request")."""
+    text = request.query.get(name, str(default))
+    if not re.fullmatch(r"[0-9]{1,16}", text, re.ASCII) or int(text) > maximum:
+        raise ResponderBotError("bad_request", f"{name} must be a number from 0 to {maximum}.")
+    return int(text)
 
 
 def bool_param(request: Request, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Multipart forms, in which public clients send files beside the JSON body.
+"""Forms: fields in place of a JSON body, and multipart forms, in which public clients send files beside it.
 
 The part `_json` is the body; any other part with a file name is a file. The JSON refers to a file by the part's name
 under `attachment`; a part that is itself called `attachment` needs no reference. A file becomes the text
@@ -8,15 +8,45 @@ under `attachment`; a part that is itself called `attachment` needs no reference
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import unquote
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+from urllib.parse import parse_qsl, unquote
 
 from core.common.errors import ResponderBotError
+from core.models import Input
 
 BODY = "_json"
 KEY = "attachment"
 MAX_PARTS = 100
 DEFAULT_TYPE = "application/octet-stream"
+
+
+def are_fields(content_type: str, content: bytes) -> bool:
+    """Whether a body is a URL-encoded form: curl calls whatever it sends so, JSON too."""
+    return content_type.lower().startswith("application/x-www-form-urlencoded") and content.lstrip()[:1] not in b"{["
+
+
+def fields(content: bytes, model: type[Input] | None, most: int) -> dict[str, Any]:
+    """The fields of a URL-encoded form: texts, and lists of them where the model takes a list or a name is repeated.
+
+    Raises ResponderBotError("bad_request").
+    """
+    try:
+        pairs = parse_qsl(content.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=most)
+    except ValueError as error:
+        sentence = f"The body is not a form of at most {most} fields in UTF-8, percent-encoded; or send JSON."
+        raise ResponderBotError("bad_request", sentence) from error
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name.removesuffix("[]"), []).append(value)
+    lists = {item.alias for item in model.model_fields.values() if _takes_list(item.annotation)} if model else set()
+    return {name: value if len(value) > 1 or name in lists else value[0] for name, value in values.items()}
+
+
+def _takes_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return any(map(_takes_list, get_args(annotation)))
+    return get_origin(annotation) is list
 
 
 def is_form(content_type: str) -> bool:

@@ -86,6 +86,26 @@ class StoreProbe:
         return ComponentHealth("store", not result.message, message, vital=result.is_down)
 
 
+class JobFoldersProbe:
+    """Health of the disk on which runs get their job folders."""
+
+    def __init__(self, find_problem: Callable[[], str], seconds: Callable[[], float] = time.monotonic) -> None:
+        """`find_problem` blocks; it returns a sentence, or "" if a run can start."""
+        self._find_problem = find_problem
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+        self._checked_at = float("-inf")
+        self._problem = ""
+
+    async def problem(self) -> str:
+        """Why no run can start, or "", as it was within the last second."""
+        async with self._lock:
+            if self._seconds() - self._checked_at >= 1:
+                self._problem = await asyncio.to_thread(self._find_problem)
+                self._checked_at = self._seconds()
+            return self._problem
+
+
 class Metrics:
     """Core's metrics for Prometheus, in a registry of their own."""
 
@@ -95,7 +115,12 @@ class Metrics:
         probe: StoreProbe,
         engines: Callable[[], Iterable[tuple[str, bool]]],
         hosts: Callable[[], Awaitable[Mapping[str, bool]]],
+        jobs: JobFoldersProbe,
+        deleted: Mapping[str, int],
     ) -> None:
+        """`deleted`: how much retention has deleted so far, by kind."""
+        self._deleted = deleted
+        self._jobs = jobs
         self._hosts = hosts
         self._database = database
         self._probe = probe
@@ -123,12 +148,15 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self._pruned = Counter("responder_bot_pruned", "What retention has deleted", ("kind",), registry=self.registry)
+        self._pruned_counted: dict[str, int] = {}
         self._actions = gauge("actions", "Actions in the store", ("status", "responder"))
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
         self._host_up = gauge("host_up", "1 while a core of a host holds its lease, 0 once it is lost", ("host",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
         self._store_up = gauge("store_up", "1 while the store can be read and written")
+        self._jobs_writable = gauge("jobs_writable", "1 while runs can get job folders")
         self._size = gauge("store_bytes", "Size of what is stored")
         self._write = gauge("store_write_seconds", "How long the last probe's durable write took")
 
@@ -151,6 +179,7 @@ class Metrics:
         async with self._lock:
             store = await self._probe.check()
             self._store_up.set(int(store.ok))
+            self._jobs_writable.set(int(not await self._jobs.problem()))
             with suppress(ResponderBotError):  # keep the last values if the store can't be read; store_up says so
                 await self._count()
                 self._queue.set(await self._database.read(measures.queued))
@@ -163,6 +192,9 @@ class Metrics:
             commits = self._database.commits
             self._commits.inc(commits - self._commits_counted)
             self._commits_counted = commits
+            for kind, count in self._deleted.items():
+                self._pruned.labels(kind).inc(count - self._pruned_counted.get(kind, 0))
+            self._pruned_counted = dict(self._deleted)
             for name, up in self._engines():
                 self._up.labels(name).set(1 if up else 0)
             return generate_latest(self.registry)
@@ -208,7 +240,8 @@ def endpoints(
     """
 
     async def get_health(request: Request) -> Response:
-        components = [await probe.check(), *await parts()]
+        store, others = await asyncio.gather(probe.check(), parts())
+        components = [store, *others]
         if problem := logs.problem():
             components.append(ComponentHealth("log", False, problem))
         if not request.caller.may("manageUser"):

@@ -1,11 +1,10 @@
 """The OpenAPI 3.1 document of core's interface, made from the endpoints and models, and a page that shows it."""
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from html import escape
 from http import HTTPStatus
 from typing import Any
 
@@ -56,6 +55,7 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
         "description": "the kind of object; the `objectType` of answers, such as `Alert`, works too",
     },
     "id": {"description": "the object's id, `~` and digits"},
+    "extension": {"description": "the `id` of an action's `undo.extension`"},
     "fileId": {"description": "the `id` of an artifact's `attachment`: its SHA-256"},
     "caseId": {"description": "the case's id, `~` and digits"},
     "idOrName": {"description": "the id, `~` and digits, or the name"},
@@ -77,14 +77,15 @@ def endpoints(described: Sequence[Endpoint], version: str) -> list[Endpoint]:
     """Routes of the document and its page; `described` are all other endpoints."""
 
     @cache
-    def document_json() -> str:  # made on demand: it takes half as long as the rest of a start
-        return json.dumps(openapi_document(everything, version), separators=(",", ":"))
+    def texts() -> tuple[str, str]:  # made on demand: it takes half as long as the rest of a start
+        document = openapi_document(everything, version)
+        return json.dumps(document, separators=(",", ":")), _page(document)
 
     async def openapi(request: Request) -> Response:
-        return json_response(document_json())
+        return json_response(texts()[0])
 
     async def docs(request: Request) -> Response:
-        return Response(_PAGE, 200, {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}, "text/html")
+        return Response(texts()[1], 200, _PAGE_HEADERS, "text/html")
 
     own = [
         Endpoint(
@@ -145,7 +146,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
             "schema": {"type": "string", "minLength": 1},
             **_IN_PATH.get(name, {}),
         }
-        for name in re.findall(r"{(\w+)}", endpoint.path)
+        for name in endpoint.parameters
     ]
     parameters += [_optional_parameter(name, "query", text) for name, text in endpoint.query.items()]
     parameters += [_optional_parameter(name, "header", text) for name, text in endpoint.request_headers.items()]
@@ -220,60 +221,30 @@ def _or_null(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**annotations, "anyOf": [plain, {"type": "null"}]}
 
 
-# --- the page -------------------------------------------------------------------------------------------------------
+def _page(document: Mapping[str, Any]) -> str:
+    """The document as HTML, without a script or a style."""
+    operations = (
+        (f"{method.upper()} {path}: {operation['summary']}", {k: v for k, v in operation.items() if k != "summary"})
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    )
+    parts = (*operations, *document["components"]["schemas"].items())
+    texts = ((escape(title), escape(json.dumps(part, indent=1), quote=False)) for title, part in parts)
+    shown = "\n".join(f"<details><summary>{title}</summary><pre>{text}</pre></details>" for title, text in texts)
+    return _PAGE.format(version=escape(document["info"]["version"]), parts=shown)
 
-_STYLE = """
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-details { border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: 6px; margin: .5rem 0; }
-summary { padding: .5rem .75rem; cursor: pointer; overflow-wrap: anywhere; }
-summary b { display: inline-block; min-width: 4.5rem; font-family: ui-monospace, monospace; }
-summary span { opacity: .75; margin-left: .75rem; }
-pre { margin: 0; padding: .75rem; overflow: auto; max-height: 30rem; font-size: 13px; }
-"""
 
-# Untrusted text can't become markup: every text is set as a text node.
-_SCRIPT = """
-const make = (tag, text, ...children) => {
-  const element = document.createElement(tag);
-  if (text) element.textContent = text;
-  element.append(...children);
-  return element;
-};
-const show = (title, note, value, at) => {
-  const summary = make("summary", "", ...title, make("span", note));
-  at.append(make("details", "", summary, make("pre", JSON.stringify(value, null, 2))));
-};
-fetch("/api/openapi.json").then((answer) => answer.json()).then((api) => {
-  document.getElementById("version").textContent = api.info.version;
-  for (const [path, methods] of Object.entries(api.paths))
-    for (const [method, operation] of Object.entries(methods))
-      show([make("b", method.toUpperCase()), path], operation.summary, operation, document.getElementById("paths"));
-  for (const [name, schema] of Object.entries(api.components.schemas))
-    show([name], schema.description || "", schema, document.getElementById("schemas"));
-}).catch((error) => { document.getElementById("version").textContent = "can't be read: " + error; });
-"""
-
-_PAGE = f"""<!doctype html>
+_PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>responder-bot core</title><style>{_STYLE}</style></head>
-<body>
-<h1>responder-bot core <small id="version"></small></h1>
-<p>Send <code>Authorization: Bearer &lt;API key&gt;</code>. The OpenAPI document: <a href="/api/openapi.json">
-/api/openapi.json</a>.</p>
-<h2>Operations</h2><div id="paths"></div>
-<h2>Schemas</h2><div id="schemas"></div>
-<script>{_SCRIPT}</script>
-</body></html>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<title>responder-bot core</title>
+<h1>responder-bot core {version}</h1>
+<p>Send <code>Authorization: Bearer &lt;API key&gt;</code>. The OpenAPI document:
+<a href="/api/openapi.json">/api/openapi.json</a>. Below are its operations, then its schemas.</p>
+{parts}
+</html>
 """
-
-
-def _hash(text: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-
-
-_POLICY = (
-    f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}

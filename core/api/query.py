@@ -68,17 +68,19 @@ class Query:
     field_names: Mapping[str, str] = field(default_factory=dict)
     """Core's names of the vendor's fields, such as `engineId`."""
     parents: "Query | None" = None
-    """The alerts whose observables are wanted: these are stored in their alert and can't be searched."""
+    """The alerts whose observables are meant, which no other search finds."""
     is_choice: bool = False
     """Whether `kind` names a list of choices.py instead of objects."""
 
     def step(self, step: Mapping[str, Any]) -> "Query":
         """The query with one more step. Raises ResponderBotError("bad_request")."""
         match step:
-            case {"_name": "filter"} if self.parents is not None or self.is_choice:
+            case {"_name": "filter"} if self.is_choice:
                 raise bad_request("Only objects can be filtered; leave out `filter`")
             case {"_name": "filter"}:
-                criterion = {key: value for key, value in step.items() if key != "_name"}
+                criterion: Any = {key: value for key, value in step.items() if key != "_name"}
+                if self.kind == "case":
+                    criterion = v1.case_filter(criterion)
                 return replace(self, criteria=[*self.criteria, self._rename_fields(criterion)])
             case {"_name": "sort", "_fields": list(fields)}:
                 return replace(self, sort=[*self.sort, *(self._sort(item) for item in fields)])
@@ -127,8 +129,9 @@ class Query:
         if not isinstance(value, Mapping):
             return value
         renamed = {self._field(key): self._rename_fields(item) for key, item in value.items()}
-        if isinstance(name := value.get("_field"), str):
-            renamed["_field"] = self._field(name)
+        for key in ("_field", "_contains", "_has"):
+            if isinstance(name := value.get(key), str):
+                renamed[key] = self._field(name)
         return renamed
 
 
@@ -162,17 +165,14 @@ def endpoints(
     }
     field_names = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 
-    async def observables_of(alert_query: Query) -> list[Mapping[str, Any]]:
-        docs = (await alerts.search(alert_query.to_search())).docs
-        return await asyncio.to_thread(lambda: [artifact for doc in docs for artifact in json.loads(doc)["artifacts"]])
-
     async def run(query: Query) -> SearchResult:
         if query.kind == artifacts.KIND and query.id:  # it may be in an alert, where no search finds it
             return window_of(query, [json.loads(await cases.get_artifact_json(query.id))])
-        if query.parents is None and not query.is_choice:
-            return await searches[query.kind](query.to_search())
-        items = list(await (choices[query.kind]() if query.parents is None else observables_of(query.parents)))
-        return await asyncio.to_thread(window_of, query, items)
+        if query.parents is not None:
+            return await alerts.search_artifacts(query.parents.to_search(), query.to_search())
+        if query.is_choice:
+            return window_of(query, list(await choices[query.kind]()))
+        return await searches[query.kind](query.to_search())
 
     def window_of(query: Query, items: list[Mapping[str, Any]]) -> SearchResult:
         for name in reversed(query.sort):

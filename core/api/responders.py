@@ -10,8 +10,7 @@ from core.actions.offers import Offers
 from core.actions.service import Actions
 from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
 from core.common.database import Database, Reads
-from core.models import ObjectInContext, OfferedResponder, PausedResponder
-from core.store.objects import parse_id
+from core.models import ObjectInContext, OfferedResponder, PausedResponder, parse_id
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
@@ -29,7 +28,7 @@ def endpoints(offers: Offers, actions: Actions, database: Database) -> list[Endp
             if not is_explained:
                 return offers.offered(target, rules)
             may_run, open_runs = caller.may("manageAction"), rights.open_runs(reads, target.id)
-            why_not = caller.why_not_cleared(target.tlp)
+            why_not = caller.why_not_cleared(target.clearance)
             return offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))

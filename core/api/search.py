@@ -1,11 +1,11 @@
 """Routes of searches and lists: range and sort in the query string or the body, the total in a header."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
 from core.models import SearchInput
 from core.records.search import SearchResult
 from core.store.search import Window
@@ -15,6 +15,7 @@ SearchFunction = Callable[[SearchInput], Coroutine[Any, Any, SearchResult]]
 _QUERY = {
     "range": "`all`, or `from-to` without its end; default: 0-10",
     "sort": "fields, with `-` in front for descending, such as `-createdAt,title`",
+    "count": "`false` for an answer without `X-Total`, which takes less time",
 }
 
 
@@ -39,14 +40,16 @@ def list_endpoint(path: str, search: SearchFunction, response: Any, what: str) -
 
 
 async def _run(search: SearchFunction, request: Request, search_input: SearchInput) -> Response:
-    overrides = {name: request.query[name] for name in _QUERY if name in request.query}
+    overrides: dict[str, Any] = {name: request.query[name] for name in _QUERY if name in request.query}
+    if "count" in overrides:
+        overrides["count"] = bool_param(request, "count")
     found = await request.run_search(search(search_input.model_copy(update=overrides)))
-    return json_response(found.json, headers={"X-Total": str(found.total)})
+    return json_response(found.json, headers=None if found.total is None else {"X-Total": str(found.total)})
 
 
-def partial_list_response(found: SearchResult, request: Request, window: Window) -> Response:
+def partial_list_response(docs: Sequence[str], total: int, window: Window) -> Response:
     """Some of a list, with its total and a link to the next part."""
-    headers, end = {"X-Total": str(found.total)}, window.offset + len(found.docs)
-    if found.docs and end < found.total:
-        headers["Link"] = f'<?range={end}-{end + len(found.docs)}>; rel="next"'
-    return json_response(found.json, headers=headers)
+    headers, end = {"X-Total": str(total)}, window.offset + len(docs)
+    if docs and end < total:
+        headers["Link"] = f'<?range={end}-{end + len(docs)}>; rel="next"'
+    return json_list_response(docs, headers=headers)

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api.endpoint import Endpoint, Request, json_response
-from core.common.errors import ResponderBotError
+from core.common.errors import ResponderBotError, bad_request
 from core.field_types import CUSTOM_FIELD_KINDS, kind_of_value
 from core.models import SEVERITY_NAMES, TLP_NAMES
 
@@ -58,13 +58,33 @@ _SEARCH_FIELDS: Mapping[str, Mapping[str, str]] = {
 }
 _AUDIT_FIELDS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
 ALERT_STAGES: Mapping[str, str] = {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
+"""Version 1's stage for each status of an alert."""
 CASE_STAGES: Mapping[str, str] = {
-    "Open": "InProgress",
-    "Resolved": "Closed",
-    "Duplicate": "Closed",
+    "New": "New",
+    "TruePositive": "Closed",
+    "FalsePositive": "Closed",
+    "Indeterminate": "Closed",
+    "Other": "Closed",
+    "Duplicated": "Closed",
     "Deleted": "Closed",
 }
-"""Version 1's stage for each status."""
+"""The stage for each status of a case in version 1, which has how it was resolved in it."""
+_RESOLUTIONS = ("TruePositive", "FalsePositive", "Indeterminate")
+_CORE_STATUSES: Mapping[str, Mapping[str, str]] = {
+    "New": {"status": "Open"},
+    **{name: {"status": "Resolved", "resolutionStatus": name} for name in (*_RESOLUTIONS, "Other")},
+    "Duplicated": {"status": "Duplicate", "resolutionStatus": "Duplicated"},
+    "Deleted": {"status": "Deleted"},
+    **{name: {"status": name} for name in ("Open", "Resolved", "Duplicate")},  # in the first releases of version 1
+}
+"""Core's fields for each status of a case that clients send."""
+_STATUS_FILTERS: Mapping[str, Mapping[str, Any]] = {
+    "New": {"status": "Open"},
+    **{name: {"_and": [{"status": "Resolved"}, {"resolutionStatus": name}]} for name in _RESOLUTIONS},
+    "Other": {"status": "Resolved", "_not": {"_in": {"_field": "resolutionStatus", "_values": list(_RESOLUTIONS)}}},
+    "Duplicated": {"status": "Duplicate"},
+}
+"""The criterion for each status whose name differs."""
 
 
 def endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
@@ -73,7 +93,7 @@ def endpoints(table: Iterable[Endpoint]) -> list[Endpoint]:
         replace(
             endpoint,
             path=_PATHS[endpoint.path],
-            translate_request=_translate_request,
+            translate_request=_translate_case if endpoint.path == "/api/case/{id}" else _translate_request,
             translate_response=_response_translator(endpoint),
         )
         for endpoint in table
@@ -146,12 +166,50 @@ def _case(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "number": doc["caseId"],
         "assignee": doc["owner"],
-        "stage": CASE_STAGES[doc["status"]],
+        "status": (status := _case_status(doc)),
+        "stage": CASE_STAGES[status],
         "access": {"_kind": "OrganisationAccessKind"},
         "extraData": {},
         "newDate": doc["createdAt"],
         "timeToDetect": 0,
     }
+
+
+def _case_status(doc: Mapping[str, Any]) -> str:
+    if doc["status"] == "Resolved":
+        return next((name for name in _RESOLUTIONS if name == doc["resolutionStatus"]), "Other")
+    return {"Open": "New", "Duplicate": "Duplicated"}.get(doc["status"], "Deleted")
+
+
+def case_filter(criterion: Any) -> Any:
+    """A criterion of cases with core's words for each status that it names."""
+    if isinstance(criterion, list):
+        return [case_filter(item) for item in criterion]
+    if not isinstance(criterion, Mapping):
+        return criterion
+    if "_field" in criterion:
+        is_status = criterion["_field"] == "status" and isinstance(criterion.get("_value"), str)
+        return _has_status([criterion["_value"]]) if is_status else criterion
+    parts = [_status_part(key, value) or {key: value} for key, value in criterion.items()]
+    return parts[0] if len(parts) == 1 else {"_and": parts}
+
+
+def _status_part(key: str, value: Any) -> dict[str, Any] | None:
+    """What one part of a criterion says in core's words; None if it says nothing of a status."""
+    match key, value:
+        case (("_and" | "_or" | "_not"), _):
+            return {key: case_filter(value)}
+        case "status", str(status):
+            return _has_status([status])
+        case (("_eq" | "_ne"), ({"_field": "status", "_value": str(status)} | {"status": str(status)})):
+            return {"_not": _has_status([status])} if key == "_ne" else _has_status([status])
+        case "_in", {"_field": "status", "_values": [*statuses]}:
+            return _has_status(statuses)
+    return None
+
+
+def _has_status(statuses: Iterable[Any]) -> dict[str, Any]:
+    return {"_or": [_STATUS_FILTERS.get(str(status), {"status": status}) for status in statuses]}
 
 
 def _task(doc: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,12 +304,22 @@ def _custom_field(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return field if value.get(kind) is None else {**field, "value": value[kind]}
 
 
+def _translate_case(raw: Any) -> Any:
+    body = _translate_request(raw)
+    if not isinstance(raw, Mapping) or not isinstance(status := raw.get("status"), str):
+        return body
+    if status not in _CORE_STATUSES:
+        raise bad_request(f"A case has one of the statuses {', '.join(CASE_STAGES)}; choose one of them")
+    return {**body, **_CORE_STATUSES[status]}
+
+
 def _translate_request(raw: Any) -> Any:
     if not isinstance(raw, Mapping):
         return raw
     body = _rename_fields(raw)
     if "assignee" in raw:  # of an alert; all others have an owner
         body["assignee"] = raw["assignee"]
+        body["owner"] = "" if raw["assignee"] is None else raw["assignee"]
     if isinstance(body.get("customFields"), list):
         body["customFields"] = dict(map(_input_field, body["customFields"]))
     if isinstance(body.get("tasks"), list):

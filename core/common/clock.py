@@ -3,6 +3,10 @@
 import time
 from collections.abc import Callable
 
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
 Clock = Callable[[], int]
 """Usually the wall clock: milliseconds since the Unix epoch."""
 

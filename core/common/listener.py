@@ -10,7 +10,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp, Receive
 
-from core.common.connection import ConnectionLimits, HttpConnection, ListenerState
+from core.common.connection import ConnectionLimits, HttpConnection, checked
 from core.common.errors import ResponderBotError
 
 GRACE_S = 3.0  # for requests in progress when the server stops
@@ -69,11 +69,20 @@ async def http_server(
     app: ASGIApp, sock: socket.socket, *, grace_s: float = GRACE_S, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[str]:
     """Serve `app` on `sock` in this event loop; yields the URL. Handling signals is left to the caller."""
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
-    config.load()
     limits = limits or ConnectionLimits()
-    make_connection = partial(HttpConnection, ListenerState(app, limits))
-    config.http_protocol_class = cast(Any, make_connection)  # uvicorn only calls it, but types it as a class
+    config = uvicorn.Config(
+        checked(app),
+        http=cast(Any, partial(HttpConnection, limits)),  # uvicorn only calls it, but types it as a class
+        interface="asgi3",
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=limits.idle_timeout_s,
+    )
+    config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     url = local_url(sock)
@@ -110,15 +119,14 @@ async def _shut_down(server: uvicorn.Server, sock: socket.socket, grace_s: float
     sock.close()
     for connection in _connections(server):
         connection.shutdown()
-    tasks: list[asyncio.Task[Any]] = list(server.server_state.tasks)
-    if tasks:
+    if tasks := list(server.server_state.tasks):
         _, pending = await asyncio.wait(tasks, timeout=grace_s)
+        for connection in _connections(server):
+            if connection.unsent():
+                connection.transport.abort()  # a task waits until its client reads
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
     for connection in _connections(server):
-        connection.transport.close()
-    await asyncio.sleep(0)  # closed connections unregister in the next iteration of the event loop
-    for connection in _connections(server):
-        connection.transport.abort()  # its client doesn't read the rest of its response
-    await asyncio.sleep(0)
+        connection.transport.abort()
+    await asyncio.sleep(0)  # they unregister in the next iteration of the event loop

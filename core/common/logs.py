@@ -4,22 +4,19 @@ Logging never raises and never blocks: a committed request is answered with succ
 written. Dropped lines are counted, and `problem` says why.
 """
 
-import asyncio
-import atexit
 import errno
 import io
 import json
 import logging
 import os
 import select
-import stat
 import sys
 import threading
-from collections.abc import MutableMapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, TextIO
 
 import structlog
@@ -27,143 +24,105 @@ import structlog
 _SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "cookie")
 _JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would create one per line
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_LINE_FEED = 10
+_TEXT_LIMIT = 1_000  # of a value, which may be foreign
 _CHUNK_BYTES = 4_096  # PIPE_BUF: a pipe that polls as writable takes this much without blocking
 
 
 class _Sink:
-    """Write log lines; drop and count those that can't be written now.
+    """Write log lines to a descriptor; drop and count those that can't be written now.
 
-    Writes go to the file descriptor: a buffered stream would keep a failed line, and fail again at exit.
+    A handler of the standard library would wait for a pipe's reader; behind a queue of its own (`QueueHandler`), the
+    lines of the last moments before a crash would be lost.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._descriptor = _descriptor_of(stream)
-        self._is_file = _is_file(self._descriptor)  # which takes every write, or refuses it
-        self._lock = threading.RLock()  # in the middle of a write the garbage collector may run something that logs
-        self._is_writing = False
-        self._soon: list[str] = []
-        """Lines to write: in the next turn of `_loop`, with the next line, or after the write that goes on."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._descriptor = _descriptor_of(stream)  # a buffered stream would keep a failed line, and fail again at exit
+        self._lines: deque[str] = deque()
+        self._lock = threading.Lock()
         self._is_cut = False
         self._dropped = 0
         self._reason = ""
 
     def write(self, line: str) -> None:
-        with self._lock:
-            self._soon.append(line)
-            self._write_lines()
-
-    def write_soon(self, line: str) -> None:
-        """On an event loop, write the lines of one turn together: each write lets other threads in between."""
-        loop = None
-        with suppress(RuntimeError):  # there is none in this thread
-            loop = asyncio.get_running_loop()
-        if loop is None or self._descriptor is None:
-            self.write(line)
-            return
-        with self._lock:
-            is_due = bool(self._soon) and loop is self._loop
-            self._soon.append(line)
-            self._loop = loop
-        if not is_due:
-            loop.call_soon(self.flush)
+        self._lines.append(line)
+        self._write_lines()
 
     def flush(self) -> None:
-        """Write what is to be written soon."""
-        with self._lock:
-            if self._soon:
-                self._write_lines()
-
-    def drop(self, reason: str) -> None:
-        """Count a line that could not be rendered."""
-        with self._lock:
-            self._drop(reason)
+        """Nothing is kept; `StreamHandler` asks."""
 
     def problem(self) -> str:
         with self._lock:
-            self._write_lines()
-            if not self._dropped:
-                return ""
-            return (
-                f"The log can't be written ({self._reason}): {self._dropped} lines are lost since it last could."
-                " Make room for it, or start again with another standard error."
-            )
+            self._log_dropped()
+        self._write_lines()
+        if not self._dropped:
+            return ""
+        return (
+            f"The log can't be written ({self._reason}): {self._dropped} lines are lost since it last could."
+            " Make room for it, or start again with another standard error."
+        )
 
     def _write_lines(self) -> None:
-        """Write what is to be written, after how many lines were dropped before."""
-        if self._is_writing:
-            return
-        self._is_writing = True
-        try:
-            while self._soon or self._dropped:
-                lines, self._soon = self._soon, []
-                if self._dropped and not self._log_dropped():
-                    self._dropped += len(lines)
-                elif lines:
-                    self._attempt(lines)
-                if not self._soon:
-                    return
-        finally:
-            self._is_writing = False
+        """Write all lines. If the lock is taken, its owner does.
+
+        That may be this thread: in the middle of a write the garbage collector may run something that logs.
+        """
+        while self._lines and self._lock.acquire(blocking=False):
+            try:
+                while self._lines:
+                    line = self._lines.popleft()
+                    if not self._log_dropped() or not self._attempt(line):
+                        self._dropped += 1
+            finally:
+                self._lock.release()
 
     def _log_dropped(self) -> bool:
-        """Log how many lines were dropped. True if that line could be written."""
-        dropped, reason = self._dropped, self._reason
-        fields = {"event": "log_lines_lost", "level": "error", "lines": dropped, "reason": reason}
-        self._dropped = 0
-        if self._attempt([_JSON.encode({**fields, "timestamp": datetime.now(UTC).isoformat()}) + "\n"]):
-            return True
-        self._dropped = dropped
-        return False
+        """Log how many lines were dropped. False if that can't be written either."""
+        if self._dropped and self._attempt(_lost_line(self._dropped, self._reason)):
+            self._dropped = 0
+        return not self._dropped
 
-    def _attempt(self, lines: Sequence[str]) -> bool:
-        """Write the lines, and drop those that can't be written any more. True if all are written."""
-        encoded = [line.encode("utf-8", "backslashreplace") for line in lines]
+    def _attempt(self, line: str) -> bool:
+        """Write as much of the line as fits now. True if that is all of it."""
+        content, written = line.encode("utf-8", "backslashreplace"), 0
         if self._is_cut:
-            encoded[0] = b"\n" + encoded[0]
-        content, written = b"".join(encoded), 0
+            content = b"\n" + content
         try:
             if self._descriptor is None:
-                self._write_to_stream(lines)
+                self._write_to_stream(line)
                 return True
             while written < len(content):
-                if not self._is_file and not _is_writable(self._descriptor):
+                if not _is_writable(self._descriptor):
                     raise BlockingIOError(errno.EAGAIN, "its reader does not read")
                 written += os.write(self._descriptor, content[written : written + _CHUNK_BYTES])
-                self._is_cut = content[written - 1] != _LINE_FEED  # the next line then starts with one
+                self._is_cut = written < len(content)  # the next line then starts with a line feed
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
-            ends = accumulate(len(line) for line in encoded)
-            self._drop(getattr(error, "strerror", None) or str(error), lines=sum(end > written for end in ends))
+            self._reason = getattr(error, "strerror", None) or str(error)
             return False
         return True
 
-    def _drop(self, reason: str, lines: int = 1) -> None:
-        self._dropped += lines
-        self._reason = reason
-
-    def _write_to_stream(self, lines: Sequence[str]) -> None:
+    def _write_to_stream(self, line: str) -> None:
         if self._stream is None:
             raise ValueError("there is no standard error")
-        self._stream.write("".join(lines))
+        self._stream.write(line)
         self._stream.flush()
 
 
 class _Logger:
-    """What structlog hands rendered lines to, by their level."""
+    """What structlog hands rendered lines to."""
 
     def __init__(self, sink: _Sink) -> None:
         self._sink = sink
 
     def info(self, line: str) -> None:
-        self._sink.write_soon(line + "\n")
-
-    def warning(self, line: str) -> None:
         self._sink.write(line + "\n")
 
-    debug = info  # structlog finds them by name
-    error = critical = exception = warning
+    debug = warning = error = critical = exception = info  # structlog finds them by name
+
+
+def _lost_line(count: int, reason: str) -> str:
+    fields = {"event": "log_lines_lost", "level": "error", "lines": count, "reason": reason}
+    return _JSON.encode({**fields, "timestamp": datetime.now(UTC).isoformat()}) + "\n"
 
 
 def _descriptor_of(stream: TextIO | None) -> int | None:
@@ -171,13 +130,6 @@ def _descriptor_of(stream: TextIO | None) -> int | None:
         return stream.fileno() if stream is not None else None
     except (OSError, ValueError):  # an in-memory stream, or a closed one
         return None
-
-
-def _is_file(descriptor: int | None) -> bool:
-    try:
-        return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False
 
 
 def _is_writable(descriptor: int) -> bool:
@@ -188,6 +140,17 @@ def _is_writable(descriptor: int) -> bool:
 
 
 _sink = _Sink(io.StringIO())
+_request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def request_id() -> str:
+    """The id of the request that this task or transaction works for, or ""."""
+    return _request_id.get()
+
+
+def set_request_id(request_id: str) -> None:
+    """Have each line that this task and those it creates log carry the request's id."""
+    _request_id.set(request_id)
 
 
 def problem() -> str:
@@ -195,27 +158,23 @@ def problem() -> str:
     return _sink.problem()
 
 
-def configure(level: str = "info", *, to: TextIO | None = None, human: bool = False) -> None:
-    """Send the logs of this program and its libraries to `to` (default: standard error).
-
-    `human` writes aligned text instead of JSON, for a terminal.
-    """
+def configure(level: str = "info", *, to: TextIO | None = None) -> None:
+    """Send the logs of this program and its libraries to `to` (default: standard error)."""
     global _sink
     sink = _sink = _Sink(to or sys.stderr)
-    atexit.register(sink.flush)
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,  # the stack without local variables, which may hold secrets
+        add_request_id,
         hide_secrets,
     ]
-    renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False) if human else _as_json
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, _as_json],
         wrapper_class=_never_raising(structlog.make_filtering_bound_logger(_LEVELS[level])),
         logger_factory=lambda *_: _Logger(sink),
     )
-    _configure_libraries(_sink, shared, renderer)
+    _configure_libraries(sink, shared)
 
 
 def silence() -> None:
@@ -223,11 +182,20 @@ def silence() -> None:
     configure("error", to=io.StringIO())
 
 
+def add_request_id(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name the request in what is logged."""
+    if found := request_id():
+        event.setdefault("request_id", found)
+    return event
+
+
 def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace the values of keys that name a secret: a safety net, since no code should log them."""
-    for name in event:
+    """Replace the values of keys that name a secret: a safety net, since no code should log them. Cut long values."""
+    for name, value in event.items():
         if _names_secret(name):
             event[name] = "REMOVED"
+        elif isinstance(value, str) and len(value) > _TEXT_LIMIT and name != "exception":
+            event[name] = f"{value[:_TEXT_LIMIT]}..."
     return event
 
 
@@ -245,7 +213,7 @@ def _never_raising(wrapper: type[structlog.typing.FilteringBoundLogger]) -> Any:
             try:
                 return super()._proxy_to_logger(method_name, event, **more)
             except Exception as error:
-                _sink.drop(f"a line could not be made: {type(error).__name__}")
+                _sink.write(_lost_line(1, f"a line could not be made: {type(error).__name__}"))
 
     return NeverRaising
 
@@ -254,15 +222,13 @@ def _as_json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     return _JSON.encode(event)
 
 
-def _configure_libraries(
-    stream: _Sink, shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor
-) -> None:
+def _configure_libraries(stream: _Sink, shared: list[structlog.typing.Processor]) -> None:
     """Send warnings and errors that libraries log through the standard module to the same place, in the same form."""
     handler: logging.Handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _as_json],
         )
     )
     root = logging.getLogger()

@@ -41,12 +41,23 @@ def read_or_create(folder: Path, name: str) -> str:
     return file.read_text()
 
 
-def create_database(path: Path) -> None:
-    """Create an empty database file and its folder, for their owner only; narrow the mode of one that exists.
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file at once, so that a reader finds the old text or the new one. Raises OSError."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(text)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
-    SQLite gives the files beside it the same mode. Raises OSError.
+
+def create_database(path: Path) -> None:
+    """Create an empty database file, for its owner only; narrow the mode of one that exists.
+
+    SQLite gives the files beside it the same mode. Its folder must exist: a mistyped one would hide what is in the
+    right one. Raises OSError.
     """
-    make_private(path.parent)
     if not path.exists():  # closing a descriptor of a database in use would drop the locks of this process
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -57,7 +68,7 @@ def create_database(path: Path) -> None:
 
 
 def narrow_database(path: Path) -> None:
-    """Take from everybody else what earlier releases or `cp` let them read, in a database and the files beside it.
+    """Take from everybody else what `cp` lets them read, in a database and the files beside it.
 
     What isn't ours stays as it is: `mode_problem` reports it.
     """

@@ -21,7 +21,7 @@ from core.common.database.location import Location, parse_location
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "protect", "bot", "slack", "channel", "group")
+SECTIONS = ("core", "engine", "responder", "protect", "retention", "bot", "slack", "channel", "group")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
@@ -30,6 +30,15 @@ class SettingsSection(BaseModel):
     """Base of all sections: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # built when first used
+
+
+class RetentionSection(SettingsSection):
+    """`[retention]`: after how many days what is closed goes (core/docs/storage.md#retention); 0 for never."""
+
+    alert_days: int = Field(0, ge=0, le=36_500)
+    report_days: int = Field(0, ge=0, le=36_500)
+    message_days: int = Field(400, ge=0, le=36_500)
+    """Of the bot's database; the others are core's."""
 
 
 DatabaseLocation = Annotated[

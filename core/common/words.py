@@ -1,6 +1,9 @@
-"""Names of programs as people read them."""
+"""Names of programs and inputs: as people read them, and what they tell."""
 
 import re
+
+SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
+"""What has one of these in its name holds a secret."""
 
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-\s]+")
 

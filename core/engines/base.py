@@ -68,7 +68,9 @@ class Job:
     """One run of a responder, as given to an engine. After a restart `Engine.run` may get the same job again."""
 
     action_id: str
-    """`~<digits>`; also the label of the job on a Cortex server, so that a lost job can be found."""
+    """`~<digits>`; a database that lost its last actions gives their ids to others."""
+    run_id: str
+    """`<digits>-<random>`, which no other action ever has. All that an engine keeps of a run is found by it."""
     responder_id: str
     """The engine's own id of the responder."""
     responder_name: str
@@ -143,8 +145,8 @@ def title_of(name: str, vendor: str = "") -> str:
 OnProgress = Callable[[Progress], Awaitable[None]]
 """Called by an engine whenever it learns more of a job."""
 
-OpenActionIds = Callable[[], Awaitable[Collection[str]]]
-"""Called by an engine to learn which actions have not ended."""
+OpenRunIds = Callable[[], Awaitable[Collection[str]]]
+"""Called by an engine to learn which runs have not ended."""
 
 
 class Engine(Protocol):
@@ -164,29 +166,29 @@ class Engine(Protocol):
     def runs_here(self) -> bool:
         """Whether its programs run on this host, so that they are lost with it; False: any host may follow them."""
 
-    def job_id(self, action_id: str) -> str:
-        """The engine's id of an action's job if it is known before the job runs, else `""`."""
+    def job_id(self, run_id: str) -> str:
+        """The engine's id of a run's job if it is known before the job runs, else `""`."""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """Run the job to its end, or with `job.resumed` follow the one that already runs.
 
         Calls `on_progress` with `running` once the program has started. Whatever the responder or a server does is
         returned as a Report with success False, not raised. Cancelling this coroutine, as core does when it stops,
-        leaves the job running. A later call for the same action, wherever an earlier one was interrupted, never runs
-        the responder twice.
+        leaves the job running. A later call for the same run, wherever an earlier one was interrupted, never runs the
+        responder twice.
         """
 
     async def cancel(self, job: Job) -> None:
         """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") when it can't be stopped."""
 
-    async def clean_up(self, action_id: str) -> None:
+    async def clean_up(self, run_id: str) -> None:
         """Remove what is kept of a job whose report is stored. May be called twice."""
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
-        """At start, remove what is left of actions that have ended.
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
+        """At start, remove what is left of runs that have ended.
 
-        `open_action_ids` must be called after the leftovers are listed: then an action that another core accepts
-        meanwhile is either not listed or open.
+        `open_run_ids` must be called after the leftovers are listed: then a run that another core accepts meanwhile is
+        either not listed or open.
         """
 
     async def close(self) -> None:

@@ -73,10 +73,12 @@ class CatalogueLoader(ABC, Generic[D, R]):
         if self._loaded is None or self._loaded.signature != signature:
             skipped_before = self._loaded.catalogue.skipped if self._loaded else ()
             self._loaded = self._read(signature)
-            for skipped in self._loaded.catalogue.skipped:
-                if skipped not in skipped_before:
-                    write = log.warning if skipped.is_wanted else log.info
-                    write("responder_skipped", engine=self._engine, responder=skipped.name, reason=skipped.reason)
+            new = [skipped for skipped in self._loaded.catalogue.skipped if skipped not in skipped_before]
+            for skipped in new:
+                if skipped.is_wanted:
+                    log.warning("responder_skipped", engine=self._engine, responder=skipped.name, reason=skipped.reason)
+            if idle := [skipped.name for skipped in new if not skipped.is_wanted]:
+                log.info("responders_not_configured", engine=self._engine, count=len(idle), names=", ".join(idle))
         return self._loaded
 
     def signature(self) -> tuple[object, ...]:
@@ -100,7 +102,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
             definition
             for definition in load(self._roots, self._read_file).definitions
             if self.is_wanted(definition)
-            and not isinstance(configure(definition, self._section(definition).config), Skipped)
+            and not isinstance(configure(definition, _values(self._section(definition))), Skipped)
         ]
 
     def _read(self, signature: tuple[object, ...]) -> LoadedCatalogue[R]:
@@ -115,7 +117,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
                 by_id[found.responder.id] = found
         catalogue = Catalogue(
             tuple(sorted((runnable.responder for runnable in by_id.values()), key=lambda responder: responder.name)),
-            tuple(sorted(skipped, key=lambda item: item.name)),
+            tuple(sorted(map(_in_unicode, skipped), key=lambda item: item.name)),
             tuple(loaded.unreadable),
         )
         # Reading may have created the plain environment: with its old fingerprint the next call would read all again.
@@ -123,7 +125,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
 
     def _prepare(self, definition: D) -> R | Skipped:
         section = self._section(definition)
-        configured = configure(definition, section.config)
+        configured = configure(definition, _values(section))
         responder = self._responder(definition)
         if isinstance(configured, Skipped):
             return replace(configured, responder=responder, is_wanted=self.is_wanted(definition))
@@ -151,6 +153,18 @@ class CatalogueLoader(ABC, Generic[D, R]):
             parameters=tuple(from_json(parameter.to_json()) for parameter in definition.parameters),
             items=(*(item.name for item in definition.items), *RUN_SETTINGS),
         )
+
+
+def _in_unicode(skipped: Skipped) -> Skipped:
+    """It names files, whose names may be any bytes."""
+    name, reason = (text.encode("utf-8", "replace").decode() for text in (skipped.name, skipped.reason))
+    return replace(skipped, name=name, reason=reason)
+
+
+def _values(section: ResponderSection) -> Mapping[str, object]:
+    """The values of the settings for one responder."""
+    maxima = {"max_tlp": section.max_tlp, "max_pap": section.max_pap}
+    return {**section.config, **{key: value for key, value in maxima.items() if value is not None}}
 
 
 def _fingerprint(path: Path) -> object:

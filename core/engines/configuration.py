@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from core.common.settings_file import variable_name
+from core.common.words import SECRET_WORDS
 from core.engines.base import Skipped
 from core.engines.definitions import ConfigurationItem, D, Definition, UnusableDefinitionError
-from core.engines.redaction import SECRET_WORDS, secrets_in_url
+from core.engines.redaction import secrets_in_url
 from core.settings import SecretSource
 
 DEFAULT_TIMEOUT_MINUTES = 30.0
@@ -106,7 +107,7 @@ def _configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D
         timeout_minutes=run.minutes("jobTimeout"),
         proxy_http=run.text("proxy_http"),
         proxy_https=run.text("proxy_https"),
-        cacerts=run.text("cacerts"),
+        cacerts=run.certificates(),
         given=given,
         sources=sources,
     )
@@ -194,8 +195,11 @@ class _RunSettings:
     given: Mapping[str, Any]
 
     def _get(self, name: str) -> Any:
-        value = self.given.get(name, self.given.get(variable_name(name)))
+        value = self._given(name)
         return self.defined.get(name) if value is None or value == "" else value
+
+    def _given(self, name: str) -> Any:
+        return self.given.get(name, self.given.get(variable_name(name)))
 
     def boolean(self, name: str) -> bool:
         value = self._get(name)
@@ -216,3 +220,10 @@ class _RunSettings:
     def text(self, name: str) -> str | None:
         value = self._get(name)
         return None if value is None or value == "" else str(value)
+
+    def certificates(self) -> str | None:
+        """PEM text or a path. The program can read what a path leads to, so a definition can't name one."""
+        value = self.text("cacerts")
+        if value and not self._given("cacerts") and "-----BEGIN" not in value:
+            raise UnusableDefinitionError("cacerts must be PEM text here; a path can be set in the settings only.")
+        return value

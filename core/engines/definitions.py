@@ -1,8 +1,6 @@
 """Definition files of responders: found, read and checked. A file that can't be used is skipped, with the reason."""
 
-import contextlib
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from core.common.decoding import decode_json
+from core.common.words import SECRET_WORDS
+from core.engines import files
 from core.engines.base import Skipped, title_of
 from core.engines.files import raise_if_exhausted
-from core.engines.redaction import SECRET_WORDS
 from core.models import Parameter, parse_parameters
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 """The folder of the bundled responders."""
 
+_LIMIT_BYTES = 4 * 1024**2
 _ITEM_TYPES = ("text", "string", "number", "boolean")
 _NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,400}")
@@ -129,27 +130,16 @@ def definition_files(root: Path) -> Iterator[Path]:
     if _is_responder_folder(root):
         yield from _json_files(root)
         return
-    for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for folder in sorted(path for path in root.iterdir() if os.path.isdir(path) and not path.name.startswith(".")):
         yield from _json_files(folder)
-
-
-def responder_folders(roots: Sequence[Path]) -> tuple[Path, ...]:
-    """The folders of all responders below `roots`, usable or not; for `responders install`."""
-    found: dict[Path, None] = {}
-    for root in roots:
-        with contextlib.suppress(OSError):
-            found |= dict.fromkeys(file.parent for file in definition_files(root))
-    return tuple(found)
 
 
 def _is_responder_folder(root: Path) -> bool:
     for file in _json_files(root):
         try:
-            if {"command", "dockerImage"} & set(json.loads(file.read_bytes())):
+            if {"command", "dockerImage"} & _object(_read_json(file)).keys():
                 return True
-        except OSError as error:
-            raise_if_exhausted(error)
-        except (ValueError, TypeError):
+        except UnusableDefinitionError:
             continue
     return False
 
@@ -190,7 +180,7 @@ def read_program(file: Path) -> Iterator[ProgramDefinition | Skipped]:
         yield Skipped(file.stem, f"{file}: {reason}")
     except OSError as error:
         raise_if_exhausted(error)
-        yield Skipped(file.stem, f"{file}: its program can't be read: {error.strerror}.")
+        yield Skipped(file.stem, f"{file}: its program can't be read: {error.strerror or error}.")
 
 
 def read_images(file: Path) -> Iterator[ImageDefinition | Skipped]:
@@ -213,7 +203,7 @@ def read_definition(file: Path) -> ProgramDefinition:
     """Read and check one file. Raises UnusableDefinitionError, or OSError when its program can't be read."""
     raw = _object(_read_json(file))
     keys = _common_keys(raw)
-    folder, root = file.parent.resolve(), file.parent.parent.resolve()
+    folder, root = _real(file.parent), _real(file.parent.parent)
     program = _program(raw, file.parent.parent)
     return ProgramDefinition(
         **keys,
@@ -254,12 +244,12 @@ def _common_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_json(file: Path) -> Any:
     try:
-        return json.loads(file.read_bytes())
+        return decode_json(files.read_in_folder(file.parent, file.name, limit_bytes=_LIMIT_BYTES))
     except OSError as error:
         raise_if_exhausted(error)
-        raise UnusableDefinitionError(f"the file can't be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UnusableDefinitionError(f"the file is not valid JSON: {error}.") from error
+        raise UnusableDefinitionError(f"the file can't be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise UnusableDefinitionError(f"the file is not usable JSON: {error}.") from error
 
 
 def _object(raw: Any) -> Mapping[str, Any]:
@@ -303,14 +293,19 @@ def _program(raw: Mapping[str, Any], root: Path) -> Path:
     command = _required_text(raw, "command")
     if "\0" in command:
         raise UnusableDefinitionError("the command contains a zero byte.")
-    program = (root / command).resolve()
-    if not program.is_relative_to(root.resolve()):
+    program = _real(root / command)
+    if not program.is_relative_to(_real(root)):
         raise UnusableDefinitionError(f"the command {command!r} leads out of the folder {root}.")
     if not program.is_file():
         raise UnusableDefinitionError(f"the program {command!r} is missing below {root}.")
     if not _is_python(program) and not program.stat().st_mode & 0o111:
         raise UnusableDefinitionError(f"the program {command!r} is neither a Python file nor executable.")
     return program
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads. `Path.resolve` raises RuntimeError where links lead in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _requirements_folder(program: Path, root: Path, folder: Path) -> Path:
@@ -322,7 +317,7 @@ def _requirements_folder(program: Path, root: Path, folder: Path) -> Path:
 def _is_python(program: Path) -> bool:
     if program.suffix == ".py":
         return True
-    with program.open("rb") as file:
+    with os.fdopen(files.open_regular(program.parent, program.name), "rb") as file:
         first_line = file.readline(200)
     return first_line.startswith(b"#!") and b"python" in first_line
 

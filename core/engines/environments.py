@@ -1,4 +1,4 @@
-"""Python environments of responders: one for each folder with a `requirements.txt`, built by uv."""
+"""Python environments of responders: one for each set of requirements, built by uv."""
 
 import asyncio
 import contextlib
@@ -18,6 +18,7 @@ from typing import Literal
 from core.common.private_files import make_private
 from core.engines import files
 from core.engines.files import raise_if_exhausted
+from core.engines.requirements import FILE, UnusableRequirementsError, read_requirements
 
 _BUILD_TIMEOUT_S = 1800.0
 
@@ -40,6 +41,15 @@ class Unavailable:
 
 
 @dataclass(frozen=True)
+class EnvironmentSpec:
+    """The environment that a responder needs."""
+
+    folder: Path
+    allow_builds: bool = False
+    """Whether uv may also install what has to be built, by code of the package that runs as core's account."""
+
+
+@dataclass(frozen=True)
 class BuildStatus:
     """Progress of `Environments.install` on the environment of one folder."""
 
@@ -50,7 +60,7 @@ class BuildStatus:
 
 
 class Environments:
-    """The environments below one folder, each named by the hash of its requirements and Python version."""
+    """The environments below one folder, each named by a hash of all that it is built from."""
 
     def __init__(self, root: Path, *, python: Path | None = None, uv: str | None = None) -> None:
         """`python` runs responders without requirements, and is the base of the other environments.
@@ -66,16 +76,19 @@ class Environments:
     def root(self) -> Path:
         return self._root
 
-    def interpreter(self, folder: Path) -> Interpreter | Unavailable:
-        """The interpreter for a responder's folder. Blocks for some milliseconds the first time."""
-        requirements = read_requirements(folder)
-        if not requirements:
+    def interpreter(self, spec: EnvironmentSpec) -> Interpreter | Unavailable:
+        """The interpreter for a responder. Blocks for some milliseconds the first time."""
+        advice = f"run `responder-bot responders install {spec.folder}`."
+        try:
+            lines = read_requirements(spec.folder, allow_builds=spec.allow_builds)
+        except UnusableRequirementsError as error:
+            return Unavailable(f"{error} Fix that and {advice}")
+        if not lines:
             return self._plain()
-        path = self._path(requirements)
+        path = self._path(lines, spec)
         if is_usable(path):
             return Interpreter(path / "bin" / "python")
         reason = _read_failure(_failure_file(path))
-        advice = f"run `responder-bot responders install {folder}`."
         return Unavailable(f"{reason} Fix that and {advice}" if reason else f"its environment is not built; {advice}")
 
     def _plain(self) -> Interpreter | Unavailable:
@@ -93,8 +106,9 @@ class Environments:
             return Unavailable(f"the environment {path} can't be created: {error}")
         return Interpreter(path / "bin" / "python")
 
-    def _path(self, requirements: bytes) -> Path:
-        return self._root / _digest(self._python_version(), requirements.decode("utf-8", "surrogateescape"))
+    def _path(self, lines: Sequence[str], spec: EnvironmentSpec) -> Path:
+        how = "builds" if spec.allow_builds else "wheels"
+        return self._root / _digest(self._python_version(), how, *lines)
 
     def _python_version(self) -> str:
         """Cached. Raises OSError or SubprocessError when the configured interpreter doesn't run."""
@@ -103,7 +117,7 @@ class Environments:
         return self._version
 
     async def install(
-        self, folders: Iterable[Path], on_progress: Callable[[BuildStatus], None], *, at_once: int = 4
+        self, specs: Iterable[EnvironmentSpec], on_progress: Callable[[BuildStatus], None], *, at_once: int = 4
     ) -> tuple[BuildStatus, ...]:
         """Build the missing environments, `at_once` in parallel; those that failed before are tried again.
 
@@ -112,33 +126,45 @@ class Environments:
         slots = asyncio.Semaphore(at_once)
         locks: dict[Path, asyncio.Lock] = {}
 
-        async def install_one(folder: Path, requirements: bytes) -> BuildStatus:
-            path = self._path(requirements)
+        async def install_one(spec: EnvironmentSpec) -> BuildStatus | None:
+            try:
+                lines = read_requirements(spec.folder, allow_builds=spec.allow_builds)
+            except UnusableRequirementsError as error:
+                status = BuildStatus(spec.folder, "failed", str(error))
+                on_progress(status)
+                return status
+            if not lines:
+                return None
+            path = self._path(lines, spec)
             async with locks.setdefault(path, asyncio.Lock()), slots:
-                return await self._install(folder, path, on_progress)
+                return await self._install(spec, lines, path, on_progress)
 
-        all_requirements = [(folder, read_requirements(folder)) for folder in dict.fromkeys(folders)]
-        return tuple(await asyncio.gather(*(install_one(folder, text) for folder, text in all_requirements if text)))
+        found = await asyncio.gather(*map(install_one, dict.fromkeys(specs)))
+        return tuple(status for status in found if status)
 
-    async def _install(self, folder: Path, path: Path, on_progress: Callable[[BuildStatus], None]) -> BuildStatus:
+    async def _install(
+        self, spec: EnvironmentSpec, lines: Sequence[str], path: Path, on_progress: Callable[[BuildStatus], None]
+    ) -> BuildStatus:
         if is_usable(path):
-            status = BuildStatus(folder, "cached")
+            status = BuildStatus(spec.folder, "cached")
         else:
-            on_progress(BuildStatus(folder, "building"))
-            status = await self._build(folder, path)
+            on_progress(BuildStatus(spec.folder, "building"))
+            status = await self._build(spec, lines, path)
         if status.state != "failed":
             await _compile(path)
         on_progress(status)
         return status
 
-    async def _build(self, folder: Path, path: Path) -> BuildStatus:
+    async def _build(self, spec: EnvironmentSpec, lines: Sequence[str], path: Path) -> BuildStatus:
+        folder = spec.folder
         uv = self._uv or os.environ.get("UV") or shutil.which("uv")
         if not uv:
             return BuildStatus(folder, "failed", "uv is not found: install it, or set the variable UV to its path.")
         make_private(self._root)
         new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=self._root))
         try:
-            reason = await self._fill(uv, folder, new)
+            files.write_new(new / FILE, "".join(f"{line}\n" for line in lines).encode())
+            reason = await self._fill(uv, new, allow_builds=spec.allow_builds)
             if reason:
                 files.replace(self._root, _failure_file(path).name, content=json.dumps({"reason": reason}).encode())
                 return BuildStatus(folder, "failed", reason)
@@ -150,39 +176,35 @@ class Environments:
         _failure_file(path).unlink(missing_ok=True)
         return BuildStatus(folder, "built")
 
-    async def _fill(self, uv: str, folder: Path, new: Path) -> str:
-        """Create the environment in `new`. Returns `""`, or the last message of uv when that fails."""
+    async def _fill(self, uv: str, new: Path, *, allow_builds: bool) -> str:
+        """Create the environment in `new`, which has its requirements. Returns `""`, or why that failed.
+
+        uv sees nothing of the responder's folder, which could configure it.
+        """
         own: str = getattr(sys, "_base_executable", "") or sys.executable  # not that of core's environment
         base = str(self._python or own)
         steps = (
-            (uv, "venv", "--relocatable", "--allow-existing", "--no-project", "--python", base, str(new)),
-            (uv, "pip", "install", "--python", str(new / "bin" / "python"), "-r", str(folder / "requirements.txt")),
+            ("venv", "--relocatable", "--allow-existing", "--no-project", "--python", base, str(new)),
+            (
+                *("pip", "install", "--python", str(new / "bin" / "python"), "-r", str(new / FILE)),
+                *(() if allow_builds else ("--no-build",)),
+            ),
         )
         for step in steps:
-            reason = await _run(step, folder)
+            reason = await _run((uv, "--no-config", *step), new)
             if reason:
-                return reason
+                trust = ". If you trust its code, set allow_builds = true for this responder."
+                return f"{reason}{trust}" if "--no-build" in reason else reason
         return ""
 
 
 async def _compile(path: Path) -> None:
-    """Compile the packages of an environment: a confined run can't write there, so each would compile them anew.
+    """Compile the packages of an environment: a confined run can't write there, so each would compile them again.
 
     What can't be compiled is left to the run that imports it. Takes some 50 ms if all is compiled.
     """
     with contextlib.suppress(OSError):
         await _run((str(path / "bin" / "python"), "-I", "-S", "-m", "compileall", "-q", str(path / "lib")), path)
-
-
-def read_requirements(folder: Path) -> bytes:
-    """The content of a responder's `requirements.txt`; empty when it has only comments or can't be read."""
-    try:
-        raw = (folder / "requirements.txt").read_bytes()
-    except OSError as error:
-        raise_if_exhausted(error)
-        return b""
-    lines = (line.strip() for line in raw.splitlines())
-    return raw if any(line and not line.startswith(b"#") for line in lines) else b""
 
 
 def is_usable(path: Path) -> bool:

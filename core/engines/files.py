@@ -1,8 +1,8 @@
-"""Safe access to files that a responder may have replaced: no symlink is followed, no read blocks or is unbounded.
+"""Safe access to files that others may have put there or replaced: no read blocks or is unbounded.
 
 A program runs under core's account, so it may put a symlink, a named pipe or a directory where core expects one of its
-own files, or replace a whole folder. Each function takes a trusted directory and the names that lead from it to the
-file. All of them may wait for a disk: don't call them on the event loop.
+own files, or replace a whole folder. Most functions take a trusted directory and the names that lead from it to the
+file, and follow no symlink. All of them may wait for a disk: don't call them on the event loop.
 """
 
 import contextlib
@@ -60,6 +60,18 @@ def read_regular(trusted: Path, *names: str, limit_bytes: int) -> bytes:
     if len(content) > limit_bytes:
         raise OSError(f"{names[-1]} is longer than {limit_bytes} bytes")
     return content
+
+
+def read_in_folder(folder: Path, name: str, *, limit_bytes: int) -> bytes:
+    """Read a regular file of a responder's folder; a symlink may lead to another file of the folder, not out of it.
+
+    Raises OSError, also if it is longer than `limit_bytes`.
+    """
+    trusted = os.path.realpath(folder)
+    path = Path(os.path.realpath(os.path.join(trusted, name)))
+    if not path.is_relative_to(trusted):
+        raise OSError(f"{name} is a link that leads out of its folder")
+    return read_regular(Path(trusted), *path.relative_to(trusted).parts, limit_bytes=limit_bytes)
 
 
 def replace(trusted: Path, *names: str, content: bytes) -> None:

@@ -1,21 +1,21 @@
 """The folder of one run: its input, what core notes about it, and the locks on it.
 
-    JOB/            core's own: facts.json, started, stop, follower, gate; printed, the program's output stream
-    JOB/run/        the program's argument
-    JOB/run/input/  what the program reads
-    JOB/run/output/ where the program writes its report
-    JOB/run/tmp/    the program's HOME and temporary folder
-
-A folder made by an early release has `input` and `output` directly in JOB; a run that began in it also ends in it.
+JOB/            core's own: facts.json, started, stop, follower, gate; printed, the program's output stream
+JOB/run/        the program's argument
+JOB/run/input/  what the program reads
+JOB/run/output/ where the program writes its report
+JOB/run/tmp/    the program's HOME and temporary folder
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +41,11 @@ OUTPUT_LIMIT_BYTES = 4 * 1024**2
 
 STOP_REASONS = ("timeout", "cancel", "disk", "files", "processes")
 """Core writes the first two, the supervisor the others."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_ROOM_BYTES, _ROOM_FILES = 65_536, 16
+"""What a run needs at least."""
 
 _FACTS_LIMIT_BYTES = 16 * 1024**2
 _STOP_LIMIT_BYTES = 100
@@ -93,19 +98,12 @@ class JobFolder:
     @property
     def run(self) -> Path:
         """The folder that the program gets as its argument."""
-        run = self.path / "run"
-        return run if run.is_dir() and not run.is_symlink() else self.path
+        return self.path / "run"
 
     @property
     def home(self) -> Path:
-        """The program's HOME and temporary folder; in a job folder of an earlier release, the folder it gets."""
-        home = self.run / "tmp"
-        return home if home.is_dir() and not home.is_symlink() else self.run
-
-    @property
-    def homes(self) -> tuple[Path, ...]:
-        """The values that HOME may have in the run's processes."""
-        return self.path / "run" / "tmp", self.path / "run", self.path
+        """The program's HOME and temporary folder."""
+        return self.run / "tmp"
 
     @property
     def cacerts(self) -> Path:
@@ -129,14 +127,13 @@ class JobFolder:
         content = self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES)
         try:
             raw = json.loads(content)
-            confined = raw.get("confined")
             return RunFacts(
                 float(raw["timeout_minutes"]),
                 frozenset(raw["secret_names"]),
                 tuple(map(str, raw["secrets"])),
                 dict(raw["config"]),
-                dict(raw.get("names", {})),
-                "landlock" if confined is True else str(confined or ""),  # an early release knew one mode only
+                dict(raw["names"]),
+                str(raw["confined"]),
             )
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"facts.json was replaced ({error})") from error
@@ -145,12 +142,9 @@ class JobFolder:
         return files.read_regular(self.path.parent, self.path.name, name, limit_bytes=limit_bytes)
 
 
-def folder_name(engine: str, action_id: str) -> str:
-    """The name of an action's job folder, which is also the engine's job id. It is always the same for an action."""
-    number = action_id.removeprefix("~")
-    if not re.fullmatch(r"[0-9]+", number):
-        number = str(int(hashlib.sha256(action_id.encode()).hexdigest()[:16], 16))
-    return f"{_slug(engine)}-{number}"
+def folder_name(engine: str, run_id: str) -> str:
+    """The name of a run's job folder, which is also the engine's job id. It is always the same for a run."""
+    return f"{_slug(engine)}-{run_id}"
 
 
 def _slug(engine: str) -> str:
@@ -322,6 +316,32 @@ def secrets_of(configured: ConfiguredResponder[Any], environ: Mapping[str, str])
     return sorted(text for text in (found - public) | configured.read_secrets if len(text) >= SHORTEST_SECRET)
 
 
+def why_not_prepared(error: OSError | ValueError) -> str:
+    """Why a run could not be prepared, and what to do, in a sentence."""
+    reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return (
+            f"The run could not be prepared, since the disk of the job folders is full ({reason});"
+            " free space or inodes on it, and run it again."
+        )
+    return f"The run could not be prepared: {reason}."
+
+
+def problem(jobs: Path) -> str:
+    """Why no job folder can be made below `jobs`, and what to do, in a sentence; or `""`. Leaves no file there."""
+    try:
+        with tempfile.TemporaryFile(dir=jobs, buffering=0) as file:
+            file.write(bytes(_ROOM_BYTES))
+        room = os.statvfs(jobs)
+        if room.f_files and room.f_favail < _ROOM_FILES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        if error.errno in _FULL:
+            return f"No run can start, since {jobs} is full ({error.strerror}); free space or inodes on it."
+        return f"No run can start, since {jobs} can't be written to ({error.strerror}); correct that."
+    return ""
+
+
 def lock(folder: JobFolder) -> int:
     """Take a shared lock on `JOB/follower`, so that no core removes the folder; close the descriptor to release it.
 
@@ -369,13 +389,32 @@ def _open_follower(folder: JobFolder) -> int:
 
 def list_folders(jobs: Path, engine: str) -> list[JobFolder]:
     """The job folders of `engine` below `jobs`, partly created ones included."""
-    pattern = re.compile(rf"\.?{re.escape(_slug(engine))}-[0-9]+(\..*)?")
+    pattern = re.compile(rf"\.?{re.escape(_slug(engine))}-[0-9]+-[0-9a-f]+(\..*)?")
     if not jobs.is_dir():
         return []
     return [JobFolder(path) for path in sorted(jobs.iterdir()) if pattern.fullmatch(path.name)]
 
 
-def of_ended_actions(folders: Iterable[JobFolder], engine: str, open_action_ids: Collection[str]) -> list[JobFolder]:
-    """The folders of actions that aren't open; another core may still follow some of them."""
-    open_names = {folder_name(engine, action_id) for action_id in open_action_ids}
+def by_action(jobs: Path, engine: str) -> dict[int, JobFolder]:
+    """The whole job folders of `engine` below `jobs`, by the number of their action."""
+    prefix = f"{_slug(engine)}-"
+    whole = [
+        folder
+        for folder in list_folders(jobs, engine)
+        if re.fullmatch(r"[0-9]+-[0-9a-f]+", folder.path.name.removeprefix(prefix))
+    ]
+    return {int(folder.path.name.removeprefix(prefix).partition("-")[0]): folder for folder in whole}
+
+
+def remove_free(folders: Iterable[JobFolder]) -> None:
+    """Remove those that no core follows."""
+    for folder in folders:
+        with locked_for_removal(folder) as is_free:
+            if is_free:
+                files.remove_tree(folder.path)
+
+
+def of_ended_runs(folders: Iterable[JobFolder], engine: str, open_run_ids: Collection[str]) -> list[JobFolder]:
+    """The folders of runs that aren't open; another core may still follow some of them."""
+    open_names = {folder_name(engine, run_id) for run_id in open_run_ids}
     return [folder for folder in folders if folder.path.name not in open_names]

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+from core.common.words import SECRET_WORDS
+
 REMOVED = "REMOVED"
 """The text that replaces a secret."""
-
-SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
-"""A key whose name contains one of these holds a secret."""
 
 SHORTEST_SECRET = 6
 """Characters. Shorter values are not redacted in text, since they appear in ordinary words."""

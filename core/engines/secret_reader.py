@@ -61,7 +61,7 @@ class SecretReader:
             raise UnreadableSecretError(sentence) from None  # the cause may hold the value
 
     async def problems(self, configured: Iterable[ConfiguredResponder[D]]) -> list[str]:
-        """A sentence for each responder of which a value can't be read now. Reads all values."""
+        """A sentence for each responder with a value that can't be read now. Reads all values."""
         found = await asyncio.gather(*map(self.fill_in, configured), return_exceptions=True)
         return sorted(str(problem) for problem in found if isinstance(problem, UnreadableSecretError))
 

@@ -17,6 +17,7 @@ from core.models.answers import (
     BulkTarget,
     Case,
     CaseTemplate,
+    ClosedObjects,
     Comment,
     CoreEntry,
     Document,
@@ -24,7 +25,10 @@ from core.models.answers import (
     EngineLoad,
     Event,
     EventPage,
+    Extension,
     Group,
+    HeldObject,
+    Hold,
     HostEntry,
     InputTitle,
     Log,
@@ -43,7 +47,9 @@ from core.models.answers import (
     Vote,
 )
 from core.models.base import (
+    GROUP_NAME,
     KINDS,
+    NEW_ALERT,
     OBJECT_TYPES,
     OPEN_STATUSES,
     PROFILES,
@@ -57,6 +63,8 @@ from core.models.base import (
     Outcome,
     Permission,
     Profile,
+    number_of,
+    parse_id,
 )
 from core.models.inputs import (
     MAX_UNDO_MINUTES,
@@ -80,6 +88,7 @@ from core.models.inputs import (
     DrainInput,
     FieldsUpdate,
     GroupInput,
+    HoldInput,
     Input,
     LogInput,
     LogUpdate,
@@ -95,8 +104,10 @@ from core.models.inputs import (
 from core.models.parameters import OWN_PARAMETERS, Parameter, parse_parameters
 
 __all__ = [
+    "GROUP_NAME",
     "KINDS",
     "MAX_UNDO_MINUTES",
+    "NEW_ALERT",
     "OBJECT_TYPES",
     "OPEN_STATUSES",
     "OWN_PARAMETERS",
@@ -134,6 +145,7 @@ __all__ = [
     "CaseTemplate",
     "CaseTemplateInput",
     "CaseUpdate",
+    "ClosedObjects",
     "Comment",
     "CommentInput",
     "CoreEntry",
@@ -145,9 +157,13 @@ __all__ = [
     "EngineLoad",
     "Event",
     "EventPage",
+    "Extension",
     "FieldsUpdate",
     "Group",
     "GroupInput",
+    "HeldObject",
+    "Hold",
+    "HoldInput",
     "HostEntry",
     "Input",
     "InputTitle",
@@ -180,5 +196,7 @@ __all__ = [
     "UndoTimeInput",
     "UserEntry",
     "Vote",
+    "number_of",
+    "parse_id",
     "parse_parameters",
 ]

@@ -14,15 +14,24 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile
+from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile, number_of
 from core.models.parameters import Parameter, ParameterType
 
 
-class StoredModel(ApiModel):
-    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
+class Identified(ApiModel):
+    """What has an id."""
 
     id_: ObjectId = Field(alias="_id")
     id: ObjectId
+
+    @property
+    def number(self) -> int:
+        return number_of(self.id)
+
+
+class StoredModel(Identified):
+    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
+
     created_by: str
     updated_by: str | None = None
     created_at: Millis
@@ -62,6 +71,14 @@ class Artifact(StoredModel):
         return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
 
 
+class Hold(ApiModel):
+    """Why nothing of an alert or a case is deleted."""
+
+    reason: str
+    created_by: str
+    created_at: Millis
+
+
 class Alert(StoredModel):
     """An alert; keys in the order of core/docs/http-interface.md#alert."""
 
@@ -86,6 +103,7 @@ class Alert(StoredModel):
     case_template: str | None = None
     artifacts: list[Artifact]
     similar_cases: list[Any] = Field(default_factory=list)
+    hold: Hold | None = Field(None, exclude_if=_is_absent)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
@@ -117,7 +135,7 @@ class Case(StoredModel):
     severity: Severity
     start_date: Millis
     end_date: Millis | None = None
-    owner: str
+    owner: str | None = None
     flag: bool = False
     tlp: Level
     pap: Level
@@ -131,9 +149,29 @@ class Case(StoredModel):
     metrics: dict[str, Any] = Field(default_factory=dict)
     stats: dict[str, Any] = Field(default_factory=dict)
     permissions: list[str] = Field(default_factory=list)
+    hold: Hold | None = Field(None, exclude_if=_is_absent)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
+
+
+class HeldObject(ApiModel):
+    """An alert or a case that is on hold."""
+
+    object_type: str
+    object_id: ObjectId
+    title: str
+    hold: Hold
+
+
+class ClosedObjects(ApiModel):
+    """Which objects belong to alerts and cases that are over (core/docs/storage.md#retention)."""
+
+    closed_at: dict[ObjectId, Millis]
+    """By object: when the alert or case was last changed. Those that are not over are left out."""
+    missing: list[ObjectId]
+    """Ids of no object or action."""
+    database: str
 
 
 class Log(StoredModel):
@@ -179,12 +217,14 @@ class Vote(ApiModel):
     login: str
     vote: Literal["approve", "deny"]
     at: Millis
+    acted_through: str | None = None
+    """Whose key it came with, if not their own: then it counts only while their clearance covers the object."""
 
 
 class Approval(ApiModel):
     """The approvals that an action needs before it is dispatched, and those it has.
 
-    `votes` are those in `approved_by` with their times, and the denial if there is one; an earlier release kept none.
+    `votes` are those in `approved_by` with their times, and the denial if there is one.
     """
 
     needed: int
@@ -206,11 +246,16 @@ class Refusal(ApiModel):
 
     rule: Literal["run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"]
     message: str
-    """Such as `only @containment may run it`, without a full stop; so is `lift`."""
+    """Such as `only @containment may run it`, without a full stop and `until`; so is `lift`."""
     lift: str
     """Who can do something about it."""
     until: Millis | None = None
     """When it is over by itself, if that is known."""
+
+    @property
+    def overridable(self) -> bool:
+        """Whether an org-admin may override it, with a reason and the approval of another."""
+        return self.rule in ("protect", "rate", "rate_per_target")
 
 
 class BreakGlass(ApiModel):
@@ -272,6 +317,23 @@ class HostEntry(ApiModel):
     cores: list[CoreEntry]
 
 
+class Extension(ApiModel):
+    """A request to have an action undone later than was approved, which takes the approvals that its run took."""
+
+    id: ObjectId
+    asked_by: str
+    asked_at: Millis
+    at: Millis | None = None
+    """When core is to undo it then; None: not by itself."""
+    approval: Approval
+    outcome: Literal["approved", "denied", "lapsed"] | None = None
+    """None while it waits. `lapsed`: the action was undone before, or given another time."""
+    ended_by: str | None = None
+    """Who denied it."""
+    message: str | None = None
+    """Why."""
+
+
 class Undo(ApiModel):
     """How an action can be undone (core/docs/semantics.md#undo)."""
 
@@ -292,19 +354,23 @@ class Undo(ApiModel):
     action_id: ObjectId | None = None
     """The newest run that is to undo it."""
     message: str | None = None
+    approved_until: Millis | None = None
+    """Until when people have approved that it lasts; None if its run took no approval, or was approved without end."""
+    extension: Extension | None = None
+    """The newest one that was asked for."""
 
 
-class Action(ApiModel):
+class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
-    id_: ObjectId = Field(alias="_id")
-    id: ObjectId
     responder_id: str
     responder_name: str
     responder_title: SkipJsonSchema[str] = Field("", exclude=True)
     """What people call the responder; only of actions in a document, which has it beside them."""
     inputs: SkipJsonSchema[list[InputTitle]] = Field(default_factory=list, exclude=True)
     """What people call its inputs; as `responder_title`."""
+    artifacts: SkipJsonSchema[list[Artifact]] = Field(default_factory=list, exclude=True)
+    """What it gets of an alert, while it waits for approval; as `responder_title`."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -312,7 +378,7 @@ class Action(ApiModel):
     object_id: ObjectId
     status: ActionStatus
     outcome: Outcome | None = None
-    """None until the end, and where an earlier release ended it as `succeeded` or `failed`."""
+    """None until the end."""
     start_date: Millis
     dispatched_at: Millis | None = None
     """When it was handed to its engine, after approval and waiting; None before it runs."""
@@ -325,6 +391,8 @@ class Action(ApiModel):
     report: str
     created_by: str
     created_at: Millis
+    note: str | None = None
+    """Why, as the requester says."""
     approval: Approval | None = None
     break_glass: BreakGlass | None = None
     bulk: ObjectId | None = None
@@ -444,9 +512,24 @@ class OfferedResponder(ApiModel):
     """The inputs that it declares."""
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
+    """Why it can't run, besides `refusals`, and what to know otherwise."""
     refusals: list[Refusal] | None = None
-    """The rules among the reasons; absent without any."""
+    """The rules that stand in the way; absent without any."""
     policy: Policy | None = None
+
+    @property
+    def can_run(self) -> bool:
+        return self.verdict != "cannot_run"
+
+    @property
+    def can_be_overridden(self) -> bool:
+        """Whether nothing stands in the way but rules that an org-admin may override."""
+        return bool(self.refusals) and not self.reasons and all(refusal.overridable for refusal in self.refusals or ())
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether core undoes its runs by itself, so that people are asked how long one is to last."""
+        return self.policy is not None and bool(self.policy.undo_after_minutes)
 
 
 class ObjectInContext(ApiModel):
@@ -471,6 +554,8 @@ class Event(ApiModel):
     object_id: ObjectId
     root_id: ObjectId
     user: str
+    request_id: str = ""
+    """Of the request behind the change, as in the log; "" if core made it by itself."""
 
 
 class Document(ApiModel):
@@ -505,18 +590,21 @@ class Document(ApiModel):
     """Likewise, the responder's name as people read it."""
     inputs: dict[str, list[InputTitle]] = Field(default_factory=dict)
     """Likewise, what people call the inputs that it declares, if any."""
+    asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
+    """By action on an alert that waits for approval: the artifacts that it gets, whatever the alert has by now."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
     """By artifact of an alert that was named, if they were asked for: the names of those that can run on it."""
 
     @model_validator(mode="after")
-    def _actions_have_titles(self) -> Self:
+    def _actions_have_details(self) -> Self:
         for action in self.actions:
             object.__setattr__(action, "responder_title", self.titles.get(action.responder_name, ""))
             if action.undo is not None:
                 object.__setattr__(action.undo, "title", self.titles.get(action.undo.responder, ""))
             object.__setattr__(action, "inputs", self.inputs.get(action.responder_name, []))
+            object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
         return self
 
 

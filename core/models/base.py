@@ -51,6 +51,24 @@ TLP_NAMES = ("clear", "green", "amber", "red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
 
+GROUP_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
+NEW_ALERT = "alert.created"  # the type of an event
+MAX_ID_DIGITS = 18  # what fits into SQLite's integer
+
+
+def parse_id(text: str) -> int | None:
+    """The number of an id (`~12`); None if the text isn't one."""
+    digits = text.removeprefix("~")
+    if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
+        return None
+    return int(digits)
+
+
+def number_of(object_id: str) -> int:
+    """The number of an id that core made."""
+    return int(object_id[1:])
+
+
 class ApiModel(BaseModel):
     """An immutable model with camelCase names in JSON."""
 

@@ -297,7 +297,7 @@ class CaseUpdate(FieldsUpdate):
     severity: Severity | None = None
     start_date: Millis | None = None
     end_date: Millis | None = None
-    owner: Text | None = None
+    owner: str | None = Field(None, description="a login; an empty text for nobody")
     flag: bool | None = None
     tlp: Level | None = None
     pap: Level | None = None
@@ -318,7 +318,7 @@ class TaskUpdate(Input):
     order: Order | None = None
     status: TaskStatus | None = None
     flag: bool | None = None
-    owner: str | None = None
+    owner: str | None = Field(None, description="a login; an empty text for nobody")
     start_date: Millis | None = None
     end_date: Millis | None = None
     due_date: Millis | None = None
@@ -327,6 +327,7 @@ class TaskUpdate(Input):
 class ArtifactUpdate(Input):
     """`PATCH /api/case/artifact/{id}`; absent fields keep their values."""
 
+    data_type: Text | None = None
     message: str | None = None
     tlp: Level | None = None
     tags: ArtifactTags | None = None
@@ -335,8 +336,19 @@ class ArtifactUpdate(Input):
 
 
 class CreateCaseInput(Input):
-    """`POST /api/alert/{id}/createCase`; the default is the alert's own template."""
+    """`POST /api/alert/{id}/createCase`: what the case has in place of the alert's; tags and fields are added."""
 
+    title: Text | None = None
+    description: str | None = None
+    severity: Severity | None = None
+    start_date: Millis | None = None
+    owner: str | None = None
+    flag: bool | None = None
+    tlp: Level | None = None
+    pap: Level | None = None
+    tags: Tags | None = None
+    tasks: list[Annotated[CaseTaskInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_TASKS)
+    custom_fields: CustomFields | None = None
     case_template: str | None = None
 
 
@@ -353,6 +365,7 @@ class SearchInput(Input):
     query: dict[str, Any] | None = None
     range: str | None = None
     sort: str | Annotated[list[str], Field(max_length=MAX_SORTS)] | None = None
+    count: bool = True
 
 
 class CaseInput(Input):
@@ -387,10 +400,21 @@ class CaseTemplateInput(Input):
     custom_fields: CustomFields = Field(default_factory=dict)
 
 
+class HoldInput(Input):
+    """`POST .../hold`: stop all deletion of an alert or a case."""
+
+    reason: str = Field(min_length=1, max_length=1_000, pattern=r"\S", description="why, for whoever looks at it later")
+
+
+NOTE_LIMIT = 500  # characters
+
+
 class BreakGlassInput(Input):
     """Override protection and rates, as an org-admin, with another org-admin's approval."""
 
-    reason: str = Field(min_length=1, max_length=1_000, pattern=r"\S", description="why, for whoever looks at it later")
+    reason: str = Field(
+        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="why, for whoever looks at it later"
+    )
 
 
 class RunOptions(Input):
@@ -407,6 +431,9 @@ class RunOptions(Input):
         ge=0,
         le=MAX_UNDO_MINUTES,
         description="when core undoes it, counted from its success; 0: not by itself; default: as the settings say",
+    )
+    note: str = Field(
+        "", max_length=NOTE_LIMIT, description="why, for whoever sees the run; of breakGlass its reason is the note"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StrictFloat, StrictInt, TypeAdapter, ValidationError, model_validator
 from pydantic_core import SchemaError
 
-from core.common.words import spaced
+from core.common.words import SECRET_WORDS, spaced
 from core.models.base import ApiModel
 
 OWN_PARAMETERS = ("user", "organisation", "undoes")
@@ -41,6 +41,8 @@ class Parameter(ApiModel):
     description: str = Field("", max_length=2_000)
     type: ParameterType = "string"
     required: bool = False
+    secret: bool = Field(False, exclude_if=lambda value: not value)
+    """Nobody reads its values, and they are kept only until the run has ended; also if its name says so."""
     default: Any = Field(None, exclude_if=lambda value: value is None)
     options: list[Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]] | None = Field(
         None, min_length=1, max_length=MAX_OPTIONS
@@ -62,6 +64,8 @@ class Parameter(ApiModel):
             raise ValueError("two of its options are the same")
         if self.pattern is not None and self.type not in ("string", "text"):
             raise ValueError("only `string` and `text` have a pattern")
+        if self.secret and (self.type not in ("string", "text") or self.default is not None):
+            raise ValueError("only a `string` or `text` is secret, and it has no default")
         bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
         if bounds and self.type not in ("number", "string", "text", "choices"):
             raise ValueError(f"`{self.type}` has no minimum and no maximum")
@@ -74,6 +78,8 @@ class Parameter(ApiModel):
                 object.__setattr__(self, "default", self.read(self.default))
             except ValueError as error:
                 raise ValueError(f"its default should be {error}") from error
+        if self.type in ("string", "text") and any(word in self.name.lower() for word in SECRET_WORDS):
+            object.__setattr__(self, "secret", True)
         if not self.title:
             object.__setattr__(self, "title", spaced(self.name))
         return self

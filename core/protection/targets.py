@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from core.protection.spellings import Named, Network, UnreadableError, canonical, named_in, pattern_forms
+from core.protection.addresses import Network, addresses_of, network_of
+from core.protection.names import Named, named_in, pattern_forms
+from core.protection.readings import MAX_CHARS, UnreadableError
 
 FILE = "file:"
 MAX_FILE_BYTES = 2 * 1_048_576
 MAX_ENTRIES = 10_000  # of a file; reading them takes a second at most
 REMEMBERED = 65_536  # texts whose answer is kept until the list changes
 MAX_SEGMENTS = 64
+PATTERN_COST = 1_024  # as each is compared with all entries
+_WILD = re.compile(r"[*?]|[^*?]+")
 _Stamp = tuple[int, int, int, int]
 
 
@@ -32,13 +36,14 @@ def entry_problem(entry: str) -> str:
         return "an entry is empty; write an address, a host, a pattern or file:NAME"
     if re.search(r"[\s,;]", text):
         return f"{text[:100]!r} looks like several entries; write each on its own"
-    address, slash, length = text.partition("/")
-    if slash and "*" not in text and not re.search(r"[\[\]()]", text) and (whole := named_in(address).networks):
-        own = [network for network in named.networks if network not in whole]
-        if re.fullmatch(r"[0-9.]+", length) and not own and length not in ("32", "128"):
+    address, _, length = text.partition("/")
+    addresses = addresses_of(address.lower())
+    if addresses and re.fullmatch(r"[0-9.]+", length):
+        networks = [network for item in addresses if (network := network_of(item, length)) is not None]
+        if not networks:
             return f"{text!r} is no network; its length must be a number from 0 to 32, or to 128 for IPv6"
-        if own and not any(network.network_address == item.network_address for network in own for item in whole):
-            return f"{text!r} has bits set beyond its length; write {canonical(text)}, or the address alone"
+        if not any(network.network_address in addresses for network in networks):
+            return f"{text!r} has bits set beyond its length; write {networks[0]}, or the address alone"
     return ""
 
 
@@ -154,6 +159,14 @@ class ProtectedList:
         """
         return self._remembered(text)
 
+    def cost_of(self, text: str) -> int:
+        """What it costs to compare a text: its characters, more if it has patterns or can be read in many ways."""
+        try:
+            named = named_in(text)
+        except UnreadableError:
+            return 4 * MAX_CHARS
+        return 16 + max(len(text), named.chars_read // 4) + PATTERN_COST * len(named.patterns)
+
     def _add(self, entry: str, named: Named) -> None:
         networks = _own_networks(named.networks)
         for network in networks:
@@ -161,16 +174,17 @@ class ProtectedList:
             self._starts[network.version].append((int(network.network_address), entry))
         if networks and "://" not in entry and "@" not in entry:
             return
-        if "*" in entry and "/" not in entry and "@" not in entry:
+        is_pattern = "*" in entry or ("?" in entry and "/" not in entry)
+        if is_pattern and "/" not in entry and "@" not in entry:
             for form in pattern_forms(entry.strip()):
                 self._host_patterns[form] = entry
-                fixed = form.rpartition("*")[2]
+                fixed = re.split(r"[*?]", form)[-1]
                 if fixed.startswith("."):
                     self._add_inside(fixed[1:], entry, with_itself=True)
-        elif "*" in entry and "/" not in entry:
-            self._mail_patterns[canonical(entry)] = entry
-        elif "*" in entry:
-            self._url_patterns[canonical(entry).rpartition("//")[2]] = entry
+        elif is_pattern and "/" not in entry:
+            self._mail_patterns[entry.strip().casefold()] = entry
+        elif is_pattern:
+            self._url_patterns[entry.strip().casefold().rpartition("//")[2]] = entry
         else:
             self._hosts |= dict.fromkeys(named.domains, entry)
             self._urls |= dict.fromkeys(named.urls, entry)
@@ -248,17 +262,26 @@ def _prefix(network: Network) -> int:
 
 def _matcher(patterns: Iterable[str]) -> re.Pattern[str]:
     """Matches what any of these patterns does, with a group for each."""
-    return re.compile("|".join(f"({'.*'.join(map(re.escape, text.split('*')))})" for text in patterns), re.S)
+    return re.compile("|".join(f"({_WILD.sub(_as_regex, text)})" for text in patterns), re.S)
+
+
+def _as_regex(part: re.Match[str]) -> str:
+    return {"*": ".*", "?": "."}.get(part[0]) or re.escape(part[0])
 
 
 def _beginnings(url: str) -> Iterable[str]:
     """A URL as `host/path`, and those above it."""
     parts = url.split("/")[:MAX_SEGMENTS]
-    return ("/".join(parts[:number]) for number in range(2, len(parts) + 1))
+    return ("/".join(parts[:number]) for number in range(1, len(parts) + 1))
 
 
 def _overlap(first: str, second: str) -> bool:
-    """Whether two patterns, in which `*` is any text, can mean the same."""
+    """Whether two patterns, in which `*` is any text and `?` any character, can mean the same."""
+    for one, other in zip(first, second, strict=False):  # as most differ early
+        if "*" in (one, other):
+            break
+        if one != other and "?" not in (one, other):
+            return False
     states = {(0, 0)}
     seen = set(states)
     while states:
@@ -270,7 +293,7 @@ def _overlap(first: str, second: str) -> bool:
             steps += [(i + 1, j), *([(i, j + 1)] if j < len(second) else [])]
         if j < len(second) and second[j] == "*":
             steps += [(i, j + 1), *([(i + 1, j)] if i < len(first) else [])]
-        if i < len(first) and j < len(second) and first[i] == second[j]:
+        if i < len(first) and j < len(second) and (first[i] == second[j] or "?" in (first[i], second[j])):
             steps.append((i + 1, j + 1))
         for step in steps:
             if step not in seen:

@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, islice
 from typing import Any, Literal, TypeVar
 
 from core.access import Caller, require_person
 from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_BULK_VALUES, AlertStatus
 from core.models import (
@@ -21,7 +21,10 @@ from core.models import (
     ArtifactsInput,
     Case,
     CaseInput,
+    CreateCaseInput,
     SearchInput,
+    number_of,
+    parse_id,
 )
 from core.records import cases
 from core.records.artifacts import (
@@ -33,14 +36,18 @@ from core.records.artifacts import (
     save_shown,
     store_files,
 )
+from core.records.artifacts import KIND as ARTIFACT
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
-from core.records.writes import check_growth, merge_tags, number_of, record_event, requested_changes
-from core.store import objects
+from core.records.writes import check_growth, made, merge_tags, record_event, requested_changes, require_not_held
+from core.store import attachments, objects, texts
+from core.store.search import docs_of, fitting
 
 KIND: Literal["alert"] = "alert"
 CREATED_AT_ONCE = 16  # of many that arrive together: what people do queues behind no more of them
 LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
+FOUND_AT_MOST = 200
+OPEN_AT_MOST = 50
 MAX_SEPARATORS = 8  # a reference may contain `;` itself; more would only give more ways to read one
 
 T = TypeVar("T")
@@ -71,6 +78,25 @@ class Alerts:
     async def get_json(self, id_or_ref: str) -> str:
         """An alert's JSON. Raises ResponderBotError("not_found"), as do the next methods."""
         return str((await self._database.read(lambda reads: _row(reads, id_or_ref)))["doc"])
+
+    async def find(self, caller: Caller, text: str) -> list[str]:
+        """The JSON of the newest alerts with all words of a text, of what the caller may see; at most FOUND_AT_MOST."""
+        clearance = caller.clearance if caller.is_on_behalf else texts.MAX_LEVEL
+
+        def read(search: Search) -> list[str]:
+            found = texts.find(search, self._database.dialect, text, clearance, FOUND_AT_MOST)
+            return list(fitting(docs_of(search, self._database.dialect, "object", iter(found))))
+
+        return await self._database.search(read)
+
+    async def open_of(self, assignee: str) -> list[str]:
+        """The JSON of the newest open alerts that somebody works on; at most OPEN_AT_MOST."""
+
+        def read(reads: Reads) -> list[str]:
+            found = objects.open_alerts_of(reads, assignee, OPEN_AT_MOST)
+            return list(fitting(docs_of(reads, self._database.dialect, "object", iter(found))))
+
+        return await self._database.snapshot(read)
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""
@@ -103,21 +129,29 @@ class Alerts:
         return await self._change(work)
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, request: ArtifactsInput) -> list[Artifact]:
-        """Add artifacts to an alert; one that it has already is changed."""
+        """Add artifacts to an alert; one that it has already is changed.
+
+        One that the caller may not see stays as it is, and is answered as if it were new.
+        """
         number = await self._number(id_or_ref)
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
-            alert = _writable(tx, caller, number, "change alert")
-            added = _artifacts(tx, store_files(tx, expand_artifacts([request])), caller.login, now, alert)
+            alert, user = _writable(tx, caller, number, "change alert"), caller.login
+            hidden, requested = _hidden(tx, caller, alert), store_files(tx, expand_artifacts([request]))
+            added = _artifacts(tx, requested, hidden, user, now, alert)
             known = {item.id for item in added}
             others = [item for item in alert.artifacts if item.id not in known]
-            save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), caller.login, now, before=alert)
-            return added
+            save(tx, alert.model_copy(update={"artifacts": [*others, *added]}), user, now, before=alert)
+            answered = {identity(item): item for item in added}
+            for item in requested:
+                if of_alert := hidden.get(identity(item)):
+                    answered.setdefault(identity(item), artifact_of(of_alert.number, item, user, now))
+            return [answered[key] for key in dict.fromkeys(map(identity, requested))]
 
         return await self._change(work)
 
-    async def create_case(self, caller: Caller, id_or_ref: str, template: str | None = None) -> Case:
-        """Create a case from an alert, with its artifacts; `template` takes precedence over the alert's own.
+    async def create_case(self, caller: Caller, id_or_ref: str, request: CreateCaseInput | None = None) -> Case:
+        """Create a case from an alert, with its artifacts; what the request says takes precedence.
 
         Raises ResponderBotError: not_found for the alert or the template, bad_request if it is in a case already.
         """
@@ -125,8 +159,8 @@ class Alerts:
 
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
-            case = cases.new_case(tx, _as_case(alert, template), caller.login, now)
-            _put_into(tx, case, alert, caller.login, now)
+            case = cases.new_case(tx, _as_case(alert, request or CreateCaseInput()), caller.login, now)
+            _put_into(tx, caller, case, alert, now)
             return case
 
         return await self._change(work)
@@ -135,7 +169,7 @@ class Alerts:
         """Merge alerts into a case, all or none. Raises ResponderBotError: not_found, bad_request, too_large."""
         numbers = await self._numbers(ids_or_refs)
         await self._check_size(numbers)
-        case_number = objects.parse_id(case_id)
+        case_number = parse_id(case_id)
         if case_number is None:
             raise ResponderBotError("not_found", "Case not found")
 
@@ -149,6 +183,12 @@ class Alerts:
     async def search(self, request: SearchInput) -> SearchResult:
         """Search alerts. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, KIND, request)
+
+    async def search_artifacts(self, alerts: SearchInput, request: SearchInput) -> SearchResult:
+        """Search the artifacts of some alerts. Raises as `search` does."""
+        found = (await search(self._database, KIND, alerts.model_copy(update={"count": False}))).docs
+        numbers = await asyncio.to_thread(lambda: [number_of(json.loads(doc)["id"]) for doc in found])
+        return await search(self._database, ARTIFACT, request, alerts=numbers)
 
     async def _set(self, caller: Caller, id_or_ref: str, update: Callable[[Alert], dict[str, Any]]) -> Alert:
         number = await self._number(id_or_ref)
@@ -207,12 +247,14 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     `before` is the stored alert, if the caller has read it in this transaction. Raises ResponderBotError("bad_request")
     for too many tags, artifacts or custom fields.
     """
-    number = number_of(alert)
+    number = alert.number
     before = before or load(tx, number)
     check_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())
+    texts.save(tx, saved)
+    attachments.save(tx, number, saved.artifacts)
     record_event(tx, KIND, "updated", number, number, user, now)
     return saved
 
@@ -220,10 +262,7 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
 def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
     number = objects.next_id(tx)
     alert = Alert(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
+        **made(number, user, now),
         type=request.type,
         source=request.source,
         source_ref=request.source_ref,
@@ -241,10 +280,12 @@ def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
         artifacts=[],
     )
     if request.artifacts:
-        artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), user, now, alert)
+        artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), {}, user, now, alert)
         alert = alert.model_copy(update={"artifacts": artifacts})
     key = _key(request.type, request.source, request.source_ref)
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
+    texts.save(tx, alert)
+    attachments.save(tx, number, alert.artifacts)
     record_event(tx, KIND, "created", number, number, user, now)
     return alert
 
@@ -270,7 +311,10 @@ def _update(
     if request.assignee is not None:
         changed["assignee"] = require_person(tx, request.assignee) if request.assignee else None
     if artifacts is not None:
-        changed["artifacts"] = _artifacts(tx, artifacts, user, now, alert)
+        hidden = _hidden(tx, caller, alert)
+        changed["artifacts"] = [*hidden.values(), *_artifacts(tx, artifacts, hidden, user, now, alert)]
+        if not {item.id for item in alert.artifacts} <= {item.id for item in changed["artifacts"]}:
+            require_not_held(tx, number, "its artifacts stay")
     if request.status is not None:
         changed["status"] = _status(alert, request.status)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
@@ -280,29 +324,53 @@ def _merge(tx: Transaction, caller: Caller, numbers: Iterable[int], case: Case, 
     alerts, user = list[Alert](), caller.login
     for number in numbers:
         alert = _require_no_case(_writable(tx, caller, number, "change alert"))
-        _put_into(tx, case, alert, user, now)
+        _put_into(tx, caller, case, alert, now)
         alerts.append(alert)
     tags = merge_tags(case.tags, *(alert.tags for alert in alerts))
     return cases.save_case(tx, case.model_copy(update={"tags": tags}), user, now, before=case)
 
 
-def _put_into(tx: Transaction, case: Case, alert: Alert, user: str, now: int) -> None:
+def _put_into(tx: Transaction, caller: Caller, case: Case, alert: Alert, now: int) -> None:
     """Let an alert and its artifacts belong to a case."""
-    artifacts = move_to_case(tx, case, alert, user, now)
+    artifacts = move_to_case(tx, case, alert, caller.login, now, caller.why_not_cleared)
     changed = {"case": case.id, "status": "Imported", "artifacts": artifacts}
-    save(tx, alert.model_copy(update=changed), user, now, before=alert)
+    save(tx, alert.model_copy(update=changed), caller.login, now, before=alert)
+
+
+def _hidden(reads: Reads, caller: Caller, alert: Alert) -> dict[tuple[str, ...], Artifact]:
+    """The artifacts of an alert that the caller may not see, and so not change, by their identity."""
+    if not caller.is_on_behalf:
+        return {}
+    in_case, tlp_of_case = set[int](), 0
+    if alert.case is not None:
+        in_case = objects.existing(reads, ARTIFACT, [artifact.number for artifact in alert.artifacts])
+        tlp_of_case = cases.load_case(reads, number_of(alert.case)).tlp
+    return {
+        identity(artifact): artifact
+        for artifact in alert.artifacts
+        if caller.why_not_cleared(max(artifact.tlp, tlp_of_case if artifact.number in in_case else 0))
+    }
 
 
 def _artifacts(
-    tx: Transaction, requested: Iterable[ArtifactInput], user: str, now: int, alert: Alert
+    tx: Transaction,
+    requested: Iterable[ArtifactInput],
+    hidden: Mapping[tuple[str, ...], Artifact],
+    user: str,
+    now: int,
+    alert: Alert,
 ) -> list[Artifact]:
-    """The artifacts of an alert, without duplicates; one that it has already keeps its id, new ones get ids."""
+    """The requested artifacts of an alert, without duplicates and without those that are hidden from the caller.
+
+    One that the alert has already keeps its id, new ones get ids.
+    """
     known = {identity(artifact): artifact for artifact in alert.artifacts}
     wanted: dict[tuple[str, ...], ArtifactInput] = {}
     for item in requested:
-        wanted.setdefault(identity(item), item)
+        if identity(item) not in hidden:
+            wanted.setdefault(identity(item), item)
     numbers = objects.next_ids(tx, len(wanted.keys() - known.keys()))
-    objects.insert_alert_artifacts(tx, number_of(alert), numbers)
+    objects.insert_alert_artifacts(tx, alert.number, numbers)
     unused = iter(numbers)
     changed = {
         key: artifact.model_copy(update={**_changes(wanted[key]), "updated_by": user, "updated_at": now})
@@ -320,17 +388,16 @@ def _changes(request: ArtifactInput) -> dict[str, Any]:
     return {name: value for name, value in requested_changes(request).items() if name not in fixed}
 
 
-def _as_case(alert: Alert, template: str | None) -> CaseInput:
-    return CaseInput.model_construct(  # not validated again: a stored alert may be older than the limits
-        title=alert.title,
-        description=alert.description,
-        severity=alert.severity,
-        tlp=alert.tlp,
-        pap=alert.pap,
-        tags=alert.tags,
-        custom_fields=alert.custom_fields,
-        template=template or alert.case_template or None,
-    )
+def _as_case(alert: Alert, request: CreateCaseInput) -> CaseInput:
+    own = {name: getattr(alert, name) for name in ("title", "description", "severity", "tlp", "pap")}
+    joined = {
+        "tags": merge_tags(alert.tags, request.tags or []),
+        "custom_fields": {**alert.custom_fields, **(request.custom_fields or {})},
+        "template": request.case_template or alert.case_template or None,
+    }
+    requested = {name: getattr(request, name) for name in request.model_fields_set - {"case_template"}}
+    # Not validated again: a stored alert may be older than the limits.
+    return CaseInput.model_construct(**{**own, **requested, **joined})
 
 
 def _status(alert: Alert, wanted: AlertStatus) -> AlertStatus:
@@ -354,7 +421,7 @@ def _key(type: str, source: str, source_ref: str) -> str:
 
 
 def _row(reads: Reads, id_or_ref: str) -> Row:
-    number = objects.parse_id(id_or_ref)
+    number = parse_id(id_or_ref)
     row = None if number is None else objects.find(reads, KIND, number)
     if row is not None:
         return row

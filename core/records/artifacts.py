@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,8 +11,8 @@ from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACT_TAGS, MAX_ARTIFACTS
 from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, Case
 from core.records import files
-from core.records.writes import insert_children, number_of, record_event
-from core.store import actions, objects
+from core.records.writes import insert_children, made, record_event
+from core.store import actions, attachments, objects, texts
 
 # A request of 1 MiB can ask for a text to be stored thousands of times: with each artifact, or each of many alerts.
 COPIED_LIMIT_CHARS = 8 * 1_048_576
@@ -58,10 +58,7 @@ def identity(artifact: ArtifactInput | Artifact) -> tuple[str, ...]:
 def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> Artifact:
     """The artifact of a request under a number, not stored yet."""
     return Artifact(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
+        **made(number, user, now),
         data_type=requested.data_type,
         data=requested.data if requested.attachment is None else None,
         attachment=requested.attachment,
@@ -80,26 +77,36 @@ def add_to_case(
     requested: Sequence[ArtifactInput],
     user: str,
     now: int,
+    is_hidden: Callable[[int], object] = lambda tlp: False,
 ) -> list[Artifact]:
     """Add artifacts to a case, all or none.
 
-    Raises ResponderBotError: exists if the case has one of them already, bad_request for an unknown file.
+    One that the case has with a TLP that `is_hidden` from the caller stays as it is, and is answered as if it were
+    new. Raises ResponderBotError: exists if the case has one of the others already, bad_request for an unknown file.
     """
-    root, requested = number_of(case), store_files(tx, requested)
+    root, requested = case.number, store_files(tx, requested)
     keys = [_unique_key(root, item) for item in requested]
-    seen = set(objects.by_unique_keys(tx, KIND, keys))
+    known = objects.by_unique_keys(tx, KIND, keys)
+    hidden = {key: int(row["id"]) for key, row in known.items() if is_hidden(objects.parsed(row["doc"])["tlp"])}
+    seen = known.keys() - hidden.keys()
     for key, item in zip(keys, requested, strict=True):
         if key in seen:
             raise ResponderBotError("exists", f"The case {case.id} has this {item.data_type} already.")
         seen.add(key)
-    numbers = objects.next_ids(tx, len(keys))
-    artifacts = [artifact_of(number, item, user, now) for number, item in zip(numbers, requested, strict=True)]
-    rows = [
-        objects.NewObject(number_of(artifact), artifact.to_json(), key)
-        for artifact, key in zip(artifacts, keys, strict=True)
-    ]
-    insert_children(tx, KIND, rows, root, user, now)
+    new = [key for key in keys if key not in hidden]
+    numbers = {**hidden, **dict(zip(new, objects.next_ids(tx, len(new)), strict=True))}
+    artifacts = [artifact_of(numbers[key], item, user, now) for key, item in zip(keys, requested, strict=True)]
+    shown = {key: artifact for artifact, key in zip(artifacts, keys, strict=True) if key not in hidden}
+    _insert(tx, root, shown, user, now)
     return artifacts
+
+
+def _insert(tx: Transaction, case: int, new: Mapping[str, Artifact], user: str, now: int) -> None:
+    """Add artifacts, by their unique keys, to the case with that number."""
+    rows = [objects.NewObject(artifact.number, artifact.to_json(), key) for key, artifact in new.items()]
+    insert_children(tx, KIND, rows, case, user, now)
+    for artifact in new.values():
+        attachments.save(tx, artifact.number, [artifact])
 
 
 def _unique_key(case: int, artifact: ArtifactInput | Artifact) -> str:
@@ -154,30 +161,50 @@ def current_number(reads: Reads, object_id: int) -> int | None:
 def save(tx: Transaction, artifact: Artifact, user: str, now: int) -> Artifact:
     """Store a changed artifact, everywhere it is shown; returns it with who changed it and when."""
     saved = artifact.model_copy(update={"updated_by": user, "updated_at": now})
-    stored = load(tx, number_of(artifact))
+    stored = load(tx, artifact.number)
     if stored.alert is not None:
-        root = number_of(stored.alert)
+        root = stored.alert.number
         _show_in(tx, stored.alert, saved)
     else:
         root = stored.case_id or 0
         _save_in_case(tx, saved, user, now)
-    record_event(tx, KIND, "updated", number_of(saved), root, user, now)
+    record_event(tx, KIND, "updated", saved.number, root, user, now)
     return saved
+
+
+def prepare_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact) -> None:
+    """Let an artifact be unique under its new data type.
+
+    Raises ResponderBotError: exists if its case or alert has an equal one, bad_request for a file.
+    """
+    if changed.data_type == "file" or changed.attachment is not None:
+        sentence = "The dataType of a file can't be changed, nor can a text become a file; add a new artifact instead."
+        raise ResponderBotError("bad_request", sentence)
+    number = changed.number
+    shown_in = [_alert(tx, one) for one in objects.alerts_with(tx, number)] if stored.alert is None else [stored.alert]
+    for alert in shown_in:
+        if alert is not None and identity(changed) in map(identity, alert.artifacts):
+            raise ResponderBotError("exists", f"The alert {alert.id} has this {changed.data_type} already.")
+    if stored.case_id is not None:
+        key = _unique_key(stored.case_id, changed)
+        if objects.find_unique(tx, KIND, key) is not None:
+            raise ResponderBotError("exists", f"The case ~{stored.case_id} has this {changed.data_type} already.")
+        objects.set_unique_key(tx, number, key)
 
 
 def save_shown(tx: Transaction, alert: Alert, changed: Iterable[Artifact], user: str, now: int) -> None:
     """Store artifacts that were changed through an alert also in its case, and in the other alerts there."""
     for artifact in changed:
-        row = objects.find(tx, KIND, number_of(artifact))
+        row = objects.find(tx, KIND, artifact.number)
         if row is not None:
-            _save_in_case(tx, artifact, user, now, but=number_of(alert))
+            _save_in_case(tx, artifact, user, now, but=alert.number)
             record_event(tx, KIND, "updated", row["id"], row["parent_id"], user, now)
 
 
 def _save_in_case(tx: Transaction, artifact: Artifact, user: str, now: int, *, but: int | None = None) -> None:
     """Store an artifact in its case and in the case's alerts, except one."""
-    objects.update(tx, number_of(artifact), artifact.to_json())
-    for number in objects.alerts_with(tx, number_of(artifact)):
+    objects.update(tx, artifact.number, artifact.to_json())
+    for number in objects.alerts_with(tx, artifact.number):
         alert = None if number == but else _alert(tx, number)
         if alert is not None and _show_in(tx, alert, artifact):
             record_event(tx, "alert", "updated", number, number, user, now)
@@ -188,7 +215,9 @@ def _show_in(tx: Transaction, alert: Alert, artifact: Artifact) -> bool:
     changed = [artifact if item.id == artifact.id else item for item in alert.artifacts]
     if changed == alert.artifacts:
         return False
-    objects.update(tx, number_of(alert), alert.model_copy(update={"artifacts": changed}).to_json())
+    saved = alert.model_copy(update={"artifacts": changed})
+    objects.update(tx, alert.number, saved.to_json())
+    texts.save(tx, saved)
     return True
 
 
@@ -197,13 +226,15 @@ def _alert(reads: Reads, number: int) -> Alert | None:
     return None if row is None else Alert.model_validate(objects.parsed(row["doc"]))
 
 
-def move_to_case(tx: Transaction, case: Case, alert: Alert, user: str, now: int) -> list[Artifact]:
+def move_to_case(
+    tx: Transaction, case: Case, alert: Alert, user: str, now: int, is_hidden: Callable[[int], object]
+) -> list[Artifact]:
     """Make an alert's artifacts objects of a case, under their ids and with the actions on them.
 
-    One that the case has already becomes that one: its id goes on to mean it. Returns the artifacts of the alert from
-    now on.
+    One that the case has already becomes that one: its id goes on to mean it, which stays as it is with a TLP that
+    `is_hidden` from the caller. Returns the artifacts of the alert from now on.
     """
-    root, new, replaced = number_of(case), dict[str, Artifact](), dict[int, int]()
+    root, new, replaced = case.number, dict[str, Artifact](), dict[int, int]()
     keys = [_unique_key(root, artifact) for artifact in alert.artifacts]
     known = {
         key: Artifact.model_validate(objects.parsed(row["doc"]))
@@ -212,26 +243,28 @@ def move_to_case(tx: Transaction, case: Case, alert: Alert, user: str, now: int)
     before = dict(known)
     for key, artifact in zip(keys, alert.artifacts, strict=True):
         if key in known:
-            replaced[number_of(artifact)] = number_of(known[key])
-            known[key] = _joined(known[key], artifact)
+            replaced[artifact.number] = known[key].number
+            known[key] = _joined(known[key], artifact, is_hidden)
         else:
             known[key] = artifact
         if key not in before:
             new[key] = known[key]
-    rows = [objects.NewObject(number_of(artifact), artifact.to_json(), key) for key, artifact in new.items()]
-    insert_children(tx, KIND, rows, root, user, now)
+    _insert(tx, root, new, user, now)
     for key, artifact in before.items():
         if known[key] != artifact:
             known[key] = save(tx, known[key], user, now)
     objects.replace_artifacts(tx, replaced)
-    actions.move_artifacts(tx, {**{row.id: row.id for row in rows}, **replaced}, root)
+    actions.move_artifacts(tx, {**{artifact.number: artifact.number for artifact in new.values()}, **replaced}, root)
     return [known[key] for key in dict.fromkeys(keys)]
 
 
-def _joined(kept: Artifact, equal: Artifact) -> Artifact:
+def _joined(kept: Artifact, equal: Artifact, is_hidden: Callable[[int], object]) -> Artifact:
     """What one of two equal artifacts says after it stands for both: as secret as the more secret of them."""
+    tlp = max(kept.tlp, equal.tlp)
+    if is_hidden(kept.tlp):
+        return kept.model_copy(update={"tlp": tlp})
     changed = {
-        "tlp": max(kept.tlp, equal.tlp),
+        "tlp": tlp,
         "tags": list(dict.fromkeys([*kept.tags, *equal.tags]))[:MAX_ARTIFACT_TAGS],
         "ioc": kept.ioc or equal.ioc,
         "sighted": kept.sighted or equal.sighted,

@@ -10,10 +10,10 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
-from core.models import CaseTemplate, CaseTemplateInput, SearchInput, Task, TaskInput
-from core.records import events
+from core.models import CaseTemplate, CaseTemplateInput, SearchInput, parse_id
 from core.records.search import SearchResult, search
-from core.store import objects
+from core.records.writes import made, new_task
+from core.store import events, objects
 
 KIND = "case_template"
 
@@ -91,10 +91,7 @@ def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) ->
         raise ResponderBotError("exists", f'The case template "{request.name}" already exists')
     number, task_numbers = objects.next_id(tx), objects.next_ids(tx, len(request.tasks))
     template = CaseTemplate(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
+        **made(number, user, now),
         name=request.name,
         display_name=request.display_name,
         title_prefix=request.title_prefix,
@@ -103,39 +100,20 @@ def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) ->
         tlp=request.tlp,
         pap=request.pap,
         tags=request.tags,
-        tasks=[_task(number, task, user, now) for number, task in zip(task_numbers, request.tasks, strict=True)],
+        tasks=[new_task(number, task, user, now) for number, task in zip(task_numbers, request.tasks, strict=True)],
         custom_fields=with_ids(tx, request.custom_fields),
     )
     objects.insert(tx, number, KIND, template.to_json(), unique_key=request.name)
     events.record(
-        tx,
-        at=now,
-        type="case_template.created",
-        object_type="CaseTemplate",
-        object_id=number,
-        root_id=number,
-        user=user,
+        tx, number, at=now, type="case_template.created", object_type="CaseTemplate", root_id=number, user=user
     )
     return template
 
 
 def _row(reads: Reads, id_or_name: str) -> Row:
-    number = objects.parse_id(id_or_name)
+    number = parse_id(id_or_name)
     row = None if number is None else objects.find(reads, KIND, number)
     row = row or objects.find_unique(reads, KIND, id_or_name)
     if row is None:
         raise ResponderBotError("not_found", "CaseTemplate not found")
     return row
-
-
-def _task(number: int, request: TaskInput, user: str, now: int) -> Task:
-    return Task(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
-        title=request.title,
-        group=request.group,
-        description=request.description,
-        order=request.order,
-    )

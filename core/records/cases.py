@@ -24,11 +24,20 @@ from core.models import (
     Task,
     TaskInput,
     TaskUpdate,
+    parse_id,
 )
 from core.records import artifacts
 from core.records.case_templates import by_name, with_ids
 from core.records.search import SearchResult, search
-from core.records.writes import check_growth, insert_children, merge_tags, number_of, record_event, requested_changes
+from core.records.writes import (
+    check_growth,
+    insert_children,
+    made,
+    merge_tags,
+    new_task,
+    record_event,
+    requested_changes,
+)
 from core.store import objects
 from core.store.search import newest
 
@@ -84,7 +93,8 @@ class Cases:
         def work(tx: Transaction, now: int) -> list[Artifact]:
             number = _number(tx, "case", case_id)
             _require_clearance(tx, caller, "case", number, "create artifact")
-            return artifacts.add_to_case(tx, load_case(tx, number), new, caller.login, now)
+            case = load_case(tx, number)
+            return artifacts.add_to_case(tx, case, new, caller.login, now, caller.why_not_cleared)
 
         return await self._change(work)
 
@@ -125,13 +135,19 @@ class Cases:
         return await self._change(work)
 
     async def update_artifact(self, caller: Caller, artifact_id: str, request: ArtifactUpdate) -> Artifact:
-        """Change what the request names. Raises ResponderBotError("not_found")."""
+        """Change what the request names.
+
+        Raises ResponderBotError: not_found, exists if an equal one is there, bad_request for a text as a file.
+        """
         number = _parsed("case_artifact", artifact_id)
 
         def work(tx: Transaction, now: int) -> Artifact:
             _require_clearance(tx, caller, "case_artifact", number, "change artifact")
-            stored = artifacts.load(tx, number).artifact
-            return artifacts.save(tx, stored.model_copy(update=requested_changes(request)), caller.login, now)
+            stored = artifacts.load(tx, number)
+            changed = stored.artifact.model_copy(update=requested_changes(request))
+            if changed.data_type != stored.artifact.data_type:
+                artifacts.prepare_new_type(tx, stored, changed)
+            return artifacts.save(tx, changed, caller.login, now)
 
         return await self._change(work)
 
@@ -171,7 +187,7 @@ class Cases:
 
 def resolve_case(reads: Reads, text: str) -> int:
     """The number in the id of a case, given by id or case number. Raises ResponderBotError("not_found")."""
-    number = objects.parse_id(text)
+    number = parse_id(text)
     row = objects.find_unique(reads, "case", text) if number is None else objects.find(reads, "case", number)
     if row is None:
         raise _missing("case")
@@ -199,12 +215,16 @@ def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
 def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int, what: str) -> None:
     """Raises ResponderBotError("forbidden") if the request is on behalf of a user who may not see the object.
 
-    Tasks and logs have the TLP of their case, an artifact has its own.
+    The TLP of the alert or case that it belongs to counts, and an artifact's own.
     """
-    if caller.is_on_behalf:
-        is_artifact = kind == artifacts.KIND
-        seen = artifacts.load(reads, object_id).artifact if is_artifact else case_of(reads, kind, object_id)
-        caller.require_clearance(seen.tlp, what)
+    if not caller.is_on_behalf:
+        return
+    if kind == artifacts.KIND:
+        stored = artifacts.load(reads, object_id)
+        root = stored.alert or load_case(reads, stored.case_id or 0)
+        caller.require_clearance(max(stored.artifact.tlp, root.tlp), what)
+    else:
+        caller.require_clearance(case_of(reads, kind, object_id).tlp, what)
 
 
 def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:
@@ -214,10 +234,7 @@ def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:
     last = newest(tx, "case")
     number, case_number = objects.next_id(tx), 1 if last is None else int(json.loads(last["doc"])["caseId"]) + 1
     case = Case(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
+        **made(number, user, now),
         case_id=case_number,
         title=f"{prefix} {request.title}" if prefix else request.title,
         description=request.description,
@@ -245,19 +262,16 @@ def new_tasks(tx: Transaction, case: Case, requested: Sequence[TaskInput], user:
     """Add tasks to a case, in this order."""
     numbers = objects.next_ids(tx, len(requested))
     tasks = [_task_of(number, task, user, now) for number, task in zip(numbers, requested, strict=True)]
-    rows = [objects.NewObject(number_of(task), task.to_json()) for task in tasks]
-    insert_children(tx, "case_task", rows, number_of(case), user, now)
+    rows = [objects.NewObject(task.number, task.to_json()) for task in tasks]
+    insert_children(tx, "case_task", rows, case.number, user, now)
     return tasks
 
 
 def new_log(tx: Transaction, task: Task, request: LogInput, user: str, now: int) -> Log:
     """Add a log to a task; a `Waiting` task becomes `InProgress`."""
-    number, task_number = objects.next_id(tx), number_of(task)
+    number, task_number = objects.next_id(tx), task.number
     log = Log(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
+        **made(number, user, now),
         message=request.message,
         start_date=now if request.start_date is None else request.start_date,
         owner=user,
@@ -275,7 +289,7 @@ def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case 
     `before` is the stored case, if the caller has read it in this transaction. Raises ResponderBotError("bad_request")
     for too many tags or custom fields.
     """
-    number = number_of(case)
+    number = case.number
     before = before or load_case(tx, number)
     check_growth(before, case)
     fields = with_ids(tx, case.custom_fields, before.custom_fields)
@@ -291,7 +305,7 @@ def save_task(tx: Transaction, task: Task, user: str, now: int) -> Task:
 
 
 def _save(tx: Transaction, kind: Kind, model: S, user: str, now: int) -> S:
-    number = number_of(model)
+    number = model.number
     saved = model.model_copy(update={"updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())
     record_event(tx, kind, "updated", number, _root(tx, kind, number), user, now)
@@ -299,16 +313,7 @@ def _save(tx: Transaction, kind: Kind, model: S, user: str, now: int) -> S:
 
 
 def _task_of(number: int, request: TaskInput, user: str, now: int) -> Task:
-    task = Task(
-        id_=f"~{number}",
-        id=f"~{number}",
-        created_by=user,
-        created_at=now,
-        title=request.title,
-        group=request.group,
-        description=request.description,
-        order=request.order,
-    ).model_copy(update=requested_changes(request))
+    task = new_task(number, request, user, now).model_copy(update=requested_changes(request))
     return _dated(task, now)
 
 
@@ -337,12 +342,12 @@ def _root(reads: Reads, kind: Kind, object_id: int) -> int:
 
 def _number(reads: Reads, kind: Kind, text: str) -> int:
     """The number in an id; of a case also by its case number. Raises ResponderBotError("not_found")."""
-    is_case_number = kind == "case" and objects.parse_id(text) is None
+    is_case_number = kind == "case" and parse_id(text) is None
     return resolve_case(reads, text) if is_case_number else _parsed(kind, text)
 
 
 def _parsed(kind: Kind, text: str) -> int:
-    number = objects.parse_id(text)
+    number = parse_id(text)
     if number is None:
         raise _missing(kind)
     return number

@@ -7,10 +7,11 @@ from core.access import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Comment, CommentInput, Permission, SearchInput
-from core.records import alerts, cases, events
+from core.models import Comment, CommentInput, Permission, SearchInput, parse_id
+from core.records import alerts, cases
 from core.records.search import SearchResult, search
-from core.store import objects
+from core.records.writes import made, require_not_held
+from core.store import events, objects
 
 KIND = "comment"
 T = TypeVar("T")
@@ -33,9 +34,7 @@ class Comments:
         def work(tx: Transaction, now: int) -> Comment:
             _require_clearance(tx, caller, kind, parent, "create comment")
             number = objects.next_id(tx)
-            comment = Comment(
-                id_=f"~{number}", id=f"~{number}", created_by=caller.login, created_at=now, message=request.message
-            )
+            comment = Comment(**made(number, caller.login, now), message=request.message)
             objects.insert(tx, number, KIND, comment.to_json(), parent_id=parent)
             _record(tx, "created", number, parent, caller, now)
             return comment
@@ -59,12 +58,16 @@ class Comments:
         return await self._change(work)
 
     async def delete(self, caller: Caller, comment_id: str) -> Comment:
-        """Remove a comment for good. Raises ResponderBotError: not_found, forbidden (not its author, no org-admin)."""
+        """Remove a comment for good.
+
+        Raises ResponderBotError: not_found, forbidden (neither its author nor an org-admin), conflict (on hold).
+        """
 
         def work(tx: Transaction, now: int) -> Comment:
             row, comment = _writable(tx, caller, comment_id, "delete comment")
             if comment.created_by != caller.login and caller.profile != "org-admin":
                 raise _not_the_author(comment)
+            require_not_held(tx, row["parent_id"], "its comments stay")
             objects.delete(tx, row["id"])
             _record(tx, "deleted", row["id"], row["parent_id"], caller, now)
             return comment
@@ -100,7 +103,7 @@ def _require_clearance(reads: Reads, caller: Caller, kind: Literal["alert", "cas
 
 
 def _row(reads: Reads, comment_id: str) -> Row:
-    number = objects.parse_id(comment_id)
+    number = parse_id(comment_id)
     row = None if number is None else objects.find(reads, KIND, number)
     if row is None:
         raise ResponderBotError("not_found", "Comment not found")
@@ -114,4 +117,4 @@ def _not_the_author(comment: Comment) -> ResponderBotError:
 
 def _record(tx: Transaction, what: str, number: int, root: int, caller: Caller, now: int) -> None:
     user, kind = caller.login, f"{KIND}.{what}"
-    events.record(tx, at=now, type=kind, object_type="Comment", object_id=number, root_id=root, user=user)
+    events.record(tx, number, at=now, type=kind, object_type="Comment", root_id=root, user=user)

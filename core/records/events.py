@@ -1,38 +1,20 @@
 """The event feed: every change of an object, in order, and the wait for the next one."""
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.clock import DAY_MS, Clock
+from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import Event, EventPage
+from core.models import NEW_ALERT, Event, EventPage
+from core.records.last_event import LastEvent
 from core.store import backup
 from core.store import events as stored
 
-NEW_ALERT = "alert.created"
 PAGE_EVENTS = 500  # keeps an answer well below the body limit
 POLL_S = 0.1  # between two looks for commits of other processes, while a reader waits
 GATHER_STEP_S = 0.005  # between two looks for what else has come, while new alerts are gathered
-DAY_MS = 86_400_000
-
-
-def record(tx: Transaction, *, at: int, type: str, object_type: str, object_id: int, root_id: int, user: str) -> None:
-    """Record one event, in the transaction of its change.
-
-    `at` is in ms, `type` is `<kind>.<created|updated|ended|deleted>`, `root_id` the alert or case that the object
-    belongs to.
-    """
-    record_all(tx, at=at, type=type, object_type=object_type, object_ids=[object_id], root_id=root_id, user=user)
-
-
-def record_all(
-    tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
-) -> None:
-    """Record an event for each of several objects, as `record` does."""
-    stored.append(tx, at=at, type=type, object_type=object_type, object_ids=object_ids, root_id=root_id, user=user)
 
 
 def last(reads: Reads) -> int:
@@ -56,6 +38,7 @@ class Feed:
         self._clock = clock
         self._committed = asyncio.Event()
         """Set by the next commit of this process."""
+        self.newest = LastEvent(database, database_id)
         self._last = 0
         self._last_at: asyncio.Event | None = None
         """The value of `_committed` when `_last` was read."""
@@ -128,7 +111,7 @@ class Feed:
         async with self._reading_last:
             if self._last_at is not self._committed:
                 committed = self._committed
-                self._last, self._last_at = await self._database.read(last), committed
+                self._last, self._last_at = await self.newest.read(), committed
             return self._last
 
     async def prune(self, days: int) -> None:
@@ -182,4 +165,5 @@ def _event(row: Row) -> Event:
         object_id=f"~{row['object_id']}",
         root_id=f"~{row['root_id']}",
         user=row["user"],
+        request_id=row["request_id"],
     )

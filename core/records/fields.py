@@ -1,19 +1,38 @@
 """The fields of each kind of object that can be searched and sorted by, and what their values must be."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from core.common.errors import bad_request
 from core.field_types import CUSTOM_FIELD_KINDS, INT_LIMIT
+from core.models import Action, ApiModel, parse_id
 from core.records import query_string
-from core.store import objects
 from core.store.search import JsonPath, Scalar
 
 MAX_PATTERN_CHARS = 1_000
 SHOWN_CHARS = 60
 NO_ID = -1  # in place of an invalid id: it matches nothing
+
+_JSON = ("operations", "parameters", "report")  # of an action; to search them would read them whole
+
+
+def _plain_fields(model: type[ApiModel]) -> Iterator[str]:
+    """The fields of a stored model that are one text or number each, but for JSON."""
+    for name, field in model.model_fields.items():
+        if _is_plain(field.annotation) and not field.exclude and name not in _JSON:
+            yield field.alias or name
+
+
+def _is_plain(kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return all(map(_is_plain, get_args(kind)))
+    if get_origin(kind) is Annotated:
+        return _is_plain(get_args(kind)[0])
+    return kind in (str, int, NoneType) or get_origin(kind) is Literal
+
 
 _STORED = "_id id createdBy updatedBy createdAt updatedAt"
 _FIELDS: Mapping[str, str] = {
@@ -29,17 +48,32 @@ _FIELDS: Mapping[str, str] = {
     "comment": f"{_STORED} message isEdited",
     "case_template": f"{_STORED} name displayName titlePrefix description severity tlp pap tags flag status"
     " tasks.title tasks.group tasks.description",
-    "action": "_id id createdBy createdAt responderId responderName responderDefinition engineId engineJobId objectType"
-    " objectId status outcome startDate dispatchedAt endDate endedBy bulk",
+    "action": " ".join(_plain_fields(Action)),
 }
 """By kind; alerts, cases and case templates have `customFields.<name>[.<kind>]` too."""
-_ACTION_COLUMNS: Mapping[str, str] = {
+_ALERT_COLUMNS = {
+    "case": "case_id",
     "status": "status",
-    "createdBy": "created_by",
+    "assignee": "assignee",
+    "source": "source",
+    "sourceRef": "source_ref",
+    "severity": "severity",
+    "date": "date",
     "createdAt": "created_at",
-    "responderName": "responder_name",
 }
-"""The fields of actions with a column: there are many actions, and a column is indexed or quick to read."""
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "alert": _ALERT_COLUMNS,
+    "case": {"status": "status", "owner": "assignee", "severity": "severity", "createdAt": "created_at"},
+    "case_task": {"status": "status", "owner": "assignee", "createdAt": "created_at"},
+    "action": {
+        "status": "status",
+        "createdBy": "created_by",
+        "createdAt": "created_at",
+        "responderName": "responder_name",
+        "outcome": "outcome",
+    },
+}
+"""The fields with a column (schema.py), which an index finds; other fields are read from each document."""
 ID_COLUMNS = ("id", "object_id")
 _WITH_CUSTOM_FIELDS = ("alert", "case", "case_template")
 
@@ -91,14 +125,15 @@ def field_path(name: Any, kind: str) -> FieldPath:
         return FieldPath(("$.id",), column="id", check=text)
     if kind == "action" and name == "objectId":
         return FieldPath((f"$.{name}",), column="object_id", check=text)
-    if kind == "action" and name in _ACTION_COLUMNS:
-        return FieldPath((f"$.{name}",), column=_ACTION_COLUMNS[name], check=number if name in _NUMBERS else text)
     check = number if name in _NUMBERS else flag if name in _FLAGS else text
     if name.startswith("attachment."):
         return FieldPath((f"$.{name}",), many=name == "attachment.hashes", check=check)
+    if name in _COLUMNS.get(kind, {}):
+        return FieldPath((f"$.{name}",), column=_COLUMNS[kind][name], check=check)
     outer, _, inner = name.partition(".")
     many = name == "tags" or bool(inner)
-    return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", check=check)
+    is_tag = name == "tags" and kind == "alert"
+    return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", is_tag=is_tag, check=check)
 
 
 def _custom_path(name: str) -> FieldPath:
@@ -148,7 +183,7 @@ def field_value(path: FieldPath, value: Any) -> Scalar:
     checked = path.check(value)
     if path.column not in ID_COLUMNS:
         return checked
-    return objects.parse_id(str(checked)) or NO_ID
+    return parse_id(str(checked)) or NO_ID
 
 
 def kind_of(name: Any) -> str:

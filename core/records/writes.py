@@ -3,29 +3,31 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.common.database import Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
-from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, StoredModel
-from core.records import events
-from core.store import objects
+from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, Task, TaskInput
+from core.store import events, objects, retention
 
 
-def number_of(model: StoredModel) -> int:
-    return int(model.id[1:])
+def made(number: int, user: str, now: int) -> dict[str, Any]:
+    """What all new objects have."""
+    return {"id_": f"~{number}", "id": f"~{number}", "created_by": user, "created_at": now}
+
+
+def new_task(number: int, request: TaskInput, user: str, now: int) -> Task:
+    return Task(
+        **made(number, user, now),
+        title=request.title,
+        group=request.group,
+        description=request.description,
+        order=request.order,
+    )
 
 
 def record_event(tx: Transaction, kind: Kind, verb: str, number: int, root_id: int, user: str, now: int) -> None:
     """Record `<kind>.<verb>` for one object, at `now` (ms)."""
-    events.record(
-        tx,
-        at=now,
-        type=f"{kind}.{verb}",
-        object_type=OBJECT_TYPES[kind],
-        object_id=number,
-        root_id=root_id,
-        user=user,
-    )
+    events.record(tx, number, at=now, type=f"{kind}.{verb}", object_type=OBJECT_TYPES[kind], root_id=root_id, user=user)
 
 
 def insert_children(
@@ -33,15 +35,8 @@ def insert_children(
 ) -> None:
     """Add objects of one kind to the case with that number, each with its event."""
     objects.insert_all(tx, kind, new, parent_id=case)
-    events.record_all(
-        tx,
-        at=now,
-        type=f"{kind}.created",
-        object_type=OBJECT_TYPES[kind],
-        object_ids=[item.id for item in new],
-        root_id=case,
-        user=user,
-    )
+    numbers = [item.id for item in new]
+    events.record(tx, *numbers, at=now, type=f"{kind}.created", object_type=OBJECT_TYPES[kind], root_id=case, user=user)
 
 
 def merge_tags(*lists: Iterable[str]) -> list[str]:
@@ -60,12 +55,25 @@ def check_growth(before: Alert | Case, after: Alert | Case) -> None:
             )
 
 
+def require_not_held(reads: Reads, root_id: int, what: str) -> None:
+    """Raises ResponderBotError("conflict") if an alert or a case, or the case of the alert, is on hold.
+
+    For changes that would delete part of it.
+    """
+    for row in objects.on_hold(reads, [root_id, retention.deciding_root(reads, root_id)]):
+        by = objects.parsed(row["doc"])["hold"]["createdBy"]
+        sentence = f"~{row['id']} is on hold by {by}, so {what}; an org-admin can lift the hold."
+        raise ResponderBotError("conflict", sentence)
+
+
 def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[str, Any]:
     """The fields that a request sets, by their names in core.models.
 
     Tags and custom fields that it adds to or removes from an alert or a case (`to`) are merged with what that has.
     """
     changed = {name: getattr(request, name) for name in request.model_fields_set}
+    if changed.get("owner") == "":
+        changed["owner"] = None
     if not isinstance(request, FieldsUpdate) or to is None:
         return changed
     added, removed = changed.pop("add_tags", None) or [], changed.pop("remove_tags", None) or []

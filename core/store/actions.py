@@ -1,38 +1,51 @@
 """SQL for actions, who holds them, and their idempotency keys."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from core.common.database import Reads, Row, Search, Transaction
+from core.common.errors import bad_request
 
-_OPEN = "status IN ('Waiting', 'InProgress')"
+OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
-    " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, approval_expires_at,"
-    " undoes, undo_at, doc"
+    " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, secret_names,"
+    " approval_expires_at, undoes, undo_at, run_id, request_id, doc"
 )
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has a key for each parameter of the statement; without `target_key` that is null.
+    """Record an action. `values` has each parameter of the statement, or all but `request_id`.
 
     `owner` holds it only if its lease still stands.
     """
-    tx.insert(
+    tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, owner, engine_job_id, parameters, whole_parameters,"
-        " approval_expires_at, bulk_id, undoes, target_key, doc)"
+        " created_by, acted_through, created_at, owner, engine_job_id, parameters, secret_names,"
+        " whole_parameters, approval_expires_at, bulk_id, undoes, target, run_id, request_id, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, (SELECT id FROM owner WHERE id = :owner), :engine_job_id,"
-        " :parameters, :whole_parameters, :approval_expires_at, :bulk_id, :undoes, :target_key, :doc)",
-        {"target_key": None, **values},
+        " :parameters, :secret_names, :whole_parameters, :approval_expires_at, :bulk_id, :undoes, :target,"
+        " :run_id, :request_id, :doc)",
+        {"request_id": "", **values},
     )
 
 
 def find(reads: Reads, action_id: int) -> Row | None:
-    return reads.row(f"SELECT {_COLUMNS} FROM action WHERE id = :id", {"id": action_id})
+    """An action with its `target`, which is null once nobody needs it any more."""
+    return reads.row(f"SELECT {_COLUMNS}, target FROM action WHERE id = :id", {"id": action_id})
+
+
+def existing(reads: Reads, action_ids: Iterable[int]) -> set[int]:
+    """Those of these ids that actions have."""
+    rows = reads.rows(
+        "SELECT id FROM action WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))",
+        {"ids": json.dumps(list(action_ids))},
+    )
+    return {row["id"] for row in rows}
 
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
@@ -48,6 +61,24 @@ def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[
         {"object_id": object_id, "kind": kind, "limit": limit},
     )
     return [row["doc"] for row in rows]
+
+
+_NEWEST: Mapping[tuple[str, bool], str] = {
+    ("open", True): f"created_by = :by AND {OPEN} ORDER BY id DESC",
+    ("ended", True): "created_by = :by AND status IN ('Success', 'Failure', 'Deleted') ORDER BY id DESC",
+    ("waiting", False): "approval_expires_at IS NOT NULL ORDER BY id DESC",
+    ("failed", False): "outcome = 'failed' AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
+    ("failed", True): "created_by = :by AND outcome = 'failed' AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
+}
+
+
+def newest_ids(reads: Reads, state: str, by: str, since: int, limit: int) -> list[Row]:
+    """The ids of the newest actions in a state (`id`); with `by` of this person. Raises "bad_request"."""
+    condition = _NEWEST.get((state, bool(by)))
+    if condition is None:
+        raise bad_request("`state` is open or ended with `by`, waiting without it, or failed with or without")
+    values = {"by": by, "since": since, "limit": limit}
+    return reads.rows(f"SELECT id FROM action WHERE {condition} LIMIT :limit", values)
 
 
 def ids_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[Row]:
@@ -84,14 +115,14 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     if total is None or not total["total"]:
         return [], 0
     # Sort ids only, without reading documents.
-    ids = f"SELECT id {of_object} ORDER BY {_OPEN} DESC, id DESC LIMIT :limit"
+    ids = f"SELECT id {of_object} ORDER BY {OPEN} DESC, id DESC LIMIT :limit"
     return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
 
 
 def open_on(reads: Reads, object_id: int) -> list[Row]:
     """The actions on an object that have not ended, newest first."""
     return reads.rows(
-        f"SELECT {_COLUMNS} FROM action WHERE object_id = :object_id AND {_OPEN} ORDER BY id DESC",
+        f"SELECT {_COLUMNS} FROM action WHERE object_id = :object_id AND {OPEN} ORDER BY id DESC",
         {"object_id": object_id},
     )
 
@@ -105,7 +136,7 @@ def shown_on_artifacts(reads: Reads, artifact_ids: Iterable[int], limit: int) ->
     totals = reads.rows(f"SELECT object_id, count(*) AS total {of_artifacts} GROUP BY object_id", values)
     if not totals:
         return [], {}
-    ids = f"SELECT id {of_artifacts} ORDER BY {_OPEN} DESC, id DESC LIMIT :limit"
+    ids = f"SELECT id {of_artifacts} ORDER BY {OPEN} DESC, id DESC LIMIT :limit"
     found = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
     return found, {row["object_id"]: row["total"] for row in totals}
 
@@ -173,19 +204,29 @@ def set_end(
     *,
     whole_report: str | None,
     whole_operations: str | None,
+    parameters: str | None,
     undo_at: int | None,
+    keep_target: bool,
+    now: int,
 ) -> None:
+    """Store the end of an action; its target stays only for what undoes it.
+
+    Its parameters have no secrets from now on: `parameters` are those in `doc`.
+    """
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
-        " whole_operations = :whole_operations, undo_at = :undo_at, owner = NULL, approval_expires_at = NULL"
-        " WHERE id = :id",
+        " whole_operations = :whole_operations, parameters = coalesce(whole_parameters, :parameters),"
+        " undo_at = :undo_at, owner = NULL, approval_expires_at = NULL, report_at = :now"
+        f"{'' if keep_target else ', target = NULL'} WHERE id = :id",
         {
             "id": action_id,
             "status": status,
             "doc": doc,
             "whole_report": whole_report,
             "whole_operations": whole_operations,
+            "parameters": parameters,
             "undo_at": undo_at,
+            "now": now,
         },
     )
 
@@ -196,6 +237,10 @@ def set_undo(tx: Transaction, action_id: int, doc: str, undo_at: int | None) -> 
         "UPDATE action SET doc = :doc, undo_at = :undo_at WHERE id = :id",
         {"id": action_id, "doc": doc, "undo_at": undo_at},
     )
+
+
+def forget_target(tx: Transaction, action_id: int) -> None:
+    tx.run("UPDATE action SET target = NULL WHERE id = :id", {"id": action_id})
 
 
 def undos_due(reads: Reads, now: int, limit: int) -> list[Row]:
@@ -211,30 +256,25 @@ def with_undo_at(reads: Reads) -> list[int]:
     return [row["id"] for row in reads.rows("SELECT id FROM action WHERE undo_at IS NOT NULL")]
 
 
-_UNDO_STATUS = "CASE WHEN json_valid({of}.doc) THEN json_extract({of}.doc, '$.undo.status') END"
-
-
 def count_undo_waiting(reads: Reads) -> int:
     """How many actions core should have undone, and could not."""
-    row = reads.row(
-        "SELECT count(*) AS total FROM action WHERE undo_at IS NOT NULL"
-        f" AND {_UNDO_STATUS.format(of='action')} = 'waiting'"
-    )
+    row = reads.row("SELECT count(*) AS total FROM action WHERE undo_at IS NOT NULL AND undo_status = 'waiting'")
     return row["total"] if row else 0
 
 
 def later_in_force(reads: Reads, action_id: int) -> Row | None:
     """The newest later run of the same responder on the same object that is open, or succeeded and is not undone.
 
-    As `id, status, undo_status`.
+    As `id, status, undo_status, target`. One that waits for approval is none: else asking for it would be enough to
+    extend the earlier one.
     """
-    undo_status = _UNDO_STATUS.format(of="later")
     return reads.row(
-        f"SELECT later.id, later.status, {undo_status} AS undo_status"
+        "SELECT later.id, later.status, later.undo_status, later.target"
         " FROM action AS this JOIN action AS later ON later.object_id = this.object_id"
         " AND later.id > this.id AND later.kind = this.kind AND later.responder_name = this.responder_name"
-        " WHERE this.id = :id AND later.undoes IS NULL AND later.status IN ('Waiting', 'InProgress', 'Success')"
-        f" AND coalesce({undo_status}, '') <> 'undone' ORDER BY later.id DESC LIMIT 1",
+        " WHERE this.id = :id AND later.undoes IS NULL AND later.approval_expires_at IS NULL"
+        " AND later.status IN ('Waiting', 'InProgress', 'Success')"
+        " AND coalesce(later.undo_status, '') <> 'undone' ORDER BY later.id DESC LIMIT 1",
         {"id": action_id},
     )
 
@@ -283,20 +323,20 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-HELD_IDS = f"SELECT id FROM action WHERE {_OPEN} AND owner = :holder"
+HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 """The open actions whose lease a core holds."""
 
 
 def slots_taken(reads: Reads) -> dict[str, int]:
     """Number of open actions by engine on all hosts, those that wait for a slot included, not those for approval."""
     rows = reads.rows(
-        f"SELECT engine_name, count(*) AS count FROM action WHERE {_OPEN} AND approval_expires_at IS NULL"
+        f"SELECT engine_name, count(*) AS count FROM action WHERE {OPEN} AND approval_expires_at IS NULL"
         " GROUP BY engine_name"
     )
     return {row["engine_name"]: row["count"] for row in rows}
 
 
-_UNCLAIMED = f"{_OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
+_UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
 
 
 def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> int:
@@ -310,10 +350,10 @@ def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, li
 
 
 def claim(tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int, holder: str) -> list[Row]:
-    """Give a core the oldest actions of an engine that wait for one: `id, dispatched_at`, oldest first."""
+    """Give a core the oldest actions of an engine that wait for one: `id, run_id, dispatched_at`, oldest first."""
     rows = tx.rows(
         f"UPDATE action SET owner = :holder WHERE id IN (SELECT id FROM action WHERE engine_name = :engine"
-        f" AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit) RETURNING id, dispatched_at",
+        f" AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit) RETURNING id, run_id, dispatched_at",
         {"holder": holder, "engine": engine_name, "names": json.dumps(names), "limit": limit},
     )
     return sorted(rows, key=lambda row: int(row["id"]))
@@ -343,7 +383,7 @@ def set_owner(tx: Transaction, action_id: int, holder: str | None) -> None:
 def cancelled_of(reads: Reads, holder: str) -> list[int]:
     """The open actions that a core has dispatched and somebody has cancelled."""
     rows = reads.rows(
-        f"SELECT id FROM action WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NOT NULL"
+        f"SELECT id FROM action WHERE {OPEN} AND owner = :holder AND dispatched_at IS NOT NULL"
         " AND cancelled_by IS NOT NULL",
         {"holder": holder},
     )
@@ -353,7 +393,7 @@ def cancelled_of(reads: Reads, holder: str) -> list[int]:
 def release_waiting(tx: Transaction, holder: str) -> int:
     """Let any core claim what a core holds and has not dispatched."""
     return tx.run(
-        f"UPDATE action SET owner = NULL WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NULL",
+        f"UPDATE action SET owner = NULL WHERE {OPEN} AND owner = :holder AND dispatched_at IS NULL",
         {"holder": holder},
     )
 
@@ -361,7 +401,7 @@ def release_waiting(tx: Transaction, holder: str) -> int:
 def dispatched_by(reads: Reads, holder: str) -> list[Row]:
     """The actions that a core has dispatched and that are open, as `find` gives them."""
     return reads.rows(
-        f"SELECT {_COLUMNS} FROM action WHERE {_OPEN} AND owner = :holder AND dispatched_at IS NOT NULL ORDER BY id",
+        f"SELECT {_COLUMNS} FROM action WHERE {OPEN} AND owner = :holder AND dispatched_at IS NOT NULL ORDER BY id",
         {"holder": holder},
     )
 
@@ -369,49 +409,42 @@ def dispatched_by(reads: Reads, holder: str) -> list[Row]:
 def approvals_due(reads: Reads, now: int) -> list[int]:
     """The ids of the actions whose time for approval is over at `now` (ms)."""
     rows = reads.rows(
-        f"SELECT id FROM action WHERE {_OPEN} AND owner IS NULL AND approval_expires_at <= :now", {"now": now}
+        f"SELECT id FROM action WHERE {OPEN} AND owner IS NULL AND approval_expires_at <= :now", {"now": now}
     )
     return [row["id"] for row in rows]
 
 
-def open_ids(reads: Reads) -> list[int]:
-    return [row["id"] for row in reads.rows(f"SELECT id FROM action WHERE {_OPEN}")]
-
-
-def open_without_parameters(reads: Reads) -> list[Row]:
-    """The open actions (`id, parameters, doc`) whose response JSON has no parameters."""
-    missing = "CASE WHEN json_valid(doc) THEN json_type(doc, '$.parameters') IS NULL END"
-    return reads.rows(f"SELECT id, parameters, doc FROM action WHERE {_OPEN} AND {missing}")
-
-
-def set_parameters(tx: Transaction, action_id: int, doc: str, whole: str | None) -> None:
-    """Store the JSON of an action with its parameters; `whole` only if they had to be cut."""
-    values = {"id": action_id, "doc": doc, "whole": whole}
-    tx.run("UPDATE action SET doc = :doc, whole_parameters = :whole WHERE id = :id", values)
+def open_run_ids(reads: Reads) -> list[str]:
+    return [row["run_id"] for row in reads.rows(f"SELECT run_id FROM action WHERE {OPEN}")]
 
 
 def unreported_ids(reads: Reads) -> list[int]:
     """The open actions without a report; those with one are being ended."""
-    sql = f"SELECT id FROM action WHERE {_OPEN} AND id NOT IN (SELECT action_id FROM ending)"
+    sql = f"SELECT id FROM action WHERE {OPEN} AND id NOT IN (SELECT action_id FROM ending)"
     return [row["id"] for row in reads.rows(sql)]
 
 
 def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
-    """The request with this Idempotency-Key since that time (`body, action_id`), or None."""
+    """The request with this Idempotency-Key since that time (`digest, action_id`), or None."""
     return reads.row(
-        "SELECT body, action_id FROM idempotency WHERE login = :login AND key = :key AND created_at >= :since",
+        "SELECT digest, action_id FROM idempotency WHERE login = :login AND key = :key AND created_at >= :since",
         {"login": login, "key": key, "since": since},
     )
 
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
-    """Store an Idempotency-Key; it replaces one that has expired."""
-    tx.insert(
-        "INSERT INTO idempotency (login, key, body, action_id, created_at)"
-        " VALUES (:login, :key, :body, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
-        " SET body = excluded.body, action_id = excluded.action_id, created_at = excluded.created_at",
-        {"login": login, "key": key, "body": body, "action_id": action_id, "now": now},
+    """Store an Idempotency-Key; it replaces one that has expired. Of the body only a digest: it may hold secrets."""
+    tx.run(
+        "INSERT INTO idempotency (login, key, digest, action_id, created_at)"
+        " VALUES (:login, :key, :digest, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
+        " SET digest = excluded.digest, action_id = excluded.action_id, created_at = excluded.created_at",
+        {"login": login, "key": key, "digest": digest_of(body), "action_id": action_id, "now": now},
     )
+
+
+def digest_of(body: str) -> str:
+    """What is stored of a request's body, to tell whether a repeat of its key has the same."""
+    return hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()
 
 
 def forget_keys(tx: Transaction, before: int) -> int:

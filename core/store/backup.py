@@ -16,6 +16,7 @@ from pathlib import Path
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.common.private_files import make_private, narrow_database
+from core.store import sequences
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
 ID_GAP = 1_000_000_000  # more ids than a database allocates between a backup and its loss
@@ -186,20 +187,14 @@ def resume(tx: Transaction, copied_at: int, now: int) -> None:
     are allocated per second, so the time in ms is always beyond them, also when a backup is restored twice. The table
     `restore` records which event numbers were lost.
     """
-    last = tx.row("SELECT (SELECT seq FROM last_event) AS seq, (SELECT last FROM sequence WHERE id = 1) AS id")
-    assert last is not None  # noqa: S101 - a select without a table always gives a row
-    event, number = _next_free(last["seq"], now), _next_free(last["id"], now)
-    tx.run("UPDATE sequence SET last = :number WHERE id = 1", {"number": number})
-    tx.run(
-        'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
-        " VALUES (:event, :at, '', '', 0, 0, '')",
-        {"event": event, "at": now},
-    )
-    tx.run("DELETE FROM event WHERE seq = :event", {"event": event})  # its number is given all the same
+    last_event = sequences.last(tx, "event")
+    event = _next_free(last_event, now)
+    sequences.skip_to(tx, "event", event)
+    sequences.skip_to(tx, "id", _next_free(sequences.last(tx, "id"), now))
     tx.run("DELETE FROM owner")
     tx.run(
         "INSERT INTO restore (at, made_at, last_event, next_event) VALUES (:at, :made_at, :last_event, :next_event)",
-        {"at": now, "made_at": copied_at, "last_event": last["seq"], "next_event": event},
+        {"at": now, "made_at": copied_at, "last_event": last_event, "next_event": event},
     )
     tx.run("DELETE FROM backup")
 

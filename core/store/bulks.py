@@ -29,8 +29,7 @@ def set_retried(tx: Transaction, bulk_id: int, retried_by: int) -> None:
 
 def actions_of(reads: Reads, bulk_id: int) -> list[Row]:
     """The actions of a bulk: `id, status, outcome`."""
-    outcome = "CASE WHEN json_valid(doc) THEN json_extract(doc, '$.outcome') END AS outcome"
-    return reads.rows(f"SELECT id, status, {outcome} FROM action WHERE bulk_id = :id", {"id": bulk_id})
+    return reads.rows("SELECT id, status, outcome FROM action WHERE bulk_id = :id", {"id": bulk_id})
 
 
 def docs_of(reads: Reads, bulk_id: int) -> dict[int, str]:
@@ -61,9 +60,9 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     `expires_at` (the first, ms), `release_at` (the last, ms).
     """
     return reads.rows(
-        "SELECT bulk_id, status, CASE WHEN status = 'Failure' AND json_valid(doc) THEN json_extract(doc, '$.outcome')"
-        f" END AS outcome, CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
-        " CASE WHEN status = 'Success' AND json_valid(doc) THEN json_extract(doc, '$.undo.status') END AS undo_status,"
+        "SELECT bulk_id, status, CASE status WHEN 'Failure' THEN outcome END AS outcome,"
+        f" CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
+        " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
         " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
         " GROUP BY bulk_id, status, outcome, awaits, undo_status",

@@ -1,28 +1,40 @@
 """SQL for the event feed."""
 
-from collections.abc import Iterable
-
+from core.common import logs
 from core.common.database import Reads, Row, Transaction
+from core.store import sequences
 
 PRUNED_AT_ONCE = 5_000  # writers wait for it
 
 
-def append(
-    tx: Transaction, *, at: int, type: str, object_type: str, object_ids: Iterable[int], root_id: int, user: str
+def record(
+    tx: Transaction,
+    *object_ids: int,
+    at: int,
+    type: str,
+    object_type: str,
+    root_id: int,
+    user: str,
+    request_id: str | None = None,
 ) -> None:
-    """Append an event for each of these objects; `at` is in ms."""
-    shared = {"at": at, "type": type, "object_type": object_type, "root_id": root_id, "user": user}
-    for object_id in object_ids:
-        tx.insert(
-            'INSERT INTO event (at, type, object_type, object_id, root_id, "user")'
-            " VALUES (:at, :type, :object_type, :object_id, :root_id, :user)",
-            {**shared, "object_id": object_id},
-        )
+    """Record an event for each of these objects, in the transaction of their change.
+
+    `at` is in ms, `type` is `<kind>.<created|updated|ended|deleted>`, `root_id` the alert or case that the objects
+    belong to, `request_id` that of the request behind the change, by default the one that goes on.
+    """
+    change = {"at": at, "type": type, "object_type": object_type, "root_id": root_id}
+    shared = {**change, "user": user, "request_id": logs.request_id() if request_id is None else request_id}
+    numbers = sequences.take(tx, "event", len(object_ids)) if object_ids else ()
+    tx.run_all(
+        'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user", request_id)'
+        " VALUES (:seq, :at, :type, :object_type, :object_id, :root_id, :user, :request_id)",
+        ({**shared, "seq": seq, "object_id": object_id} for seq, object_id in zip(numbers, object_ids, strict=True)),
+    )
 
 
 def after(reads: Reads, seq: int, limit: int) -> list[Row]:
     return reads.rows(
-        'SELECT seq, at, type, object_type, object_id, root_id, "user" FROM event'
+        'SELECT seq, at, type, object_type, object_id, root_id, "user", request_id FROM event'
         " WHERE seq > :seq ORDER BY seq LIMIT :limit",
         {"seq": seq, "limit": limit},
     )
@@ -31,14 +43,15 @@ def after(reads: Reads, seq: int, limit: int) -> list[Row]:
 def bounds(reads: Reads) -> tuple[int, int]:
     """The first seq still stored (0 if none), and the last one ever allocated."""
     # One statement, so both come from one snapshot: a commit between two would look like a gap.
-    row = reads.row("SELECT coalesce((SELECT min(seq) FROM event), 0) AS first, (SELECT seq FROM last_event) AS last")
+    row = reads.row(
+        "SELECT coalesce((SELECT min(seq) FROM event), 0) AS first, last FROM sequence WHERE name = 'event'"
+    )
     return (row["first"], row["last"]) if row else (0, 0)
 
 
 def last(reads: Reads) -> int:
     """The last seq ever allocated."""
-    row = reads.row("SELECT seq FROM last_event")
-    return int(row["seq"]) if row else 0
+    return sequences.last(reads, "event")
 
 
 def prune(tx: Transaction, before: int) -> int:

@@ -1,7 +1,7 @@
 """SQL for the rules of responders: how often each has run, what failed, and which are paused."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.common.database import Reads, Row, Transaction
@@ -13,16 +13,25 @@ class SameTarget:
 
     is_artifact: bool
     object_id: int
-    key: str
-    """What an artifact names, however it is spelled; `""` for others."""
+    names: Sequence[str]
+    """What an artifact names, as hashes; nothing for others."""
     roots: Sequence[int] = ()
     """Of others: the alert and the case that count as one."""
 
 
 _SAME_TARGET = (
-    " AND CASE WHEN :is_artifact = 1 THEN kind = 'case_artifact' AND (object_id = :object_id OR target_key = :key)"
+    " AND CASE WHEN :is_artifact = 1 THEN kind = 'case_artifact' AND (object_id = :object_id OR id IN"
+    " (SELECT action_id FROM action_target WHERE target IN (SELECT value FROM json_each(:names))))"
     " ELSE kind <> 'case_artifact' AND root_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:roots)) END"
 )
+
+
+def add_targets(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
+    """Record what the artifact of an action names, as hashes."""
+    tx.run_all(
+        "INSERT INTO action_target (target, action_id) VALUES (:target, :id)",
+        [{"target": name, "id": action_id} for name in names],
+    )
 
 
 def dispatched(
@@ -57,7 +66,7 @@ def _values(on: SameTarget | None) -> dict[str, object]:
     return {
         "is_artifact": on.is_artifact,
         "object_id": on.object_id,
-        "key": on.key or None,
+        "names": json.dumps(list(on.names)),
         "roots": json.dumps(list(on.roots)),
     }
 

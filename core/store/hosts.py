@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.common.database import Reads, Row, Transaction
+from core.store.actions import OPEN
 
-_OPEN = "status IN ('Waiting', 'InProgress')"
 _CORE = "id, lease_until, beat, host, host_id, version, started_at, draining, stopped"
 
 # --- cores ------------------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def all_cores(reads: Reads) -> list[Row]:
 def without_lease(reads: Reads) -> list[str]:
     """Those that hold open actions and have no lease at all."""
     rows = reads.rows(
-        f"SELECT DISTINCT owner FROM action WHERE {_OPEN} AND owner IS NOT NULL AND owner NOT IN (SELECT id FROM owner)"
+        f"SELECT DISTINCT owner FROM action WHERE {OPEN} AND owner IS NOT NULL AND owner NOT IN (SELECT id FROM owner)"
     )
     return [row["owner"] for row in rows]
 
@@ -97,7 +97,7 @@ def forget_lost(tx: Transaction, before: int) -> None:
     tx.run(
         "DELETE FROM host_catalogue WHERE host_id IN (SELECT host_id FROM lost_host WHERE at < :before)"
         " OR (at < :before AND host_id NOT IN (SELECT host_id FROM lost_host)"
-        " AND host_id NOT IN (SELECT host_id FROM owner WHERE host_id IS NOT NULL))",
+        " AND host_id NOT IN (SELECT host_id FROM owner))",
         values,
     )
     tx.run("DELETE FROM lost_host WHERE at < :before", values)

@@ -9,17 +9,7 @@ from pydantic_core import from_json
 
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-
-MAX_ID_DIGITS = 18  # what fits into SQLite's integer
-_IDS = 1  # their row in the table `sequence`
-
-
-def parse_id(text: str) -> int | None:
-    """The number of an id of the API (`~12`); None if the text isn't one."""
-    digits = text.removeprefix("~")
-    if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
-        return None
-    return int(digits)
+from core.store import sequences
 
 
 def parsed(doc: str) -> Any:
@@ -37,7 +27,7 @@ def next_id(tx: Transaction) -> int:
 
 def next_ids(tx: Transaction, count: int) -> range:
     """Allocate `count` such ids at once."""
-    return tx.next_numbers(_IDS, count)
+    return sequences.take(tx, "id", count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ def insert(
     insert_all(tx, kind, [NewObject(object_id, doc, unique_key)], parent_id=parent_id)
 
 
-def insert_all(tx: Transaction, kind: str, new: Iterable[NewObject], *, parent_id: int | None = None) -> None:
+def insert_all(tx: Transaction, kind: str, new: Collection[NewObject], *, parent_id: int | None = None) -> None:
     """Insert objects of one kind and one parent. Raises as `insert` does."""
     rows = [
         {"id": item.id, "kind": kind, "parent_id": parent_id, "unique_key": item.unique_key, "doc": item.doc}
@@ -75,8 +65,13 @@ def update(tx: Transaction, object_id: int, doc: str) -> None:
     tx.run("UPDATE object SET doc = :doc WHERE id = :id", {"id": object_id, "doc": doc})
 
 
-def delete(tx: Transaction, object_id: int) -> None:
-    tx.run("DELETE FROM object WHERE id = :id", {"id": object_id})
+def set_unique_key(tx: Transaction, object_id: int, key: str) -> None:
+    tx.run("UPDATE object SET unique_key = :key WHERE id = :id", {"id": object_id, "key": key})
+
+
+def delete(tx: Transaction, object_id: int) -> bool:
+    """Delete an object; False if there is none. What is stored beside an alert or an artifact stays."""
+    return bool(tx.run("DELETE FROM object WHERE id = :id", {"id": object_id}))
 
 
 def find(reads: Reads, kind: str, object_id: int) -> Row | None:
@@ -95,12 +90,28 @@ def find_any(reads: Reads, object_id: int) -> Row | None:
 def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
     """The alerts that became this case or were merged into it, oldest first."""
     rows = reads.rows(
-        "SELECT id FROM object WHERE kind = 'alert'"
-        # As in the index alert_case, which is used only for the same expression.
-        " AND CASE WHEN json_valid(doc) THEN json_extract(doc, '$.case') END = :case ORDER BY id LIMIT :limit",
+        "SELECT id FROM object WHERE case_id = :case AND kind = 'alert' ORDER BY id LIMIT :limit",
         {"case": f"~{case_id}", "limit": limit},
     )
     return [row["id"] for row in rows]
+
+
+def open_alerts_of(reads: Reads, assignee: str, limit: int) -> list[Row]:
+    """The newest alerts (`id`) that somebody works on and nobody has closed."""
+    return reads.rows(
+        "SELECT id FROM object INDEXED BY object_open WHERE kind = 'alert' AND status IN ('New', 'Updated')"
+        " AND assignee = :assignee ORDER BY id DESC LIMIT :limit",
+        {"assignee": assignee, "limit": limit},
+    )
+
+
+def on_hold(reads: Reads, object_ids: Collection[int] | None = None) -> list[Row]:
+    """The alerts and cases (`id, doc`) that are on hold, oldest first; with `object_ids` only those of them."""
+    which = "" if object_ids is None else " AND id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+    return reads.rows(
+        f"SELECT id, doc FROM object WHERE hold IS NOT NULL{which} ORDER BY id",
+        {"ids": json.dumps(list(object_ids or ()))},
+    )
 
 
 def exists(reads: Reads, kind: str, object_id: int) -> bool:

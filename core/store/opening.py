@@ -2,18 +2,18 @@
 
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
-from core.common.database.copying import LastNumber, Store
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import forget_place, open_postgresql
 from core.common.database.sqlite import SqliteDatabase
+from core.common.database.transfer import Store
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
 from core.store import backup
-from core.store.postgresql import STEPS
-from core.store.schema import migrate
+from core.store.schema import STEPS, migrate
 
 SCHEMA = "responder_core"
 SETTING = "[core] database"
+TABLE = "sequence"  # which only these tables have
 _BOTS = ("responder_bot", "[bot] database")
 
 
@@ -23,7 +23,7 @@ def open_database(location: Location) -> Database:
     On PostgreSQL, tables that were restored from a dump are marked as a backup is.
     """
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(location, SCHEMA, STEPS, _prepare, table=STORE.table, setting=SETTING)
+        return open_postgresql(location, SCHEMA, STEPS, _prepare, table=TABLE, setting=SETTING)
     try:
         create_database(location)
         return SqliteDatabase(location, migrate)
@@ -50,4 +50,4 @@ def mark_restored(core_database: Location, bot_database: Location) -> list[str]:
     return found
 
 
-STORE = Store("sequence", SCHEMA, STEPS, _prepare, migrate, LastNumber("event", "sequence", 3))
+STORE = Store("core", migrate, open_database, "SELECT host FROM owner WHERE stopped = 0 AND lease_until > :now")

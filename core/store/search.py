@@ -1,8 +1,8 @@
-"""Searches over objects: conditions as data, compiled to SQL with bound parameters."""
+"""Searches over objects: checked conditions as SQL with bound parameters."""
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -12,11 +12,15 @@ from core.common.errors import ResponderBotError
 
 Scalar = str | int | float | bool
 Operator = Literal["=", ">", ">=", "<", "<="]
+Condition = str
+"""SQL whose parameters its `Conditions` have bound."""
+EVERYTHING, NOTHING = "TRUE", "FALSE"
+INDEXED_TAG_CHARS = 200  # PostgreSQL indexes no more than 2,600 bytes
 
 
 @dataclass(frozen=True)
 class JsonPath:
-    """Where a field is: JSON paths, of which the first that isn't null is used.
+    """Where a field is: JSON paths; the first that isn't null is used.
 
     With `many` the field is a list and each member is compared, at the path `inner` if members are objects.
     """
@@ -25,80 +29,11 @@ class JsonPath:
     many: bool = False
     inner: str = ""
     column: str = ""
-    """A column, never null, that holds the field: `id`, or one with an index."""
+    """A column that holds the field."""
+    is_tag: bool = False
+    """Whether `alert_tag` has its values."""
     is_anywhere: bool = False
     """Match any text of the document instead of a field."""
-
-
-@dataclass(frozen=True)
-class Everything:
-    """Any object."""
-
-
-@dataclass(frozen=True)
-class Compare:
-    """A field, or one of its values, compared with a value."""
-
-    path: JsonPath
-    operator: Operator
-    value: Scalar
-
-
-@dataclass(frozen=True)
-class Like:
-    """A field, or one of its values, matches a LIKE pattern with backslash as escape."""
-
-    path: JsonPath
-    pattern: str
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """A field, or one of its values, is in `values` (a JSON list)."""
-
-    path: JsonPath
-    values: str
-
-
-@dataclass(frozen=True)
-class Has:
-    """A field exists and isn't null."""
-
-    path: JsonPath
-
-
-@dataclass(frozen=True)
-class All:
-    parts: Sequence["Condition"]
-
-
-@dataclass(frozen=True)
-class Any_:
-    parts: Sequence["Condition"]
-
-
-@dataclass(frozen=True)
-class Not:
-    part: "Condition"
-
-
-@dataclass(frozen=True)
-class Parent:
-    """The parent, of that kind, meets a condition."""
-
-    part: "Condition"
-    kind: str
-
-
-@dataclass(frozen=True)
-class Child:
-    """Some child of that kind meets a condition."""
-
-    part: "Condition"
-    kind: str
-
-
-Condition = Everything | Compare | Like | OneOf | Has | All | Any_ | Not | Parent | Child
 
 
 @dataclass(frozen=True)
@@ -126,36 +61,50 @@ MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more than a response can hold: even a 
 async def page(
     database: Database,
     kind: str,
+    conditions: "Conditions",
     condition: Condition,
     sorts: Sequence[Sort],
     window: Window,
     shorten: Callable[[str], str] | None = None,
-) -> tuple[list[str], int]:
-    """The documents in the window, and the number of all objects that meet the condition.
+    alerts: Sequence[int] | None = None,
+    *,
+    count: bool = True,
+) -> tuple[list[str], int | None]:
+    """The documents in the window, and with `count` the number of all objects that meet the condition.
 
-    Beyond half of RESPONSE_LIMIT_CHARS documents are passed through `shorten`, if given. Raises
-    ResponderBotError("bad_request") if they exceed the limit all the same.
+    With `alerts`, the objects are the artifacts in the documents of these alerts. Beyond half of RESPONSE_LIMIT_CHARS
+    documents are passed through `shorten`, if given. Raises ResponderBotError("bad_request") if they exceed the limit
+    all the same.
     """
-    compiler = _COMPILERS[database.dialect]()
     # Actions have a table of their own; both have an `id` and a `doc`.
-    table, own = ("action", "TRUE") if kind == "action" else ("object", f"o0.kind = {compiler.bind(kind)}")
-    source = f"FROM {table} o0{compiler.parsed(0)} WHERE {own} AND {compiler.condition(condition, 0)}"
-    count, counted = f"SELECT count(*) AS total {source}", dict(compiler.params)
-    order = "".join(f"{compiler.scalar(sort.path, 0)} {compiler.direction(sort)}, " for sort in sorts)
+    table, own = ("action", "TRUE") if kind == "action" else ("object", f"o0.kind = {conditions.bind(kind)}")
+    for column in {sort.path.column for sort in sorts} & _NEVER_NULL:
+        own += f" AND o0.{column} IS NOT NULL"  # as in its index
+    if alerts is not None:
+        table, own = conditions.artifacts_of(alerts), "TRUE"
+    where = f"WHERE {own} AND {condition}"
+    total_sql = f"SELECT count(*) AS total FROM {table} o0{conditions.parsed(0, condition)} {where}"
+    counted = dict(conditions.params)
+    order = "".join(f"{conditions.scalar(sort.path, 0)} {conditions.direction(sort)}, " for sort in sorts)
+    by_id = "DESC" if sorts and sorts[-1].descending else "ASC"  # so that an index on the column and the id serves
     limit = MAX_DOCS if window.limit is None else window.limit
-    bounds = f"LIMIT {compiler.bind(limit)} OFFSET {compiler.bind(window.offset)}"
+    bounds = f"LIMIT {conditions.bind(limit)} OFFSET {conditions.bind(window.offset)}"
     # Sort ids only: SQLite would copy documents to disk to sort them.
-    ids = f"SELECT o0.id AS id {source} ORDER BY {order}o0.id {bounds}"
+    source = f"FROM {table} o0{conditions.parsed(0, condition + order)} {where}"
+    ids = f"SELECT o0.id AS id {source} ORDER BY {order}o0.id {by_id} {bounds}"
 
-    def read(search: Search) -> tuple[list[str], int]:
-        total = int(next(search.rows(count, counted))["total"])
-        docs = docs_of(search, database.dialect, table, search.rows(ids, compiler.params))
-        return list(within_limit(docs, total, shorten)), total
+    def read(search: Search) -> tuple[list[str], int | None]:
+        total = int(next(search.rows(total_sql, counted))["total"]) if count else None
+        if alerts is not None:  # no table has them by their ids
+            rows = search.rows(ids.replace("o0.id AS id", "o0.doc AS doc", 1), conditions.params)
+            return list(within_limit((str(row["doc"]) for row in rows), shorten)), total
+        docs = docs_of(search, database.dialect, table, search.rows(ids, conditions.params))
+        return list(within_limit(docs, shorten)), total
 
     return await database.search(read)
 
 
-def docs_of(search: Search, dialect: Dialect, table: str, found: Iterator[Row]) -> Iterator[str]:
+def docs_of(search: Reads | Search, dialect: Dialect, table: str, found: Iterator[Row]) -> Iterator[str]:
     """The documents with the ids in `found`, in that order; a few are in memory at once."""
     sql = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
     at_once, most = 1, DOCS_AT_ONCE if dialect == "postgresql" else 1
@@ -166,7 +115,7 @@ def docs_of(search: Search, dialect: Dialect, table: str, found: Iterator[Row]) 
         at_once = min(2 * at_once, most) if is_small else 1
 
 
-def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] | None) -> Iterator[str]:
+def within_limit(docs: Iterable[str], shorten: Callable[[str], str] | None) -> Iterator[str]:
     """The documents of a response. Raises as `page` does."""
     chars = 0
     for doc in docs:
@@ -174,11 +123,19 @@ def within_limit(docs: Iterable[str], total: int, shorten: Callable[[str], str] 
         chars += len(shown)
         if chars > RESPONSE_LIMIT_CHARS:
             limit = f"{RESPONSE_LIMIT_CHARS // 1_048_576} MiB"
-            sentence = (
-                f"The answer would be over {limit}, of {total} in all; ask for a part with `range`, such as 0-100."
-            )
+            sentence = f"The answer would be over {limit}; ask for a part with `range`, such as 0-100."
             raise ResponderBotError("bad_request", sentence)
         yield shown
+
+
+def fitting(docs: Iterable[str]) -> Iterator[str]:
+    """The first documents, as many as one response holds."""
+    chars = 0
+    for doc in docs:
+        chars += len(doc)
+        if chars > RESPONSE_LIMIT_CHARS:
+            return
+        yield doc
 
 
 def newest(reads: Reads, kind: str) -> Row | None:
@@ -194,20 +151,26 @@ async def custom_fields(database: Database, kinds: Collection[str], newest_of_ea
         f"SELECT * FROM (SELECT id, doc FROM object WHERE kind = '{kind}' ORDER BY id DESC LIMIT :newest) AS {kind}s"
         for kind in ("alert", "case", "case_template")
     )
+    fields = "json_each(o.doc, '$.customFields') AS field, json_each(field.value) AS entry"
+    if database.dialect == "postgresql":
+        fields = "jsonb_each(as_json(o.doc) -> 'customFields') AS field, jsonb_each(field.value) AS entry"
     rows = await database.fetch_in_background(
-        "SELECT field.key AS name, entry.key AS kind"
-        f" FROM ({objects}) AS o, json_each(json_extract(o.doc, '$.customFields')) AS field,"
-        " json_each(field.value) AS entry"
+        f"SELECT field.key AS name, entry.key AS kind FROM ({objects}) AS o, {fields}"
         " WHERE entry.key IN (SELECT value FROM json_each(:kinds)) GROUP BY 1, 2 ORDER BY max(o.id)",
         {"newest": newest_of_each, "kinds": json.dumps(list(kinds))},
     )
     return {row["name"]: row["kind"] for row in rows}
 
 
-class _Compiler:
-    """Compiles conditions to SQL; `o<level>` is the object tested, a level for each step to a parent or child.
+def conditions_for(dialect: Dialect) -> "Conditions":
+    return Conditions() if dialect == "sqlite" else _PostgresqlConditions()
 
-    For SQLite, whose functions for JSON give values that compare as they should; subclasses say what differs.
+
+class Conditions:
+    """Makes conditions; `o<level>` is the object tested, a level for each step to a parent or child.
+
+    For SQLite, whose functions for JSON give values that compare as they should; the subclass says what differs. A
+    condition on a missing field is null, which counts as false.
     """
 
     def __init__(self) -> None:
@@ -218,50 +181,83 @@ class _Compiler:
         self.params[name] = value
         return f":{name}"
 
-    def parsed(self, level: int) -> str:
-        """What is joined to an object, so that its document is parsed once."""
+    def compare(self, path: JsonPath, operator: Operator, value: Scalar, level: int) -> Condition:
+        """The field, or one of its values, compares so with the value."""
+        if path.is_tag and operator == "=":
+            return self._tagged(path, [value], level)
+        return self._tested(path, level, f"{{}} {operator} {self._operand(path, value)}")
+
+    def like(self, path: JsonPath, pattern: str, level: int) -> Condition:
+        """The field, or one of its values, matches a LIKE pattern with backslash as escape."""
+        return self._tested(path, level, self._like(path, pattern))
+
+    def one_of(self, path: JsonPath, values: Sequence[Scalar], level: int) -> Condition:
+        """The field, or one of its values, is among the values."""
+        if path.is_tag:
+            return self._tagged(path, values, level)
+        return self._one_of(path, values, level)
+
+    def _one_of(self, path: JsonPath, values: Sequence[Scalar], level: int) -> Condition:
+        return self._tested(path, level, f"{{}} IN ({self._members(path, values)})")
+
+    def has(self, path: JsonPath, level: int) -> Condition:
+        """The field exists and isn't null."""
+        return self._tested(path, level, "{} IS NOT NULL")
+
+    def all(self, parts: Sequence[Condition]) -> Condition:
+        return f"({' AND '.join(parts)})" if parts else EVERYTHING
+
+    def any(self, parts: Sequence[Condition]) -> Condition:
+        return f"({' OR '.join(parts)})" if parts else NOTHING
+
+    def negate(self, part: Condition) -> Condition:
+        return f"(NOT coalesce({part}, FALSE))"
+
+    def parent(self, kind: str, part: Condition, level: int) -> Condition:
+        """The parent, of that kind, meets a condition of the next level."""
+        return self._related(kind, part, level, f"o{level}.parent_id", "id")
+
+    def child(self, kind: str, part: Condition, level: int) -> Condition:
+        """Some child of that kind meets a condition of the next level."""
+        return self._related(kind, part, level, f"o{level}.id", "parent_id")
+
+    def parsed(self, level: int, sql: str) -> str:
+        """What is joined to an object, so that its document is parsed once; nothing if this SQL doesn't read it."""
         return ""
 
+    def artifacts_of(self, alerts: Sequence[int]) -> str:
+        """The artifacts in the documents of alerts as a table."""
+        columns = "CAST(substr(json_extract(v.value, '$.id'), 2) AS BIGINT) AS id, NULL AS parent_id, v.value AS doc"
+        return f"(SELECT {columns} FROM object o1, json_each(o1.doc, '$.artifacts') v WHERE {self._among(alerts)})"
+
+    def _among(self, alerts: Sequence[int]) -> str:
+        return f"o1.id IN (SELECT CAST(value AS BIGINT) FROM json_each({self.bind(json.dumps(alerts))}))"
+
     def direction(self, sort: Sort) -> str:
+        if sort.path.column in _NEVER_NULL:
+            return "DESC" if sort.descending else "ASC"
         return "DESC NULLS LAST" if sort.descending else "ASC NULLS FIRST"
 
     def scalar(self, path: JsonPath, level: int) -> str:
         if path.column:
             return f"o{level}.{path.column}"
-        found = [self._field(text, level) for text in path.texts]
-        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+        fields = [self._field(text, level) for text in path.texts]
+        return fields[0] if len(fields) == 1 else f"coalesce({', '.join(fields)})"
 
-    def condition(self, condition: Condition, level: int) -> str:
-        match condition:
-            case Everything():
-                return "TRUE"
-            case Compare(path, operator, value):
-                return self._values(path, level, f"{{}} {operator} {self._operand(path, value)}")
-            case Like(path, pattern):
-                return self._values(path, level, self._like(path, pattern))
-            case OneOf(path, values):
-                return self._values(path, level, f"{{}} IN ({self._members(path, values)})")
-            case Has(path):
-                return self._values(path, level, "{} IS NOT NULL")
-            case All(parts):
-                return self._joined(parts, " AND ", level)
-            case Any_(parts):
-                return self._joined(parts, " OR ", level)
-            case Not(part):
-                return f"(NOT {self.condition(part, level)})"
-            case Parent(part, kind) | Child(part, kind):
-                return self._related(part, kind, level, up=isinstance(condition, Parent))
+    def _tagged(self, path: JsonPath, values: Sequence[Scalar], level: int) -> Condition:
+        """One of these tags; the index has only the beginning of a long one, so that is compared in the document."""
+        tags = self._texts_in([str(value)[:INDEXED_TAG_CHARS] for value in values])
+        found = f"o{level}.id IN (SELECT alert_id FROM alert_tag WHERE tag {tags})"
+        is_exact = all(len(str(value)) < INDEXED_TAG_CHARS for value in values)
+        return found if is_exact else self.all([found, self._one_of(path, values, level)])
 
-    def _values(self, path: JsonPath, level: int, test: str) -> str:
-        """A test of a field. `coalesce`, since NOT of the null for a missing field would be null too."""
-        if path.column:
+    def _texts_in(self, values: Sequence[str]) -> str:
+        return f"IN (SELECT value FROM json_each({self.bind(json.dumps(values))}))"
+
+    def _tested(self, path: JsonPath, level: int, test: str) -> Condition:
+        if path.column or not (path.many or path.is_anywhere):
             return test.format(self.scalar(path, level))
-        if path.is_anywhere:
-            texts, value = self._texts(level)
-        elif not path.many:
-            return f"coalesce({test.format(self.scalar(path, level))}, FALSE)"
-        else:
-            texts, value = self._list(path, level)
+        texts, value = self._texts(level) if path.is_anywhere else self._list(path, level)
         return f"EXISTS (SELECT 1 FROM {texts} AND {test.format(value)})"
 
     def _field(self, text: str, level: int) -> str:
@@ -273,8 +269,8 @@ class _Compiler:
     def _like(self, path: JsonPath, pattern: str) -> str:
         return f"{{}} LIKE {self.bind(pattern)} ESCAPE '\\'"
 
-    def _members(self, path: JsonPath, values: str) -> str:
-        return f"SELECT value FROM json_each({self.bind(values)})"
+    def _members(self, path: JsonPath, values: Sequence[Scalar]) -> str:
+        return f"SELECT value FROM json_each({self.bind(json.dumps(values))})"
 
     def _texts(self, level: int) -> tuple[str, str]:
         """All texts of a document: what to select from, and the value."""
@@ -285,23 +281,30 @@ class _Compiler:
         value = f"json_extract(v.value, {self.bind(path.inner)})" if path.inner else "v.value"
         return f"json_each(o{level}.doc, {self.bind(path.texts[0])}) AS v WHERE TRUE", value
 
-    def _joined(self, parts: Sequence[Condition], word: str, level: int) -> str:
-        return f"({word.join(self.condition(part, level) for part in parts)})"
-
-    def _related(self, part: Condition, kind: str, level: int, *, up: bool) -> str:
+    def _related(self, kind: str, part: Condition, level: int, near: str, column: str) -> Condition:
         far = f"o{level + 1}"
-        near, other = (f"o{level}.parent_id", "id") if up else (f"o{level}.id", "parent_id")
-        where = f"{far}.kind = {self.bind(kind)} AND {self.condition(part, level + 1)}"
+        where = f"{far}.kind = {self.bind(kind)} AND {part}"
         # IN instead of EXISTS: a search by the parent's id, the usual one, then finds children by their index.
-        return f"{near} IN (SELECT {far}.{other} FROM object {far}{self.parsed(level + 1)} WHERE {where})"
+        return f"{near} IN (SELECT {far}.{column} FROM object {far}{self.parsed(level + 1, part)} WHERE {where})"
 
 
-class _PostgresqlCompiler(_Compiler):
+class _PostgresqlConditions(Conditions):
     """For PostgreSQL: a value of a document is a `comparable`, with an order over all types as SQLite's."""
 
-    def parsed(self, level: int) -> str:
+    def parsed(self, level: int, sql: str) -> str:
+        if f"d{level}.doc" not in sql:
+            return ""
         # OFFSET keeps it from being put in place of each of its uses.
-        return f" CROSS JOIN LATERAL (SELECT CAST(as_json(o{level}.doc) AS JSONB) AS doc OFFSET 0) AS d{level}"
+        return f" CROSS JOIN LATERAL (SELECT as_json(o{level}.doc) AS doc OFFSET 0) AS d{level}"
+
+    def artifacts_of(self, alerts: Sequence[int]) -> str:
+        members = "CROSS JOIN LATERAL json_members(d1.doc -> 'artifacts') v"
+        columns = "CAST(substr(v.value ->> 'id', 2) AS BIGINT) AS id, CAST(NULL AS BIGINT) AS parent_id"
+        source = f"object o1{self.parsed(1, members)} {members} WHERE {self._among(alerts)}"
+        return f"(SELECT {columns}, CAST(v.value AS TEXT) AS doc FROM {source})"
+
+    def _texts_in(self, values: Sequence[str]) -> str:
+        return f"= ANY({self.bind(list(values))})"  # the planner sees how many they are
 
     def _field(self, text: str, level: int) -> str:
         return f"comparable(d{level}.doc #> CAST({self.bind(_keys(text))} AS TEXT[]))"
@@ -320,13 +323,13 @@ class _PostgresqlCompiler(_Compiler):
         value = 'lower(CAST({} AS TEXT) COLLATE "C")' if path.column else "folded({})"
         return f"{value} LIKE lower({self.bind(pattern)} COLLATE \"C\") ESCAPE '\\'"
 
-    def _members(self, path: JsonPath, values: str) -> str:
-        if path.column:
-            members = json.loads(values)
-            kind = "NUMERIC" if any(isinstance(one, float) for one in members) else "BIGINT"
-            value = "value" if any(isinstance(one, str) for one in members) else f"CAST(value AS {kind})"
-            return f"SELECT {value} FROM json_each({self.bind(values)})"
-        return f"SELECT comparable(value) FROM json_members(CAST({self.bind(values)} AS JSONB))"
+    def _members(self, path: JsonPath, values: Sequence[Scalar]) -> str:
+        bound = self.bind(json.dumps(values))
+        if not path.column:
+            return f"SELECT comparable(value) FROM json_members(CAST({bound} AS JSONB))"
+        kind = "NUMERIC" if any(isinstance(value, float) for value in values) else "BIGINT"
+        value = "value" if any(isinstance(value, str) for value in values) else f"CAST(value AS {kind})"
+        return f"SELECT {value} FROM json_each({bound})"
 
     def _texts(self, level: int) -> tuple[str, str]:
         return f"json_texts(d{level}.doc) AS v WHERE TRUE", "comparable(v.value)"
@@ -337,7 +340,7 @@ class _PostgresqlCompiler(_Compiler):
         return f"{members} WHERE TRUE", f"comparable({value})"
 
 
-_COMPILERS: Mapping[Dialect, type[_Compiler]] = {"sqlite": _Compiler, "postgresql": _PostgresqlCompiler}
+_NEVER_NULL = frozenset(["id", "object_id", "created_at", "severity", "date"])
 _KEY = re.compile(r'\."([^"]*)"|\.([^."]+)')
 
 

@@ -28,10 +28,12 @@ def by_login(reads: Reads, login: str) -> Row | None:
 
 
 def list_all(reads: Reads) -> list[Row]:
-    return reads.rows(
-        f"SELECT {_COLUMNS}, (SELECT group_concat(team || ':' || slack_user, ' ') FROM slack_link"
-        ' WHERE slack_link.login = "user".login) AS slack_ids FROM "user" ORDER BY login'
-    )
+    """All users, each with its `slack_ids` (`team:user`, separated by blanks)."""
+    ids: dict[str, list[str]] = {}
+    for row in reads.rows("SELECT login, team, slack_user FROM slack_link ORDER BY team, slack_user"):
+        ids.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}")
+    users = reads.rows(f'SELECT {_COLUMNS} FROM "user" ORDER BY login')
+    return [{**dict(row), "slack_ids": " ".join(ids.get(row["login"], ()))} for row in users]
 
 
 def set_disabled(tx: Transaction, login: str, disabled: bool) -> int:

@@ -27,6 +27,7 @@ MEASUREMENTS: Mapping[str, str] = {
     "client": "client_calls",
     "feed": "feed_latency",
     "large": "large_store",
+    "large-postgresql": "large_on_postgresql",
     "start": "startup",
     "responder": "responder_runs",
     "acknowledge": "acknowledge",
@@ -69,7 +70,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all if none is given")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds after the warm-up (default: {Scale.rounds})")
     parser.add_argument("--small", action="store_true", help="only check that they run; the figures mean nothing")
-    parser.add_argument("--folder", type=Path, help="where the stores are made (3 GB for `large`)")
+    parser.add_argument("--folder", type=Path, help="where the stores are made (7 GB for `large`)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
     args = parser.parse_args()
     unknown = set(args.names) - set(MEASUREMENTS)

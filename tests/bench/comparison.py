@@ -63,8 +63,8 @@ class Scale:
     """Length of a load."""
     calls: int = 300
     """Sequential calls of a sample."""
-    alerts: int = 100_000
-    actions: int = 1_000_000
+    alerts: int = 1_000_000
+    """In the largest store."""
     starts: int = 1
     """Starts of a program for a sample."""
     runs: int = 30
@@ -76,7 +76,7 @@ class Scale:
     """Between clicks on the bot, so that it never waits for Slack's rate limits."""
 
 
-SMALL = Scale(rounds=2, seconds=0.1, calls=10, alerts=50, actions=500, runs=3, events=3, clicks=1, click_interval_s=0)
+SMALL = Scale(rounds=2, seconds=0.1, calls=10, alerts=5_000, runs=3, events=3, clicks=1, click_interval_s=0)
 """Enough to see that a measurement runs."""
 
 

@@ -110,16 +110,16 @@ def _statements(alerts: int, actions: int) -> Iterator[tuple[str, Iterable[dict[
     yield (
         'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at)'
         " VALUES (:login, :profile, 2, :key_hash, 0, :now)",
-        ({"login": login, "profile": profile, "key_hash": _hash(key), "now": NOW} for login, profile, key in users),
+        ({"login": login, "profile": profile, "key_hash": key_hash(key), "now": NOW} for login, profile, key in users),
     )
     link = {"login": ANALYST}
     yield "INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', 'U0BENCH', :login)", [link]
     yield "INSERT INTO object (id, kind, unique_key, doc) VALUES (:id, 'alert', :key, :doc)", _alert_rows(alerts)
     yield (
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, dispatched_at, engine_job_id, parameters, doc)"
+        " created_by, acted_through, created_at, dispatched_at, engine_job_id, parameters, run_id, doc)"
         " VALUES (:id, 'alert', :alert, :alert, :responder, 'local', 'r-idle', 'Success', :login, :login, :now, :now,"
-        " :job, '{}', :doc)",
+        " :job, '{}', :run, :doc)",
         _action_rows(alerts, actions),
     )
     yield "UPDATE sequence SET last = :last", [{"last": alerts + actions}]
@@ -142,9 +142,9 @@ def _action_rows(alerts: int, actions: int) -> Iterator[dict[str, Any]]:
     for n in range(actions):
         number, alert_id = alerts + 1 + n, n % alerts + 1
         doc = template.replace("123456789", str(number)).replace("987654321", str(alert_id))
-        run = {"responder": RESPONDER, "login": ANALYST, "now": NOW, "job": f"local-{number}"}
+        run = {"responder": RESPONDER, "login": ANALYST, "now": NOW, "job": f"local-{number}-5e", "run": f"{number}-5e"}
         yield {"id": number, "alert": alert_id, **run, "doc": doc}
 
 
-def _hash(key: str) -> str:
+def key_hash(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()

@@ -1,73 +1,126 @@
-"""List an alert's actions, and start one, in a large and in a small database."""
+"""What people wait for, in stores of very different sizes: what a read costs must not depend on it."""
 
-import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import quote
 
 from tests.bench import comparison
-from tests.bench.accept_runs import started_rate
 from tests.bench.comparison import Goal, Row, Sample, Scale
-from tests.bench.dataset import KEY, fill
+from tests.bench.dataset import KEY, NOW
+from tests.bench.grown import EVERYWHERE, READER, fill, rare_tag, rare_word
 from tests.bench.load import LoadMeter, request
 from tests.bench.processes import ServerProcess, serving
 
-LISTED_ALERTS = 2000
-SMALL_ALERTS = 10
-"""Alerts in the small database, each with as many actions as in the large one."""
+ENGINE = "/api/connector/engine"
+SEARCH = "/api/alert/_search"
+VARIED = 200
+"""Requests that a read is repeated with, on random alerts, so that not all of them stay in the page cache."""
+Requests = Callable[[int], tuple[str, str, Any]]
+"""Method, path and body of a request about an alert."""
+
+
+def _run(number: int) -> tuple[str, str, Any]:
+    return "POST", f"{ENGINE}/action", {"responderId": "r-idle", "objectType": "alert", "objectId": f"~{number}"}
+
+
+def _search(query: Any, **options: Any) -> tuple[str, str, Any]:
+    return "POST", SEARCH, {"query": query, **options}
+
+
+def _get(path: str) -> Requests:
+    return lambda _: ("GET", path, None)
+
+
+NEWEST = f"{ENGINE}/action/_newest"
+READS: Mapping[str, Requests] = {
+    "list responders": lambda n: ("GET", f"{ENGINE}/responder/alert/~{n}", None),
+    "list actions": lambda n: ("GET", f"{ENGINE}/action/alert/~{n}", None),
+    "run accepted": _run,
+    "event poll": _get("/api/event?after=0&wait=0"),
+    "find a rare word": lambda n: ("GET", f"/api/alert/_find?text={rare_word(n)}", None),
+    "find a word that's in every alert": _get(f"/api/alert/_find?text={EVERYWHERE}"),
+    "find half a word that's in every alert": _get(f"/api/alert/_find?text={EVERYWHERE[:3]}"),
+    "find two words, each in every alert": _get("/api/alert/_find?text=database%20suricata"),
+    "search by sourceRef": lambda n: _search({"sourceRef": rare_word(n)}),
+    "search by a tag of 100 alerts": lambda n: _search({"tags": rare_tag(n)}),
+    "newest 20 alerts": lambda _: _search({}, sort="-createdAt", range="0-20", count=False),
+    "Home's own alerts": _get(f"/api/alert/_open?assignee={quote(READER)}"),
+    "mine": _get(f"{NEWEST}?state=ended&by={quote(READER)}"),
+    "failed": _get(f"{NEWEST}?state=failed&since={NOW - 10**12}"),
+    "pending": _get(f"{NEWEST}?state=waiting"),
+}
+"""Those with a goal."""
+COUNTED: Mapping[str, Requests] = {
+    "newest 20 alerts, with X-Total": lambda _: _search({}, sort="-createdAt", range="0-20"),
+}
+
+
+def sizes(scale: Scale) -> Sequence[int]:
+    return [scale.alerts // 10**power for power in (3, 2, 1, 0)]
 
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
-    each = scale.actions // scale.alerts
-    await asyncio.to_thread(fill, folder / "large" / "core.db", scale.alerts, scale.actions)
-    await asyncio.to_thread(fill, folder / "small" / "core.db", SMALL_ALERTS, SMALL_ALERTS * each)
-    size_gb = (folder / "large" / "core.db").stat().st_size / 1e9
-    async with (
-        serving("servers.core", folder / "large", mode="ends_at_once") as large,
-        serving("servers.core", folder / "small", mode="ends_at_once") as small,
-    ):
-        list_meter, start_meter = LoadMeter(), LoadMeter()
-        listed = await comparison.interleaved(
-            {
-                "large": lambda: _listed_rate(list_meter, "large", large, scale, scale.alerts),
-                "small": lambda: _listed_rate(list_meter, "small", small, scale, SMALL_ALERTS),
-            },
-            scale.rounds,
-        )
-        # On other alerts, since each run makes its alert's list longer.
-        started = await comparison.interleaved(
-            {
-                "large": lambda: started_rate(start_meter, "large", large, scale, range(1, min(scale.alerts, 2000))),
-                "small": lambda: started_rate(start_meter, "small", small, scale, range(1, SMALL_ALERTS)),
-            },
-            scale.rounds,
-        )
-    stores = f"{scale.alerts:,} alerts and {scale.actions:,} actions ({size_gb:.1f} GB)"
+    async with AsyncExitStack() as stack:
+        servers = {}
+        for alerts in sizes(scale):
+            await fill(folder / str(alerts) / "core.db", alerts)
+            server = serving("servers.core", folder / str(alerts), mode="ends_at_once")
+            servers[alerts] = await stack.enter_async_context(server)
+        return await compared(servers, scale, "processor time")
+
+
+async def compared(servers: Mapping[int, ServerProcess], scale: Scale, what: str) -> list[Row]:
+    base, rows = sizes(scale)[1], []
+    for name, requests in {**READS, **COUNTED}.items():
+        samples = await _samples(servers, requests, scale, by_processor_time=what == "processor time")
+        goal = Goal("at most", 1.5) if name in READS else None
+        rows += _against_base(f"{name}; {what}", samples, base, comparison.milliseconds, goal)
+    memory = {str(alerts): [server.memory_mb()] for alerts, server in servers.items()}
+    return [*rows, *_against_base("memory of core at the end", memory, base, _megabytes, Goal("at most", 1.2))]
+
+
+async def _samples(
+    servers: Mapping[int, ServerProcess], requests: Requests, scale: Scale, *, by_processor_time: bool
+) -> Mapping[str, Sequence[Sample]]:
+    """Of each size, in seconds for an answer."""
+    meter = LoadMeter()
+    trials = {
+        str(alerts): partial(_sample, meter, server, alerts, requests, scale) for alerts, server in servers.items()
+    }
+    times = await comparison.interleaved(trials, scale.rounds)
+    return {name: spent[1:] for name, spent in meter.cpu_s_per_answer.items()} if by_processor_time else times
+
+
+def _against_base(
+    name: str,
+    samples: Mapping[str, Sequence[Sample]],
+    base: int,
+    show: Callable[[Sequence[Sample]], str],
+    goal: Goal | None,
+) -> list[Row]:
     return [
-        *_rows(f"list an alert's {each} actions among {stores}", listed, list_meter),
-        *_rows(f"start a run among {stores}", started, start_meter),
+        comparison.row(f"{name}, {int(alerts):,} alerts", samples, alerts, str(base), show, goal)
+        for alerts in samples
+        if alerts != str(base)
     ]
 
 
-def _rows(what: str, found: Mapping[str, list[Sample]], meter: LoadMeter) -> list[Row]:
-    goal = Goal("at most", 1.5)
-    return [
-        comparison.row(what, found, "large", "small", comparison.per_second, goal, inverse=True),
-        comparison.row(
-            "the same, processor time per answer",
-            meter.cpu_s_per_answer,
-            "large",
-            "small",
-            comparison.microseconds,
-            goal,
-        ),
-    ]
-
-
-async def _listed_rate(meter: LoadMeter, name: str, server: ServerProcess, scale: Scale, alerts: int) -> Sample:
-    """Lists of `LISTED_ALERTS` random alerts, so that not all of them stay in the page cache."""
+async def _sample(meter: LoadMeter, server: ServerProcess, alerts: int, requests: Requests, scale: Scale) -> Sample:
+    """The median time of an answer, one request at a time."""
+    chosen = random.choices(range(1, alerts + 1), k=VARIED)  # noqa: S311 - which alert is read
     headers = {"Authorization": f"Bearer {KEY}"}
-    chosen = random.choices(range(1, alerts + 1), k=LISTED_ALERTS)  # noqa: S311 - which alert is listed
-    paths = (f"/api/connector/engine/action/alert/~{number}" for number in chosen)
-    requests = [request("GET", server.url, path, headers=headers) for path in paths]
-    return await meter.rate(name, server, requests, seconds=scale.seconds)
+    sent = []
+    for number in chosen:
+        method, path, body = requests(number)
+        sent.append(request(method, server.url, path, headers=headers, body=body))
+    status = 201 if requests is _run else 200
+    return await meter.median_s(str(alerts), server, sent, seconds=scale.seconds, status=status)
+
+
+def _megabytes(samples: Sequence[Sample]) -> str:
+    return f"{median(samples):.0f} MB"

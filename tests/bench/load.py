@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from statistics import median
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ class LoadResult:
 
     per_second: float
     count: int
+    median_s: float
+    """Of the time that an answer took."""
 
 
 def request(method: str, url: str, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None) -> bytes:
@@ -116,7 +119,8 @@ async def load(
     for _ in range(at_once):
         await loop.create_connection(lambda: _Connection(state), str(parts.hostname), parts.port or 80)
     await state.over
-    return LoadResult(len(state.times) / (time.perf_counter() - started), len(state.times))
+    rate = len(state.times) / (time.perf_counter() - started)
+    return LoadResult(rate, len(state.times), median(state.times))
 
 
 class LoadMeter:
@@ -132,12 +136,23 @@ class LoadMeter:
     async def rate(
         self, name: str, server: ServerProcess, requests: Sequence[bytes], *, seconds: float, status: int = 200
     ) -> float:
-        """Answers per second."""
+        """Answers per second, 32 at once."""
+        return (await self._load(name, server, requests, 32, seconds, status)).per_second
+
+    async def median_s(
+        self, name: str, server: ServerProcess, requests: Sequence[bytes], *, seconds: float, status: int = 200
+    ) -> float:
+        """The median time of an answer, one at a time."""
+        return (await self._load(name, server, requests, 1, seconds, status)).median_s
+
+    async def _load(
+        self, name: str, server: ServerProcess, requests: Sequence[bytes], at_once: int, seconds: float, status: int
+    ) -> LoadResult:
         before = server.cpu_s()
-        result = await load(server.url, requests, seconds=seconds, status=status)
+        result = await load(server.url, requests, seconds=seconds, at_once=at_once, status=status)
         await _wait_until_idle(server)
         self.cpu_s_per_answer.setdefault(name, []).append(max(server.cpu_s() - before, CLOCK_TICK_S) / result.count)
-        return result.per_second
+        return result
 
 
 async def _wait_until_idle(server: ServerProcess) -> None:

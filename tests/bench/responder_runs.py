@@ -38,7 +38,7 @@ PROGRAMS = (
 async def compile_requests() -> None:
     """Compile what the programs import, as it is in an environment that core has built or pip has filled.
 
-    A confined program can't write there, so each run would compile it anew.
+    A confined program can't write there, so each run would compile it again.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import requests", env=environment)

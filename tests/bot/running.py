@@ -144,6 +144,7 @@ async def running_bot(
         bot = await stack.enter_async_context(
             running(settings, as_service, clock_ms=clock_ms, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED))
         )
+        await bot.connected.wait()
         if isinstance(bot.transport, HttpTransport):
             emulator.requests_url = bot.transport.url + EVENTS_PATH
         else:

@@ -316,7 +316,7 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         assert len({(await env.client.alert(one)).case for one in alert_ids}) == 1
         await choose(anna, card, "Make one case")  # again: no second case
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 1 alert of this group" in m["text"]])
-        found, _ = await env.client.search("/api/case/_search")
+        found = await env.client.search("/api/case/_search")
         assert len(found) == 1
         assert (await env.client.alert(secret)).case is None
 

@@ -166,6 +166,24 @@ async def test_malformed_signatures_are_refused(tmp_path: Path, time_said: str, 
         assert await statuses_of(env, head, BODY.encode()) == [401]
 
 
+async def test_http_listener_takes_requests_once_slack_said_where_the_app_is(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as env, CoreClient(env.core.url, env.service_key) as core:
+        answered = asyncio.Event()
+        env.emulator.faults.hold("auth.test", answered)
+        async with running(env.settings, core, clock_ms=now_ms) as second, aiohttp.ClientSession() as session:
+            assert isinstance(second.transport, HttpTransport)
+            url, headers = second.transport.url, signed(env.emulator.signing_secret, BODY, int(time.time()))
+            async with session.post(url + EVENTS_PATH, data=BODY, headers=headers) as answer:
+                assert answer.status == 503
+            async with session.get(url + "/health") as answer:
+                health = await answer.json()
+            assert (health["status"], health["parts"][0]["message"][:24]) == ("degraded", "waiting until Slack says")
+            answered.set()
+            await second.connected.wait()
+            async with session.post(url + EVENTS_PATH, data=BODY, headers=headers) as answer:
+                assert answer.status == 200
+
+
 async def test_http_listener_is_as_strict_as_cores(tmp_path: Path) -> None:
     async with running_bot(tmp_path, transport="http") as env:
         right = signed(env.emulator.signing_secret, BODY, int(time.time()))

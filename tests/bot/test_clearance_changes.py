@@ -487,5 +487,6 @@ async def bot_process(settings: BotSettings) -> asyncio.subprocess.Process:
     posted["channel"] = [{**one, "clearance": TLP_NAMES[one["clearance"]]} for one in posted["channel"]]
     process.stdin.write(json.dumps(posted).encode())
     process.stdin.close()
-    assert await process.stdout.readline() == b"leads\n"
+    while (line := await process.stdout.readline()) != b"leads\n":
+        assert line, "the bot has ended"  # else a line of its log
     return process

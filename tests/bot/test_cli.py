@@ -36,7 +36,7 @@ BOT = {
         "doctor",
         "backup",
         "restore",
-        "migrate-store",
+        "store",
         "forget-messages",
     ],
 )

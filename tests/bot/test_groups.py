@@ -33,7 +33,7 @@ def check(groups: GroupSync) -> tuple[bool, str]:
 async def following(env: BotEnvironment) -> AsyncIterator[GroupSync]:
     """The part of the bot that follows user groups, with rounds that the test begins."""
     async with CoreClient(env.core.url, env.service_key) as core:
-        yield GroupSync({"containment": GroupSection(slack_usergroup=S0)}, core, env.bot.slack, "T0LOCAL")
+        yield GroupSync({"containment": GroupSection(slack_usergroup=S0)}, core, env.bot.slack, lambda: "T0LOCAL")
 
 
 async def test_the_leader_follows_from_its_start(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_missing_scope_is_told_and_changes_nothing(tmp_path: Path) -> No
 async def test_a_group_that_core_refuses_holds_up_no_other(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         sections = {name: GroupSection(slack_usergroup=S0) for name in ("..", "containment")}
-        groups = GroupSync(sections, core, env.bot.slack, "T0LOCAL", pause_s=0)
+        groups = GroupSync(sections, core, env.bot.slack, lambda: "T0LOCAL", pause_s=0)
         env.emulator.set_usergroup(S0, [ANNA])
         await groups.sync()
         assert await members(env) == ["anna"]

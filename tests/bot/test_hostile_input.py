@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from bot.app.interactions import parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.cards import ids
-from bot.cards.lists import option_value
 from bot.cards.message import Intent
 from core.common.clock import now_ms
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
+ACTIONS = "/api/connector/engine/action/_search"
 WEEK_MS = 7 * 86_400_000
 TIMEOUT_S = 30  # ample, for busy machines
 Json = dict[str, Any]
@@ -153,9 +153,7 @@ async def issue_button(env: BotEnvironment, alert_id: str, what: str, channel: s
     """The id of a button on the alert's card."""
     key = f"alert:{alert_id}:{channel}"
     argument = "alert" if what == "menu" else ""
-    return (await env.bot.outbox.buttons.issue(channel, key, [Intent(what, alert_id, argument)]))(
-        Intent(what, alert_id, argument)
-    )
+    return await env.bot.outbox.buttons.issue(channel, key, lambda button: button(Intent(what, alert_id, argument)))
 
 
 async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_path: Path) -> None:
@@ -179,7 +177,7 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
             assert "Nothing was run" in response
             assert ids.REFRESH in response
         assert (await env.client.alert(alert_id)).status == "New"
-        assert await env.client.search_actions({}) == []
+        assert await env.client.search(ACTIONS) == []
 
 
 async def test_expired_button_runs_nothing_and_refresh_renews_it(tmp_path: Path) -> None:
@@ -234,7 +232,7 @@ async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_p
         assert "Only members" in text
         status, text = await slack.send({**common("block_suggestion", team=GUEST), "action_id": ids.MENU, "value": ""})
         assert "Only members" in text
-        assert await env.client.search_actions({}) == []
+        assert await env.client.search(ACTIONS) == []
 
 
 async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path) -> None:
@@ -248,7 +246,7 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
         await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
         await responses.until_count(6)
         assert all("not set up" in json.dumps(response) for response in responses.received)
-        assert await env.client.search_actions({}) == []
+        assert await env.client.search(ACTIONS) == []
 
 
 async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
@@ -266,14 +264,14 @@ async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path)
     """The metadata of a view comes from the client, so core checks the permissions at each step."""
     async with http_bot(tmp_path) as (env, slack, _):
         alert_id = await env.post_alert()
-        claimed = {"id": alert_id, "kind": "alert", "responder": "x", "asked": True, "anyway": True, "channel": SOC}
         offered = await env.client.responders("alert", alert_id, explain=True)
-        claimed["responder"] = option_value(next(r for r in offered if r.name == CLOSE))
+        close = next(r.id for r in offered if r.name == CLOSE)
+        claimed = {"targets": f"alert {alert_id}", "responder_id": close, "anyway": "~1", "channel": SOC}
         for user, words in ((ROB, "manageAction"), (NINA, "linked")):
             payload = submission(ids.START_VIEW, json.dumps(claimed), {})
             status, text = await slack.send({**payload, "user": {"id": user, "team_id": TEAM}})
             assert (status, words in text) == (200, True)
-        assert await env.client.search_actions({}) == []
+        assert await env.client.search(ACTIONS) == []
 
 
 async def test_unknown_ids_are_acknowledged_with_a_message(tmp_path: Path) -> None:
@@ -310,7 +308,7 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
     origin: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
     name = draw(st.sampled_from([CLOSE, "close", "Responder", '"', "x"]) | LETTERS)
     clicks = [ids.RUN, ids.RUN_ANYWAY, ids.RUN_AGAIN, ids.DISMISS, ids.MENU, ids.MORE, ids.CANCEL, ids.APPROVE,
-              ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE, ids.TEMPLATE_ADD_TASK, ids.TEMPLATE_REMOVE_FIELD,
+              ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE,
               ids.TEMPLATE_FROM_JSON]  # fmt: skip
     action_id = draw(st.sampled_from(clicks))
     view = draw(st.sampled_from([ids.START_VIEW, ids.TEMPLATE_VIEW, ids.TEMPLATE_JSON_VIEW, ids.TEMPLATE_CHECK_VIEW]))
@@ -318,7 +316,7 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
         block: {"v": {"type": "plain_text_input", "value": draw(LETTERS)}} for block in ("object", "name", "json")
     }
     draft = {"tasks": [0], "fields": [1], "next": 2, "file": "http://127.0.0.1:9/x"}
-    claims = {"id": alert_id, "kind": "alert", "responder": name, "confirmed": True, "anyway": True, "channel": SOC}
+    claims = {"id": alert_id, "targets": f"alert {alert_id}", "responder_id": name, "anyway": "~1", "channel": SOC}
     metadata = json.dumps({**claims, **draft})
     menu, modal = draw(st.sampled_from([ids.MENU, ids.START_RESPONDER])), {"id": "V1", "type": "modal"}
     shortcut = {"callback_id": ids.RUN_MESSAGE_SHORTCUT, "channel": {"id": SOC}, "response_url": ""}
@@ -388,7 +386,7 @@ def send_payloads(folder: Path, users: Sequence[str]) -> tuple[int, list[Any]]:
             send()
             alert = runner.run(env.client.alert(alert_id))
             changed = alert.status != "New" or alert.case is not None
-            runs = runner.run(env.client.search_actions({}))
+            runs = runner.run(env.client.search(ACTIONS))
         finally:
             runner.run(bot.__aexit__(None, None, None))
     return len(runs) + changed, [entry for entry in logs if entry["event"] in INTERNAL_ERRORS]

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, start, undos
+from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, run_form, undos
 from bot.cards.alert import alert_card
 from bot.cards.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
 from core.models import (
     Action,
     Alert,
+    Approval,
     Attachment,
     BreakGlass,
     Document,
+    Extension,
     InputTitle,
     OfferedResponder,
     Parameter,
@@ -50,8 +52,10 @@ def overriding(action: Action) -> Action:
 
 
 def undone(action: Action) -> Action:
-    """The same, which core could not undo."""
-    undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=INPUTS)
+    """The same, which core could not undo, and which somebody wants to extend."""
+    approval = Approval(needed=2, approved_by=[PERSON], expires_at=NOW + 1)
+    extension = Extension(id="~77", asked_by=PERSON, asked_at=NOW, approval=approval)
+    undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=INPUTS, extension=extension)
     return action.model_copy(update={"undo": undo})
 
 
@@ -59,11 +63,12 @@ def refusing(alert: Alert) -> OfferedResponder:
     """A responder that can't run on the alert, since the settings protect each of its artifacts."""
     why = [f"the artifact {artifact.id} is protected ({artifact.label})" for artifact in alert.artifacts]
     refusals = [Refusal(rule="protect", message=message, lift="ask") for message in why]
-    return make.responder("Refused", verdict="cannot_run", reasons=why, refusals=refusals)
+    return make.responder("Refused", verdict="cannot_run", reasons=[], refusals=refusals)
 
 
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
     """Every payload about this alert for this clearance."""
+    actions = [action.model_copy(update={"artifacts": alert.artifacts}) for action in actions]
     subject, view = Subject.alert(alert), RedactedView(Subject.alert(alert), clearance)
     targets = {action.id: subject.part(action.object_id) or Subject.unknown(action) for action in actions}
     by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
@@ -72,7 +77,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = [home.HomeAlert(subject, NOW)]
     offered = [make.responder(), refusing(alert)]
-    place = start.WizardState("~12")
+    request, choices = make.request(), [run_form.object_option(subject, clearance)]
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
         dump(lists.alert_in_full(alert, clearance=clearance, button=button)),
@@ -82,14 +87,14 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
             )
         ),
-        dump(questions.confirm(offered[0], subject, clearance=clearance, button=button)),
+        dump(questions.confirm(request, offered[0], view, button=button)),
         dump(lists.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
         dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
-        dump(start.start_view(place, None, clearance=clearance, choices=[subject])),
-        dump(start.start_view(place, subject, clearance=clearance)),
-        dump(start.start_view(place, subject, clearance=clearance, responder=offered[0], given=start.Given())),
-        dump(start.run_view(place, subject, offered[0], clearance=clearance, given=start.Given())),
-        dump(start.run_view(replace(place, glass=True), subject, offered[1], clearance=clearance, given=start.Given())),
+        dump(run_form.start_view(request, None, clearance=clearance, choices=choices)),
+        dump(run_form.start_view(request, subject, clearance=clearance)),
+        dump(run_form.start_view(request, subject, clearance=clearance, responder=offered[0])),
+        dump(run_form.form_view(request, offered[0], view, inputs.Form(()))),
+        dump(run_form.form_view(replace(request, override_reason=""), offered[1], view, inputs.Form(()))),
         dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
     ]
     asked: Mapping[str, Any] = {"button": button, "now_ms": NOW}
@@ -103,20 +108,21 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         own = RedactedView(target, clearance)
         texts += [
             dump(lists.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")),
-            dump(questions.confirm(offered[0], target, clearance=clearance, button=button)),
-            dump(questions.cannot_run(offered[0], own, "why")),
+            dump(questions.confirm(request, offered[0], own, button=button)),
+            dump(questions.cannot_run(request, offered[0], own, "why")),
             dump(questions.ambiguous_name("x", offered, target, "/responder")),
         ]
     for action in actions:
         subject = targets[action.id]
         own = RedactedView(subject, clearance)
         texts += [
-            dump(questions.collision(action, offered[0], own, button=button)) if own.is_open else "",
+            dump(questions.collision(request, action, offered[0], own, button=button)) if own.is_open else "",
             dump(
                 approvals.direct_request(
                     action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
                 )
             ),
+            dump(undos.extension_reply(undone(action), subject, clearance=clearance, button=button, now_ms=NOW)),
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),
@@ -128,7 +134,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(replies.watcher_message(action, subject, clearance=clearance)),
             dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
             str(replies.report_file(action, subject, clearance=clearance)),
-            str(approvals.inputs_file(action, subject, clearance=clearance)),
+            str(approvals.whole_request(action, subject, clearance=clearance)),
         ]
     return texts
 
@@ -274,7 +280,7 @@ def test_a_hidden_artifact_is_masked_in_the_inputs_of_a_run(hidden: str) -> None
     shown = everything(alert, [asked], 2)
     assert not [text for text in shown if hidden in text or quoted in text or json.dumps(quoted)[1:-1] in text]
     assert MASK in shown[0]
-    assert [text for text in shown if "inputs-40.txt" in text]
+    assert [text for text in shown if "request-40.txt" in text]
 
 
 @given(make.alerts(MARKS), st.data(), make.levels)
@@ -304,19 +310,19 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
     run = make.awaiting(parameters='{"n": "x"}', responder_title=make.HOSTILE,
                         inputs=[InputTitle(name="n", title=make.HOSTILE[:150], type="string")])  # fmt: skip
     offered = [make.responder(title=make.HOSTILE, parameters=[Parameter(name="n", title="<!here> <@U0BOSS>")])]
-    subject, place = Subject.alert(make.alert()), start.WizardState("~12", responder="r", asked=True)
-    given = start.Given(inputs.form(offered[0].parameters or (), {}))
+    request, view = make.request(), RedactedView(Subject.alert(make.alert()), 3)
+    form = inputs.form(offered[0].parameters or (), {})
     shown = [
         *everything(make.alert(), [run], 3),
-        dump(lists.responder_list(offered, {}, subject, clearance=3, button=button, command="/responder")),
-        dump(questions.confirm(offered[0], subject, clearance=3, button=button)),
-        dump(questions.needs_inputs(offered[0], RedactedView(subject, 3), button=button)),
+        dump(lists.responder_list(offered, {}, view.subject, clearance=3, button=button, command="/responder")),
+        dump(questions.confirm(request, offered[0], view, button=button)),
+        dump(questions.needs_inputs(request, offered[0], view, button=button)),
     ]
     in_markup = [re.sub(r'"type": "plain_text", "text": "(?:[^"\\\\]|\\\\.)*"', "", text) for text in shown]
     assert not [text for text in in_markup if "<!channel" in text or "<@U0BOSS" in text]
-    view = start.run_view(place, subject, offered[0], clearance=3, given=given)
-    fields = [block for block in view["blocks"] if block["type"] == "input"]
-    assert "<!here" not in dump([block for block in view["blocks"] if block["type"] != "input"])
+    modal = run_form.form_view(request, offered[0], view, form)
+    fields = [block for block in modal["blocks"] if block["type"] == "input"]
+    assert "<!here" not in dump([block for block in modal["blocks"] if block["type"] != "input"])
     assert {block["label"]["type"] for block in fields} == {"plain_text"}  # which is no markup
 
 

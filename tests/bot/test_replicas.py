@@ -74,9 +74,9 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
 
             await env["anna"].until(changed)
         assert len([m for m in await env["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
-        await env["anna"].command(SOC, "/responder doctor")
+        await env["lea"].command(SOC, "/responder doctor")
         own = f"{socket.gethostname()} (process {os.getpid()})"
-        await env.ephemeral("anna", f"✓ *replicas*: {own} sends; {own} stands by")
+        await env.ephemeral("lea", f"✓ *replicas*: {own} sends; {own} stands by")
         await env["anna"].open_home()
         await env["anna"].until(lambda view: f"Of the bots, {own} sends; {own} stands by." in str(view.home))
         assert await env.client.actions("alert", alert.id) == []

@@ -46,8 +46,10 @@ def put_marked(folder: Path) -> None:
 
 
 def put_raw(folder: Path) -> None:
-    """Restore a plain copy of the file, which isn't marked as a backup."""
+    """Restore a plain copy of the file, which isn't marked as a backup, where no core has seen what came since."""
     shutil.copy(folder / "copy.db", folder / "core.db")
+    for memory in folder.rglob("last-event"):
+        memory.unlink()
     with closing(sqlite3.connect(folder / "core.db")) as connection, connection:
         connection.execute("DELETE FROM backup")
 
@@ -57,7 +59,7 @@ def put_another(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "core.db")) as connection, connection:
         connection.execute("UPDATE identity SET id = 'another'")
         connection.execute("DELETE FROM object")
-        connection.execute("UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'event'")
+        connection.execute("UPDATE sequence SET last = last + 100 WHERE name = 'event'")
 
 
 @pytest.mark.parametrize(

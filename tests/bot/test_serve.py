@@ -1,10 +1,13 @@
 """`responder-bot serve`: core and bot in one process, killed and started again."""
 
 import asyncio
+import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +69,158 @@ async def test_bot_exits_at_once_if_core_refuses_its_key(tmp_path: Path) -> None
             assert (process.returncode, out) == (2, b"")
             assert err.decode().startswith(f"[bot] core_api_key: {words}")
             assert err.decode().count("\n") == 1
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *, fault: Callable[[SlackEmulator], None], **changes: str
+) -> AsyncIterator[tuple[SlackEmulator, CoreClient, AnyProcess]]:
+    """Run `serve` with an emulator that has a fault from the start; core's client is Anna's."""
+    (folder / "responder-bot.toml").write_text(SETTINGS)
+    emulator = SlackEmulator(rates=False)
+    add_people_and_channels(emulator)
+    async with emulator:
+        fault(emulator)
+        slack = {
+            "SLACK_BOT_TOKEN": emulator.bot_token,
+            "SLACK_APP_TOKEN": emulator.app_token,
+            "SLACK_API_URL": emulator.api_url,
+        }
+        key = await user_added(folder, "anna", "analyst", "--slack-id", ANNA)
+        process = await started(folder, ["serve"], {**slack, **changes}, asyncio.subprocess.PIPE)
+        try:
+            async with CoreClient(await output_after(process, "core: "), key) as client:
+                yield emulator, client, process
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def logged(process: AnyProcess, event: str) -> dict[str, Any]:
+    """The next line of the log with this event, or any if that is empty."""
+    assert process.stderr is not None
+    while line := await process.stderr.readline():
+        entry: dict[str, Any] = json.loads(line)
+        if event in ("", entry["event"]):
+            return entry
+    raise AssertionError(f"ended without the log line {event!r}")
+
+
+async def bots_health(client: CoreClient) -> tuple[str, str]:
+    """Core's status, and what it says of the bot."""
+    health = await client.health()
+    return health["status"], next((part["message"] for part in health["parts"] if part["name"] == "bot"), "")
+
+
+def refuse_connection(emulator: SlackEmulator) -> None:
+    emulator.faults.fail("apps.connections.open")
+
+
+def lose_connection(emulator: SlackEmulator) -> None:
+    emulator.faults.lose_answer("apps.connections.open")
+
+
+def fail_auth_for_18_s(emulator: SlackEmulator) -> None:
+    emulator.faults.fail("auth.test", times=6)
+
+
+@pytest.mark.parametrize(
+    "fault", [refuse_connection, lose_connection, pytest.param(fail_auth_for_18_s, marks=pytest.mark.slow)]
+)
+async def test_core_takes_alerts_while_slack_fails_and_the_bot_shows_them_later(
+    tmp_path: Path, fault: Callable[[SlackEmulator], None]
+) -> None:
+    async with (
+        serving(tmp_path, fault=fault) as (emulator, client, process),
+        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+    ):
+        entry = await logged(process, "slack_not_connected")
+        assert entry["level"] == "warning"
+        alert_id = (await client.create_alert(ALERT)).id
+        await output_after(process, "bot: ")
+        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.command(SOC, f"/responder list {alert_id}")
+        await anna.until(lambda view: view.modal)
+
+
+async def test_core_takes_alerts_while_slack_does_not_answer(tmp_path: Path) -> None:
+    answered = asyncio.Event()
+
+    def hold(emulator: SlackEmulator) -> None:
+        emulator.faults.hold("apps.connections.open", answered)
+
+    async with (
+        serving(tmp_path, fault=hold) as (emulator, client, process),
+        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+    ):
+        while await bots_health(client) != ("degraded", "socket: not connected to Slack; it is tried again"):
+            pass
+        alert_id = (await client.create_alert(ALERT)).id
+        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        answered.set()
+        await output_after(process, "bot: ")
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        ({"SLACK_BOT_TOKEN": "xoxb-wrong"}, "Slack refuses the bot's token (invalid_auth); put a valid one into "),
+        ({"SLACK_APP_TOKEN": "xapp-wrong"}, "Slack refuses the app token (invalid_auth); make an app-level token "),
+    ],
+)
+async def test_core_serves_and_says_which_token_is_wrong(
+    tmp_path: Path, token: Mapping[str, str], sentence: str
+) -> None:
+    async with serving(tmp_path, fault=lambda _: None, **token) as (_, client, process):
+        entry = await logged(process, "slack_not_connected")
+        assert (entry["level"], entry["reason"][: len(sentence)]) == ("error", sentence)
+        status, message = await bots_health(client)
+        assert (status, message.startswith(f"socket: {sentence}")) == ("degraded", True)
+        assert (await client.create_alert(ALERT)).id
+
+
+async def test_bot_connects_again_after_slack_lost_the_connection(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, fault=lambda _: None) as (emulator, client, process),
+        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+    ):
+        await logged(process, "slack_connected")
+        emulator.faults.fail("apps.connections.open", times=2)
+        emulator.drop_connections()
+        await logged(process, "slack_lost")
+        await logged(process, "slack_connected")
+        alert_id = (await client.create_alert(ALERT)).id
+        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.command(SOC, f"/responder list {alert_id}")
+        await anna.until(lambda view: view.modal)
+
+
+async def test_one_request_id_follows_a_command_to_the_card_that_shows_its_end(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, fault=lambda _: None) as (emulator, client, process),
+        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+    ):
+        await logged(process, "slack_connected")
+        alert_id = (await client.create_alert(ALERT)).id
+        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        typed = await logged(process, "interaction")
+        assert (typed["type"], typed["feature"], typed["user"]) == ("command", "runs", ANNA)
+        found: dict[str, dict[str, Any]] = {}
+        while typed["request_id"] not in found.get("cards_rendered", {}).get("request_ids", ()) or (
+            "run_ended" not in found
+        ):
+            entry = await logged(process, "")
+            found[entry["event"]] = entry
+        action = (await client.actions("alert", alert_id))[0].id
+        for event in ("run_requested", "run_started", "run_ended"):
+            assert (found[event]["action"], found[event]["root"]) == (action, alert_id)
+            assert found[event]["request_id"] == typed["request_id"]
+        assert found["run_requested"]["login"] == "anna@responder-bot.local"
+        assert (found["run_ended"]["outcome"], found["cards_rendered"]["root"]) == ("succeeded", alert_id)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import stat
+import tomllib
 from pathlib import Path
 
 import aiohttp
@@ -94,8 +95,9 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
                 async with CoreClient(addresses["core"], addresses["keys"]["anna"]) as anna:
                     await anna.run({"responderId": name, "objectType": "alert", "objectId": alert_id})
         while len(ended) < 4:
-            for action in await core.search_actions({"_in": {"_field": "status", "_values": ["Success", "Failure"]}}):
-                ended[action.responder_name] = action.status
+            ended_now = {"_in": {"_field": "status", "_values": ["Success", "Failure"]}}
+            for action in await core.search("/api/connector/engine/action/_search", ended_now):
+                ended[action["responderName"]] = action["status"]
             await core.events(None, 1)
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
@@ -111,8 +113,10 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
 async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tmp_path: Path) -> None:
     process = await started(tmp_path, "--workspace-only")
     assert process.stdout is not None
-    lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
+    lines = [(await process.stdout.readline()).decode().strip() for _ in range(10)]
     address, bot_token, app_token = (line.partition("=")[2] for line in lines[1:4])
+    printed = tomllib.loads("\n".join(lines[6:]))
+    assert printed == {"slack": {"api_url": address, "bot_token": bot_token, "app_token": app_token}}
     (tmp_path / "responder-bot.toml").touch(0o600)  # it holds tokens
     (tmp_path / "responder-bot.toml").write_text(
         f'[core]\nport = 9\njobs = "responder-bot.toml/below"\n'

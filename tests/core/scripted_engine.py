@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenActionIds, Progress, Report, Responder, Skipped
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Progress, Report, Responder, Skipped
 
 BLOCK_HOST = Responder(
     id="r-block",
@@ -40,13 +40,22 @@ class Run:
         self.outcome.set_result(report)
 
 
-def open_actions(*ids: str) -> OpenActionIds:
-    """What an engine is given to learn that these actions are open."""
+def run_id_of(action_id: str) -> str:
+    """The run id of a job that a test makes, and not core."""
+    return f"{action_id.removeprefix('~')}-5e"
 
-    async def open_ids() -> Sequence[str]:
-        return ids
 
-    return open_ids
+def action_id_of(run_id: str) -> str:
+    return f"~{run_id.partition('-')[0]}"
+
+
+def open_actions(*ids: str) -> OpenRunIds:
+    """What an engine is given to learn that the runs of these actions are open."""
+
+    async def open_run_ids() -> Sequence[str]:
+        return [run_id_of(action_id) for action_id in ids]
+
+    return open_run_ids
 
 
 @dataclass
@@ -83,8 +92,8 @@ class ScriptedEngine(Engine):
             raise ResponderBotError("unavailable", self.down)
         return Catalogue(tuple(self.offered), self.left_out)
 
-    def job_id(self, action_id: str) -> str:
-        return f"job-of-{action_id}" if self.fixed_job_ids else ""
+    def job_id(self, run_id: str) -> str:
+        return f"job-of-{action_id_of(run_id)}" if self.fixed_job_ids else ""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         run = Run(job, on_progress, asyncio.get_running_loop().create_future())
@@ -99,11 +108,11 @@ class ScriptedEngine(Engine):
             if run.job.action_id == job.action_id and not run.outcome.done():
                 run.finish(Report(False, message="killed"))
 
-    async def clean_up(self, action_id: str) -> None:
-        self.forgotten.append(action_id)
+    async def clean_up(self, run_id: str) -> None:
+        self.forgotten.append(action_id_of(run_id))
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
-        self.swept.append(set(await open_action_ids()))
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
+        self.swept.append(set(map(action_id_of, await open_run_ids())))
 
     async def close(self) -> None:
         return

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,7 @@ from tests.core.core_process import ROOT
 from tests.core.running import running_core
 from tests.programs import PIPE, Program
 
-COMMANDS = ["core", "backup", "restore", "user", "responders"]
+COMMANDS = ["core", "init", "backup", "restore", "user", "responders"]
 VERBS = [
     *(["user", verb] for verb in ("add", "list", "disable", "enable", "key", "profile", "clearance", "link", "unlink")),
     *(["group", verb] for verb in ("add", "remove", "list")),
@@ -215,7 +216,7 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
     )
     installed = await run(tmp_path, "responders", "install", "mine")
     assert (installed.code, installed.out) == (0, "0 environments ready, 0 failed\n")
-    assert installed.err == "There is no responder in mine: no folder in it has a definition (*.json).\n"
+    assert installed.err == "There is no responder in mine: no folder in it has a usable definition (*.json).\n"
 
 
 @pytest.mark.slow
@@ -310,7 +311,7 @@ def test_the_console_script_is_the_bot_s() -> None:
 
 
 async def test_every_subcommand_reads_config_and_resolves_paths_from_it(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "data").mkdir(parents=True)
     settings = tmp_path / "there" / "other.toml"
     settings.write_text('[core]\ndatabase = "data/core.db"\nuser_domain = "example.org"\n')
     config = ("--config", str(settings))
@@ -389,3 +390,39 @@ async def test_people_are_put_into_groups(tmp_path: Path) -> None:
         assert ended.code
         assert is_one_sentence(ended.err)
     assert "night" not in (await run(tmp_path, "group", "list")).out
+
+
+async def test_a_mistyped_database_is_not_made(tmp_path: Path) -> None:
+    """A first start makes one; later a missing one is refused, until `init` makes it."""
+    user = ("user", "add", "anna", "--profile", "analyst")
+    assert (await run(tmp_path, *user)).code == 0
+    for name, words in (
+        ("core.db", f"There is no database {tmp_path}/core.db, but there is {tmp_path}/responder-bot.db; correct"),
+        ("gone/core.db", f"There is no folder {tmp_path}/gone for core's database; correct [core] database, or run"),
+    ):
+        mistyped = {"RESPONDER_BOT_CORE_DATABASE": name}
+        for command in (user, ("core",), ("hosts",), ("drain",)):
+            refused = await run(tmp_path, *command, **mistyped)
+            assert (refused.code, refused.out, refused.err.startswith(words)) == (2, "", True)
+            assert is_one_sentence(refused.err)
+            assert not (tmp_path / name).exists()
+        made = await run(tmp_path, "init", **mistyped)
+        assert (made.code, made.err) == (0, f"Made the database {tmp_path / name}.\n")
+        assert (await run(tmp_path, *user, **mistyped)).code == 0
+        again = await run(tmp_path, "init", **mistyped)
+        assert (again.code, again.err) == (2, f"{tmp_path / name} is there already; start core with it.\n")
+
+
+@pytest.mark.parametrize("left", ["jobs/~1", "responder-bot-slack.db"])
+async def test_a_database_is_not_made_beside_what_an_earlier_core_left(tmp_path: Path, left: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / left).parent.mkdir(exist_ok=True)
+    (tmp_path / left).touch()
+    refused = await run(tmp_path, "core", RESPONDER_BOT_CORE_DATABASE="elsewhere/core.db")
+    assert (refused.code, "but there is " in refused.err) == (2, True)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def test_the_version_is_printed(tmp_path: Path) -> None:
+    ended = await (await programs.start("bot.cli", "--version", cwd=tmp_path, stdout=PIPE, stderr=PIPE)).communicate()
+    assert ended == (f"responder-bot {version('responder-bot')}\n".encode(), b"")

@@ -1,29 +1,45 @@
-"""On a full disk writes are 503 and health is down; both recover once there is space."""
+"""On a full disk writes are 503 and health is down; if it is that of the job folders, runs fail and health is degraded.
+
+Both recover once there is space.
+"""
 
 import asyncio
+import itertools
+import json
 import os
+import resource
+import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.core.core_process import ALERT, core_process, setup_in
+from core.common.database.connection import WAL_BYTES
+from core.common.database.sqlite import LOG_BOUND_BYTES
+from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, run_body, setup_in
+
+
+@contextmanager
+def file_system(folder: Path, options: str) -> Iterator[Path]:
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 40 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with file_system(tmp_path / "disk", "size=40m") as folder:
+        yield folder
 
 
 def fill(file: Path) -> None:
@@ -33,6 +49,51 @@ def fill(file: Path) -> None:
                 filler.write(bytes(4096))
         except OSError:
             pass
+
+
+def fail_beyond(pid: int, size: int) -> None:
+    """Have the process fail to write to files beyond this size."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@pytest.mark.sqlite
+async def test_a_log_that_can_not_be_checkpointed_is_told_and_bounded(tmp_path: Path) -> None:
+    setup = await setup_in(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "core.db")) as database, database:
+        database.execute("CREATE TABLE filler (content BLOB)")
+        database.execute("INSERT INTO filler VALUES (zeroblob(?))", (LOG_BOUND_BYTES + WAL_BYTES,))
+    size = (tmp_path / "core.db").stat().st_size
+    log = tmp_path / "core.db-wal"
+    async with (
+        core_process(setup) as core,
+        httpx.AsyncClient(base_url=core.url, headers={"Authorization": f"Bearer {setup.keys['lead']}"}) as http,
+    ):
+        fail_beyond(core.process.pid, size)  # new pages go to the end of the database
+        acknowledged: list[str] = []
+        statuses = set[str]()
+        told_at, large = 0, {**ALERT, "description": "x" * 500_000}
+        while True:
+            answer = await http.post("/api/alert", json={**large, "sourceRef": f"s{len(acknowledged)}"})
+            if answer.status_code != 201:
+                break
+            acknowledged.append(answer.json()["id"])
+            if not told_at and "checkpoint_failed" in core.log.read_text():
+                told_at = log.stat().st_size
+            statuses.add((await http.get("/health")).json()["status"])  # which looks at the store once in a second
+        sentence = "core.db can't be written (disk I/O error), and its log has over 64 MB, so nothing more is stored"
+        assert (answer.status_code, answer.json()["message"]) == (503, f"{sentence}; look at its disk.")
+        assert "degraded" in statuses
+        assert 0 < told_at < 2 * WAL_BYTES
+        assert log.stat().st_size < LOG_BOUND_BYTES + WAL_BYTES
+        await until_health(http, 503)
+        fail_beyond(core.process.pid, resource.RLIM_INFINITY)
+        await until_health(http, 200)
+        assert (await http.post("/api/alert", json={**large, "sourceRef": "later"})).status_code == 201
+        assert (await http.get("/health")).json()["status"] == "ok"
+        await core.kill()
+    async with core_process(setup) as again:
+        for alert_id in acknowledged:
+            assert (await again.client("lead").alert(alert_id)).id == alert_id
 
 
 @pytest.mark.sqlite
@@ -68,8 +129,54 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
             assert (await again.client("lead").alert(alert_id)).id == alert_id
 
 
+def fill_with_files(folder: Path) -> None:
+    folder.mkdir()
+    for number in itertools.count():
+        try:
+            (folder / str(number)).touch()
+        except OSError:
+            return
+
+
+@pytest.mark.parametrize("options", ["size=1m", "nr_inodes=60"])
+async def test_health_is_degraded_while_runs_find_no_room(tmp_path: Path, options: str) -> None:
+    with file_system(tmp_path / "jobs", options) as jobs:
+        async with core_process(await setup_in(tmp_path, jobs=str(jobs))) as core:
+            alert = await alert_in(core)
+            before = await core.ended((await core.client().run(run_body(alert))).id)
+            assert before.status == "Success"
+            assert (await core.send("GET", "/health")).json()["status"] == "ok"
+            filler = tmp_path / "jobs" / "filler"
+            fill(filler) if "size" in options else fill_with_files(filler)
+            ended = await core.ended((await core.client().run(run_body(alert))).id)
+            assert ended.status == "Failure"
+            assert json.loads(ended.report)["errorMessage"] == (
+                "The run could not be prepared, since the disk of the job folders is full (No space left on device);"
+                " free space or inodes on it, and run it again."
+            )
+            await until(core, "degraded")
+            (part,) = [part for part in (await core.send("GET", "/health")).json()["parts"] if not part["ok"]]
+            assert (part["name"], part["message"]) == (
+                "job folders",
+                f"No run can start, since {jobs} is full (No space left on device); free space or inodes on it.",
+            )
+            assert "responder_bot_jobs_writable 0.0\n" in (await core.send("GET", "/metrics")).text
+            shutil.rmtree(filler) if filler.is_dir() else filler.unlink()
+            await until(core, "ok")
+            assert "responder_bot_jobs_writable 1.0\n" in (await core.send("GET", "/metrics")).text
+            after = await core.ended((await core.client().run(run_body(alert))).id)
+            assert after.status == "Success"
+
+
+async def until(core: CoreProcess, status: str) -> None:
+    """Return once health says so."""
+    async with asyncio.timeout(60):
+        while (await core.send("GET", "/health")).json()["status"] != status:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.05)
+
+
 async def until_health(http: httpx.AsyncClient, status: int) -> None:
-    """Health is looked at anew once a second at most."""
+    """Health is checked once a second at most."""
     async with asyncio.timeout(60):
         while (await http.get("/health")).status_code != status:  # noqa: ASYNC110 - no event: another process looks
             await asyncio.sleep(0.05)

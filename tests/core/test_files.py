@@ -2,19 +2,15 @@
 
 import asyncio
 import base64
-import gzip
 import hashlib
 import json
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.common.database.sqlite import SqliteDatabase
 from core.models import Profile
-from core.store.schema import migrate
 from tests.core.object_api import ALERT
 from tests.core.running import RunningCore, running_core
 
@@ -154,33 +150,3 @@ async def test_an_artifact_has_the_fields_of_public_systems(core: RunningCore) -
     steps = [{"_name": "getAlert", "idOrName": alert["id"]}, {"_name": "observables"}]
     (shown,) = await sent(core, "POST", "/api/v1/query", {"query": steps})
     assert (shown["startDate"], shown["reports"], "stats" in shown) == (5, {}, False)
-
-
-async def test_artifacts_of_an_earlier_core_get_the_fields_too(tmp_path: Path) -> None:
-    file = tmp_path / "core.db"
-    packed = Path(__file__).parent / "store" / "earlier" / "core-f3ef3d2.db.gz"
-    file.write_bytes(gzip.decompress(packed.read_bytes()))
-    old = {"id": "~901", "createdAt": 7, "dataType": "ip", "data": "192.0.2.7", "tags": ["ä"], "tlp": 2}
-    both = [{**old, "id": "~903"}, {**old, "id": "~904"}]
-    docs = [
-        (901, "case_artifact", json.dumps(old)),
-        (902, "alert", json.dumps({"id": "~902", "title": "t", "artifacts": both, "case": None})),
-        (905, "alert", json.dumps({"id": "~905", "title": "t", "artifacts": []})),
-        (906, "case_artifact", "{damaged"),
-        (907, "alert", "{damaged"),
-    ]
-    with sqlite3.connect(file) as connection:
-        connection.executemany("INSERT INTO object (id, kind, doc) VALUES (?, ?, ?)", docs)
-    connection.close()
-    database = SqliteDatabase(file, migrate)
-    try:
-        rows = await database.fetch_in_background("SELECT id, doc FROM object WHERE id > 900 ORDER BY id", {})
-    finally:
-        await database.close()
-    found = {row["id"]: row["doc"] for row in rows}
-    added = {"startDate": 7, "reports": {}, "stats": {}}
-    assert json.loads(found[901]) == {**old, **added}
-    assert json.loads(found[902])["artifacts"] == [{**item, **added} for item in both]
-    assert json.loads(found[902])["case"] is None
-    assert json.loads(found[905]) == {**json.loads(docs[2][2]), "assignee": None}
-    assert [found[906], found[907]] == ["{damaged", "{damaged"]

@@ -1,14 +1,19 @@
 """Structured logs: one JSON line per event, without secrets, warnings of libraries included."""
 
+import asyncio
 import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from core.common import logs
+from core.common.database import Transaction
+from core.store import measures
+from tests import stores
 
 
 @pytest.fixture
@@ -55,3 +60,32 @@ def test_a_library_s_warning_has_the_same_form(lines: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").warning("odd %s", "thing")
     found = json.loads(lines.getvalue())
     assert (found["event"], found["level"]) == ("odd thing", "warning")
+
+
+def test_a_long_value_is_cut(lines: io.StringIO) -> None:
+    structlog.get_logger().warning("foreign", reason="x" * 100_000)
+    assert json.loads(lines.getvalue())["reason"] == "x" * 1_000 + "..."
+
+
+async def test_what_is_noted_in_a_transaction_is_logged_once_if_it_is_committed(
+    lines: io.StringIO, tmp_path: Path
+) -> None:
+    async with stores.opened(tmp_path / "core.db") as database:
+
+        def succeed(tx: Transaction) -> None:
+            measures.touch(tx)
+            tx.notes.append(("done", {"request": logs.request_id()}))
+
+        def fail(tx: Transaction) -> None:
+            measures.touch(tx)
+            tx.notes.append(("never", {}))
+            raise ValueError
+
+        logs.set_request_id("r1")
+        succeeding, failing = database.transaction(succeed), database.transaction(fail)  # in one commit
+        assert [type(found) for found in await asyncio.gather(succeeding, failing, return_exceptions=True)] == [
+            type(None),
+            ValueError,
+        ]
+    found = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [(line["event"], line["request"], line["request_id"]) for line in found] == [("done", "r1", "r1")]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.access import expand
-from core.people import DAY_MS, MAX_A_DAY, MAX_PENDING
+from core.common.clock import DAY_MS
+from core.people import MAX_A_DAY, MAX_PENDING
 from core.store import people as stored
 from tests.core.running import RunningCore, running_core
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
-from core.protection import ProtectedTargets, canonical
+from core.protection import ProtectedTargets
 from core.settings import load
 
 NETWORK, HOST, BELOW = ipaddress.IPv4Network("10.20.0.0/16"), "dc01.corp.example", "*.bücher.example"
@@ -138,7 +138,6 @@ def test_other_addresses_are_not_protected(address: ipaddress.IPv4Address) -> No
 @given(st.text(max_size=200))
 def test_any_text_can_be_compared(text: str) -> None:
     PROTECTED.entry_for(text)
-    canonical(text)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +151,98 @@ def test_any_text_can_be_compared(text: str) -> None:
         "1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", "DC7", "\\\\dc7\\c$", "ceo@VIP.example", "mailto:CEO@vip.example",
         "vip.example", "010.020.0.1", "012.024.0.1", "x" * 20_000, "%" + "25" * 20 + "41", "http://dc7", "dc7:443",
         "http:169082880", "http:01205000000", "http:000000000001205000000", "10.2&#4\u200b8;.0.1",
-        "10\\ dot 20[ dot 0\\[.1",
+        "10\\ dot 20[ dot 0\\[.1", "10.20.0.1,", "2001:db8::1:443", "ip:2001:db8::1", "::/0-::ffff",
+        "http://0x0a.0x14.0x.5/", "9.0.0.0-11.0.0.0", "9.0.0.0–11.0.0.0", "9.0.0.0 – 11.0.0.0", "9.0.0.0 to 11.0.0.0",
+        "9-11.0.0.1", "1?.20.0.1", "9.0.0.0~11.0.0.0", "9.0.0.0 through 11.0.0.0", "dc[1-9]", "dc[01:99]", "dc{8,7}",
+        "dc?", "d?7", "dc?.corp.example?", "dc*", "169082885.0", "dc7:/srv/share", "scp:dc7:/srv", "git@dc7:x",
+        "10 . 20 . 0 . 1", "10. 20. 0. 1", "9.0.0.0...11.0.0.0", "9.0.0.0 … 11.0.0.0", "9.0.0.0 thru 11.0.0.0",
+        "dc[67][.]corp.example", "dc[67]{,.corp.example}", "ip-10-20-0-1.ec2.internal",
+        "10-20-0-1", "10_20_0_1", "app.10.20.0.1.nip.io", "10-20-0-1.sslip.io", "10.20.0.1.443",
+        "\\\\2001-db8--1.ipv6-literal.net\\c$", "fe80--1s4.ipv6-literal.net 2001-db8--1s4", "١٠.٢٠.٠.١",
     ],
 )  # fmt: skip
 def test_spellings_that_are_protected(text: str) -> None:
     assert PROTECTED.entry_for(text) is not None
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "/", "%2f", "%23", "%3f", "%252f", "%25252f", "&sol;", "&#47;", "&#x2f;", "&num;", "&quest;", "&amp;sol;",
+        "\\u002f", "\\x2f", "／", "＃", "？", "%2f&commat;", "%ef%bc%8f", "%26sol;", "℀", "%20", "%0a", "%00", ";", ",",
+        "|", "'", '"', "<", "\\", " ", "\u3000", "\u00a0",
+    ],
+)  # fmt: skip
+def test_what_looks_like_the_end_of_a_host_before_its_user(sign: str) -> None:
+    for url in (f"http://ok.example{sign}@dc7", f"http:\\\\ok.example{sign}x@dc7:80/", f"//a{sign}:b@dc7?q"):
+        found = PROTECTED.entry_for(url)
+        assert (found is None) == (sign == "/"), url  # after a plain slash all read a path
+
+
+@pytest.mark.parametrize("char", ["\t", "\n", "\r", "\r\n", "\x00", "\x0b", "\x1b", "\x7f", "\u2028", *INVISIBLE])
+def test_characters_that_some_readers_drop_and_others_end_a_name_at(char: str) -> None:
+    for text in (
+        f"d{char}c7",
+        f"http://dc{char}7/",
+        f"ht{char}tp:/{char}/dc7",
+        f"10.2{char}0.0.1",
+        f"dc7{char}.evil.test",
+    ):
+        if char != "\u2028" or "dc7" in text:
+            assert PROTECTED.entry_for(text) is not None, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "host=dc7", "CN=DC7,OU=Domain Controllers,DC=corp,DC=example", "HOST/dc7", "MSSQLSvc/dc7:1433", "dc7$@CORP",
+        '{"host":"dc7"}', '{"host":"\\u0064c7"}', '{"host":"\\ndc7"}', "{'a': ['dc7']}", "[dc7](http://evil.test/)",
+        "-h dc7", "--host=dc7", "/s:dc7", "ssh root@dc7", "ping dc7; id", "$(dc7)", "d''c7", "d^c7", "dc7!", "~dc7",
+        "#dc7", "%dc7%", "root+dc7@evil.test", "http://dc7@evil.test/", "C:\\share\\dc7\\x", "“dc7”", "dc7…", "•dc7",
+        "dc7。", "d\\u{63}7", "𝐝𝐜𝟕", "\\ud835\\udc1dc7", "http://&#100;%637\\x41/", "%64c7%2541", "http:dc7:/x",
+        "%26%23100%3Bc7", "\\u0026\\u0023100;c7", "%26%23x64%3bc7", "\\144\\143\\67", "d\\c7", "dc\\7", "=64c7",
+        "http://=64=63=37/", "d=\nc7", "=?utf-8?q?=64c7?=", "ZGM3Cg==", "base64:IGRjNyA", "=?utf-8?B?aG9zdD1kYzc=?=",
+        "powershell -enc cABpAG4AZwAgAGQAYwA3AA==", "YUhSMGNEb3ZMMlJqTnk4PQ==", "aHR0cDovL2RjNy8%3d",
+    ],
+)  # fmt: skip
+def test_a_name_inside_anything_but_the_path_of_a_url(text: str) -> None:
+    assert PROTECTED.entry_for(text) == "protected (dc7)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/./admin", "/x/../admin", "//admin", "///admin/", "/admin/x", "/admin;v=1", "/x/..;/admin", "/%2e/admin",
+        "/x/%2e%2e/admin", "/x%2f..%2fadmin", "/ADMIN", "\\admin", "/x\\..\\admin", "/x/y/../../admin?z#w",
+        ":8443/admin", "/x//../../admin", "/.",
+    ],
+)  # fmt: skip
+def test_paths_that_a_server_reads_as_the_protected_one(text: str) -> None:
+    protected = ProtectedTargets(["https://intranet.example/admin"]).current()
+    assert (protected.entry_for(f"https://intranet.example{text}") is None) == (text == "/.")
+
+
+def test_the_entry_of_a_site_protects_all_of_it() -> None:
+    protected = ProtectedTargets(["https://intranet.example/", "srv-?"]).current()
+    found = map(
+        protected.entry_for, ("http://intranet.example:8080/x", "http://x.intranet.example/", "srv-1", "srv-10")
+    )
+    assert [item is not None for item in found] == [True, False, True, False]
+
+
+def test_no_benign_indicator_is_refused() -> None:
+    protected = ProtectedTargets(
+        [
+            "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/4",
+            "198.51.100.0/28", "2001:db8:0:1::/64", "fc00::/7", "fe80::/10", "*.corp.example", "corp.example", "dc01",
+            "dc02", "fs01", "hv-*", "mail", "backup", "sap", "vpn.example.org", "mail.example.org", "sso.example.org",
+            "https://intranet.example.org/admin", "*@board.example.org", "ceo@example.org", "krbtgt", "svc-*",
+            "CORP\\administrator", "lsass.exe", "d41d8cd98f00b204e9800998ecf8427e",
+        ]
+    ).current()  # fmt: skip
+    indicators = (Path(__file__).parent / "benign_indicators.txt").read_text().splitlines()
+    assert len(indicators) == 504
+    assert {text: entry for text in indicators if (entry := protected.entry_for(text))} == {}
 
 
 @pytest.mark.parametrize(
@@ -167,6 +253,7 @@ def test_spellings_that_are_protected(text: str) -> None:
         "a@vip.example",
         "http://corp.example/", "for example this local host", "dc70", "d" * 64, "10.21.0.1", "10.2.0.1", "2001:db9::1",
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "60", "", "11.0.0.0/8",
+        "http://evil.test/ZGM3Cg==", "host 10-21-0-1.nip.io", "2023-10-20-10-20", "1.2.10.20.0.1", "10-20-0-1x",
     ],
 )  # fmt: skip
 def test_spellings_that_are_not(text: str) -> None:

@@ -59,6 +59,35 @@ def test_every_section_of_core_is_read_and_paths_start_at_the_file(tmp_path: Pat
     assert settings.responder["Mailer_1_0"].approval == 1
 
 
+@pytest.mark.parametrize(
+    ("section", "environ"),
+    [
+        ("max_tlp = 1\nmax_pap = 0", {}),
+        ('config = { from = "a", max_tlp = 1, MAX_PAP = 0 }', {}),
+        ('config = { from = "a" }\nmax_pap = 0', {"RESPONDER_BOT_RESPONDER_MAILER_1_0_MAX_TLP": "1"}),
+        ("config = { max_tlp = 3, max_pap = 0 }", {"RESPONDER_BOT_RESPONDER_MAILER_1_0_MAX_TLP": "1"}),
+    ],
+)
+def test_maxima_may_be_among_the_values_of_the_configuration(
+    tmp_path: Path, section: str, environ: dict[str, str]
+) -> None:
+    found = load(written(tmp_path, f'[responder."Mailer_1_0"]\n{section}'), environ).responder["Mailer_1_0"]
+    assert (found.max_tlp, found.max_pap) == (1, 0)
+    assert set(found.config) <= {"from"}
+
+
+@pytest.mark.parametrize("section", ["max_tlp = {}", "config = {{ max_tlp = {} }}"])
+@pytest.mark.parametrize("value", ["4", "-1", '"amber"', '{ file = "tlp" }', "1.5"])
+def test_a_maximum_that_is_no_level_is_refused(tmp_path: Path, section: str, value: str) -> None:
+    words = refusal(tmp_path, f'[responder."Mailer_1_0"]\n{section.format(value)}')
+    assert words.endswith('[responder."Mailer_1_0"] max_tlp must be a whole number from 0 to 3.')
+
+
+def test_a_maximum_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    words = refusal(tmp_path, '[responder."Mailer_1_0"]\nmax_tlp = 1\nconfig = { max_tlp = 2 }')
+    assert words.endswith('[responder."Mailer_1_0"] has max_tlp twice, once in config; remove that one.')
+
+
 def test_without_a_file_there_are_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(None, {})

@@ -74,8 +74,6 @@ class Attacked:
         with self._world():
             engine = self._engine()
             try:
-                await self._run(engine, "Offline", "nothing")  # starts the launch server
-                self._facts["server"] = engine._starter.launch_server.pid
                 for name, names in (("Online", [one for one in quick if one not in OFFLINE]), ("Offline", quick)):
                     report = await self._run(engine, name, "quick", names=names)
                     if not report.success:
@@ -130,7 +128,6 @@ class Attacked:
                 "place": str(self.folder),
                 "victim": victim.pid,
                 "core": os.getpid(),
-                "server": 0,
                 "abstract": abstract,
                 "port": tcp.getsockname()[1],
                 "sleep": SLEEP,
@@ -148,7 +145,7 @@ class Attacked:
             engine, f"{name}_1_0", action_id=f"~{self._number}", attempt=attempt, **{**self._facts, **more}
         )
         report = await engine.run(job, _ignore)
-        await engine.clean_up(job.action_id)
+        await engine.clean_up(job.run_id)
         return report
 
     async def _slow(self, engine: ProcessEngine, attempt: str) -> str:

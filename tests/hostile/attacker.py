@@ -20,7 +20,7 @@ import time
 job = sys.argv[1]
 parameters = json.load(open(f"{job}/input/input.json"))["parameters"]
 place = parameters["place"]
-victim, core, server = parameters["victim"], parameters["core"], parameters["server"]
+victim, core = parameters["victim"], parameters["core"]
 supervisor = os.getppid() if os.getppid() > 1 else core  # 1 is bwrap, in a namespace of its own
 libc = ctypes.CDLL(None, use_errno=True)
 site = next((path for path in sys.path if path.endswith("site-packages")), f"{place}/environment")
@@ -139,7 +139,6 @@ QUICK = {
     "read memory of another process": lambda: read(f"/proc/{victim}/mem"),
     "read memory of core": lambda: read(f"/proc/{core}/mem"),
     "read memory of its supervisor": lambda: read(f"/proc/{supervisor}/mem"),
-    "read memory of the launch server": lambda: read(f"/proc/{server}/mem"),
     "read memory by process_vm_readv": lambda: read_memory(core),
     "list descriptors of core": lambda: os.listdir(f"/proc/{core}/fd"),
     "hold capabilities": capabilities,
@@ -167,7 +166,6 @@ QUICK = {
     "signal another process": lambda: os.kill(victim, 0),
     "signal core": lambda: os.kill(core, 0),
     "signal its supervisor": lambda: os.kill(supervisor, 0),
-    "signal the launch server": lambda: os.kill(server, 0),
     "trace another process": lambda: called(libc.ptrace(16, victim, 0, 0)),
     "trace core": lambda: called(libc.ptrace(0x4206, core, 0, 0)),
     "limit core": lambda: resource.prlimit(

@@ -5,11 +5,11 @@ import time
 import pytest
 
 from core.protection import ProtectedTargets
-from core.protection.spellings import MAX_CHARS
+from core.protection.readings import MAX_CHARS
 
 pytestmark = pytest.mark.hostile
 
-BOUND_S = 1.0  # each takes some milliseconds, unless a search begins anew at each character
+BOUND_S = 1.0  # each takes some milliseconds, unless a search starts over at each character
 
 
 @pytest.mark.parametrize("text", ["\\", ";", "<", "[,", "a ", "[ ", "a[", "a\\ ", "a - ", "%25", "1.", "http:"])

@@ -207,7 +207,7 @@ async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_th
             done = str(setup.folder / f"done{number}")
             run = await first.client().run(run_body(alert, f"Hostile{number}_1_0", parameters={"done": done}))
             ids.append((run.id, done))
-        for _, done in ids:
+            # One after the other, since the first two also spoil the folders of runs that have not begun.
             await until(lambda path=done: os.path.exists(path), done)  # type: ignore[misc]  # mypy loses the default
         await first.kill()
     async with core_process(setup) as second:

@@ -1,6 +1,6 @@
 """Block an address in a list that a firewall or a proxy reads, or release it.
 
-Each line is an address or a network and, after `#`, until when, by whom and why:
+Each line is an address or a network and, after `#`, its end, who asked for it, and why:
 `198.51.100.7 # until 2027-01-31T09:30:00Z by ann@example.org: scans us`. Lines without an end stay.
 """
 

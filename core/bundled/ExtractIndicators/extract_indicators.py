@@ -1,24 +1,55 @@
-"""Find indicators in the text of an alert or of a task log, and list them defanged."""
+"""Find indicators in the text of an alert, a case or a task log, and add them to it as artifacts."""
 
 import ipaddress
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}]+", re.IGNORECASE)
-NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
-IP = re.compile(rf"(?<![\w.]){NUMBER}(?:\.{NUMBER}){{3}}(?![\w]|\.[0-9])")
-HASH = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
-DOMAIN = re.compile(r"(?<![\w.@/-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,24}(?![\w-])", re.IGNORECASE)
+MAX_ADDED = 100
+"""Artifacts that one run adds: a dump of a log with thousands of addresses is no list of indicators."""
 
-FILE_ENDING = re.compile(
-    "bat|bin|cfg|conf|csv|db|dll|docx?|exe|gif|gz|html?|ini|jar|jpe?g|js|json|lnk|log|md|msi|pdf|php|png|pptx?|ps1|py"
-    "|rar|rtf|scr|sh|sys|tar|tmp|txt|vbs|xlsx?|xml|ya?ml|zip"
+NUMBER = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"'`|\\^{}]+", re.IGNORECASE)
+IPV4 = re.compile(rf"(?<![\w.]){NUMBER}(?:\.{NUMBER}){{3}}(?![\w]|\.[0-9])")
+IPV6 = re.compile(r"(?<![\w:.])[0-9a-f]{1,4}:[0-9a-f:]{2,34}(?![\w:]|\.\w)", re.IGNORECASE)
+HASH = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
+DOMAIN = re.compile(
+    # At the start of a word, after `//`, or after the `\\` of a share, which is `\\\\` in JSON; else `\` is a path's.
+    r"(?:(?<![\w.@/\\-])|(?<=//)|(?<=[\s\"'=(]\\\\)|(?<=\\{4}))"
+    r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+(?:[a-z]{2,24}|xn--[a-z0-9-]{2,59})(?![\w@-]|\.\w)",
+    re.IGNORECASE,
 )
-"""Extensions of file names, which are rarely top-level domains."""
+DEFANGED_DOT = re.compile(r"\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)", re.IGNORECASE)
+
+NETWORKS_6 = tuple(map(ipaddress.IPv6Network, ("2000::/3", "fc00::/7")))
+"""Networks of IPv6 in which an address can identify a host."""
+VERSION_BEFORE = re.compile(r"version[\"'`*]*[\s:=|]*[\"'`]?$", re.IGNORECASE)
+ID_BEFORE = re.compile(r"(?:id|guid)[\"'`*]*\s*[:=|]\s*[\"'`]?$", re.IGNORECASE)
+HOST_BEFORE = re.compile(
+    r"(?:host|hostname|domain|fqdn|query|rrname|rdata|sni|dns|site|(?:server|host|computer|dns|domain)_?name|\bcn)"
+    r"[\"'`*]*\s*[:=|]\s*[\"'`]?$",
+    re.IGNORECASE,
+)
+"""The name of a field whose value is a host."""
+KEY_AFTER = re.compile(r"[\"'`*]*\s*(?:=|:(?![0-9/]))|[`*]+\s*\|")
+"""What follows the name of a field: in JSON, `key=value`, `key: value`, or in a table with bold names."""
+HOST_AFTER = re.compile(r":(?:80|443|8080|8443)\b|/")  # another number is the line of a file: `main.py:42`
+
+HERE = Path(__file__).parent
+TLDS = "tlds-alpha-by-domain.txt"
+"""The top-level domains, as IANA publishes them at https://data.iana.org/TLD/tlds-alpha-by-domain.txt."""
+FIELD_WORDS = "field-words.txt"
+SPECIAL_TLDS = frozenset(["corp", "example", "internal", "intranet", "lan", "local", "onion"])
+"""Not in the root zone of the Internet, and used nevertheless (RFC 2606, 6762, 7686, and common usage)."""
+FILE_TLDS = frozenset(["cab", "data", "dot", "java", "md", "mov", "ps", "pub", "py", "sh", "so", "zip"])
+"""Top-level domains that are far more often the endings of files."""
+SECOND_LEVELS = frozenset(["ac", "co", "com", "edu", "gov", "mil", "net", "org"])
+PRODUCTS = frozenset(("ado.net", "asp.net", "vb.net"))
+PACKAGES = frozenset(["com", "edu", "java", "javax", "net", "org"])
+"""How names of packages begin, such as `com.vendor.app`."""
 
 
 def main(job: Path) -> None:
@@ -31,45 +62,51 @@ def main(job: Path) -> None:
 
 def report(job_input: dict[str, Any]) -> dict[str, Any]:
     """The content of output.json."""
-    is_log = str(job_input.get("dataType", "")).rpartition(":")[2].lower() == "case_task_log"
+    kind = str(job_input.get("dataType", "")).rpartition(":")[2].lower()
     data = job_input.get("data") or {}
+    is_log = kind == "case_task_log"
     text = str(data.get("message") or "") if is_log else f"{data.get('title') or ''}\n{data.get('description') or ''}"
     found = indicators(text)
-    count = sum(len(values) for values in found.values())
+    count = sum(map(len, found.values()))
+    known = {(item.get("dataType"), str(item.get("data")).lower()) for item in data.get("artifacts") or ()}
+    new = [(name, value) for name, values in found.items() for value in values if (name, value.lower()) not in known]
     return {
         "success": True,
-        "full": {"message": sentence(found), "indicators": found},
+        "full": {"message": sentence(found, len(new)), "indicators": found},
         "summary": {
             "taxonomies": [
                 {"level": "info", "namespace": "ResponderBot", "predicate": "indicators", "value": str(count)}
             ]
         },
         "artifacts": [
-            {"dataType": kind, "data": value, "message": "Found in the text by ResponderBot_ExtractIndicators"}
-            for kind, values in found.items()
+            {"dataType": name, "data": value, "message": "Found in the text by ResponderBot_ExtractIndicators"}
+            for name, values in found.items()
             for value in values
         ],
-        "operations": operations(found, is_log) if count else [],
+        "operations": operations(found, new[:MAX_ADDED], kind),
     }
 
 
-def indicators(text: str) -> dict[str, Any]:
+def indicators(text: str) -> dict[str, list[str]]:
     """The indicators by kind, without duplicates, in the order of the text."""
+    words = (refang(word) for word in text.split() if DEFANGED_DOT.search(word))
+    defanged = frozenset(name.lower() for word in words for name in DOMAIN.findall(word))
     rest = refang(text)
     urls = unique(url.rstrip(".,;:!?)]'\"") for url in URL.findall(rest))
     rest = URL.sub(" ", rest)
-    addresses = unique(value for value in IP.findall(rest) if is_relevant(value))
-    domains = unique(name.lower() for name in DOMAIN.findall(rest) if is_domain(name))
-    hashes = unique(value.lower() for value in HASH.findall(rest))
-    return {"ip": addresses, "domain": domains, "url": urls, "hash": hashes}
+    addresses = [match[0] for match in IPV4.finditer(rest) if not VERSION_BEFORE.search(before(match))]
+    addresses += [host for url in urls if IPV4.fullmatch(host := host_of(url))]
+    addresses += [match[0].lower() for match in IPV6.finditer(rest)]
+    tlds, fields = words_of(TLDS) | SPECIAL_TLDS, words_of(FIELD_WORDS)
+    domains = unique(match[0].lower() for match in DOMAIN.finditer(rest) if is_domain(match, tlds, fields, defanged))
+    hashes = unique(match[0].lower() for match in HASH.finditer(rest) if not ID_BEFORE.search(before(match)))
+    return {"ip": unique(filter(is_host, addresses)), "domain": domains, "url": urls, "hash": hashes}
 
 
 def refang(text: str) -> str:
-    """Undo the usual ways of defanging."""
-    text = re.sub(r"\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)", ".", text, flags=re.IGNORECASE)
-    text = re.sub(r"\[:\]", ":", text)
-    text = re.sub(r"\[://\]", "://", text)
-    return re.sub(r"\bh(?:xx|\*\*)p(s?)\b", r"http\1", text, flags=re.IGNORECASE)
+    """Undo the usual ways of defanging, and JSON's way to write a slash."""
+    text = DEFANGED_DOT.sub(".", text).replace("[:]", ":").replace("[://]", "://").replace("\\/", "/")
+    return re.sub(r"\bh(?:xx|\*\*)p(s?)\b", r"http\1", text.replace("[@]", "@"), flags=re.IGNORECASE)
 
 
 def defang(kind: str, value: str) -> str:
@@ -83,20 +120,68 @@ def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def is_relevant(value: str) -> bool:
-    """Whether an address can identify a host."""
-    address = ipaddress.ip_address(value)
-    return not (address.is_unspecified or address.is_loopback or address.is_multicast or value == "255.255.255.255")
+def words_of(file: str) -> frozenset[str]:
+    """The words of a file beside this one, without its comments."""
+    lines = (HERE / file).read_text(encoding="ascii").splitlines()
+    return frozenset(word.lower() for line in lines if not line.startswith("#") for word in line.split())
 
 
-def is_domain(name: str) -> bool:
-    return not FILE_ENDING.fullmatch(name.rpartition(".")[2].lower())
+def before(match: re.Match[str]) -> str:
+    return match.string[max(0, match.start() - 40) : match.start()]
 
 
-def sentence(found: dict[str, Any]) -> str:
+def host_of(url: str) -> str:
+    return re.split(r"[/?#]", url, maxsplit=3)[2].rpartition("@")[2].partition(":")[0]
+
+
+def is_host(value: str) -> bool:
+    """Whether this is an address that can identify a host: not a network, its end, or a browser's `120.0.0.0`."""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        return any(address in network for network in NETWORKS_6)
+    return not (address.is_loopback or address.is_multicast or value.endswith((".0.0", ".255.255")))
+
+
+def is_domain(
+    match: re.Match[str], tlds: frozenset[str], field_words: frozenset[str], defanged: frozenset[str]
+) -> bool:
+    """Whether a dotted name is a domain, and not the name of a field, a file, a package or a class."""
+    name, after = match[0], match.string[match.end() : match.end() + 8]
+    labels = name.lower().split(".")
+    tld = labels[-1]
+    if tld not in tlds or len(name) > 253 or labels[0] in PACKAGES or name.lower() in PRODUCTS:
+        return False
+    if name.lower() in defanged or labels[0] == "www":
+        return True
+    if not (name.endswith(tld) or name.isupper()):  # `Microsoft.Storage`, `System.IO`
+        return False
+    if is_field(name.split("."), field_words, is_key=KEY_AFTER.match(after) is not None):
+        return False
+    if tld in FILE_TLDS and not (len(labels) > 2 and labels[-2] in SECOND_LEVELS):
+        return HOST_AFTER.match(after) is not None or HOST_BEFORE.search(before(match)) is not None
+    return True
+
+
+def is_field(labels: Sequence[str], field_words: frozenset[str], *, is_key: bool) -> bool:
+    """Whether this names a field: `host.name` anywhere, and where a name of a field stands whatever ends like one."""
+    tld = labels[-1].lower()
+    if is_key and (tld in field_words or len(tld) > 4):  # top-level domains of over four letters are words
+        return True
+    return all(label.lower() in field_words or re.match(r"[a-z]+[A-Z]", label) for label in labels)
+
+
+def sentence(found: Mapping[str, Sequence[str]], new: int) -> str:
     words = {"ip": "address", "domain": "domain", "url": "URL", "hash": "hash"}
     parts = [f"{len(values)} {plural(words[kind], len(values))}" for kind, values in found.items() if values]
-    return f"Found {', '.join(parts)}." if parts else "Found no addresses, domains, URLs or hashes in the text."
+    if not parts:
+        return "Found no addresses, domains, URLs or hashes in the text."
+    text = f"Found {', '.join(parts)}."
+    if new > MAX_ADDED:
+        return f"{text} Only the first {MAX_ADDED} of {new} new ones are added as observables."
+    return text if new else f"{text} All of them are observables already."
 
 
 def plural(word: str, count: int) -> str:
@@ -105,7 +190,7 @@ def plural(word: str, count: int) -> str:
     return f"{word}es" if word.endswith(("s", "sh")) else f"{word}s"
 
 
-def listing(found: dict[str, Any]) -> str:
+def listing(found: Mapping[str, Sequence[str]]) -> str:
     """The indicators as Markdown, defanged."""
     blocks = []
     for kind, values in found.items():
@@ -114,10 +199,14 @@ def listing(found: dict[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def operations(found: dict[str, Any], is_log: bool) -> list[Any]:
-    if is_log:
-        return [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(found)}"}]
-    return [{"type": "AddTagToAlert", "tag": f"has-{kind}"} for kind, values in found.items() if values]
+def operations(found: Mapping[str, Sequence[str]], new: Sequence[tuple[str, str]], kind: str) -> list[dict[str, Any]]:
+    """What core is to change: the new indicators become artifacts, tags or a log say what was found."""
+    where = "Alert" if kind == "alert" else "Case"
+    added = [{"type": f"AddArtifactTo{where}", "dataType": name, "data": value} for name, value in new]
+    if kind == "case_task_log":
+        logs = [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(found)}"}]
+        return [*added, *logs] if any(found.values()) else []
+    return [*added, *({"type": f"AddTagTo{where}", "tag": f"has-{name}"} for name, values in found.items() if values)]
 
 
 if __name__ == "__main__":

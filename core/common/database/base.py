@@ -1,12 +1,15 @@
 """What stores and features know of a database; `sqlite` and `postgresql` implement it."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 
 Params = Mapping[str, Any]
+
+Note = tuple[str, Mapping[str, Any]]
+"""An event for the log, and its fields."""
 
 Dialect = Literal["sqlite", "postgresql"]
 """Almost all SQL is the same for both; where it can't be, a store asks for the dialect."""
@@ -39,21 +42,11 @@ class Transaction(Reads, Protocol):
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         """Run a statement once for each set of parameters, and return the number of rows that it changed in all."""
 
-    def insert(self, sql: str, params: Params) -> None:
-        """Run an INSERT of which nobody asks what became of it.
-
-        It may be sent together with others, at the latest before a statement of another kind or the commit; its error
-        then makes the work run again, without others beside it.
-        """
-
-    def next_numbers(self, sequence: int, count: int) -> range:
-        """The next numbers of a row of the table `sequence (id, last)`; the same transaction asks it in no other way.
-
-        Those of work that is rolled back may be given again.
-        """
-
     def savepoint(self) -> AbstractContextManager[None]:
         """Roll back what is written within when it raises; the rest of the transaction stays."""
+
+    notes: list[Note]
+    """What to log once the work is committed: events with their fields."""
 
     def is_in_doubt(self, error: Exception) -> bool:
         """Whether the database failed, such as on a full disk: let this error pass, since all is rolled back."""
@@ -82,10 +75,10 @@ class Database(Protocol):
     async def close(self) -> None:
         """Commit pending work, then close; later work raises ResponderBotError("unavailable")."""
 
-    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
+    async def read(self, work: Callable[[Reads], T]) -> T:
         """Run short queries on committed data. Another commit may come between two of them: see `snapshot`.
 
-        It may suspend, or not. Of calls with an equal `shared` one may be run for all, after each of them has come.
+        It may suspend, or not.
         """
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:

@@ -16,30 +16,20 @@ PAGE_BYTES = 16_384
 BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
 WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
 WAL_BYTES = WAL_PAGES * PAGE_BYTES
-_NEEDED = "_sqlite_migration_needed"  # which a release may be behind, but not further
-MMAP_BYTES = 0x7FFF0000  # SQLite's maximum: halves the time of a short read; address space only, until it is read
 
 
-def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database, needed: str) -> None:
+def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
     """Apply the migrations that are pending.
 
-    `needed` is the newest one that a process has to know to use the tables: those after it only add to them. Raises
-    ResponderBotError("bad_request") if a newer release has applied migrations that this one doesn't know, and needs one
-    of them.
+    Raises ResponderBotError("bad_request") if a newer release has applied others.
     """
     with closing(sqlite_utils.Database(memory=True)) as empty:
-        known = {one.name for one in migrations.pending(empty)}
-    is_newer = not {one.name for one in migrations.applied(db)} <= known
-    recorded = {row["name"] for row in db.table(_NEEDED).rows} if db.table(_NEEDED).exists() else set()
-    if is_newer and not (recorded and recorded <= known):
+        known = {migration.name for migration in migrations.pending(empty)}
+    if not {migration.name for migration in migrations.applied(db)} <= known:
         raise ResponderBotError(
             "bad_request", "This database was made by a newer release; run that one, or name another file."
         )
     migrations.apply(db)
-    if not is_newer and recorded != {needed}:
-        db.table(_NEEDED).create({"name": str}, if_not_exists=True)
-        db.table(_NEEDED).delete_where()
-        db.table(_NEEDED).insert({"name": needed})
 
 
 def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:
@@ -63,7 +53,6 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Open a connection that any thread may use, one at a time. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
-    connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
     return connection
@@ -71,8 +60,11 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Database], None]) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    if not connection.execute("PRAGMA page_count").fetchone()[0]:  # before WAL writes the header
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten, such as secret inputs
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
     # A long read keeps the log from being checkpointed, so it grows; afterwards it is truncated again.
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")

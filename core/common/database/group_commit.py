@@ -5,29 +5,38 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from contextvars import copy_context
+from typing import Any, TypeVar
 
-from core.common.database.base import Transaction
+import structlog
+
+from core.common.database.base import Note, Transaction
 from core.common.errors import StoreUnavailableError
 
 T = TypeVar("T")
-W = TypeVar("W")
 
 _STOP = object()
 
+log = structlog.get_logger()
 
-class Pending(Generic[W]):
-    """Work that another thread does for a caller, and its outcome."""
 
-    def __init__(self, work: W, loop: asyncio.AbstractEventLoop) -> None:
+class Work:
+    """Work for the writer, and its outcome."""
+
+    def __init__(self, work: Callable[[Transaction], Any], loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
         self.loop = loop
         self.done: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
+        self._context = copy_context()
+        self._notes: list[Note] = []
 
     def settle(self) -> None:
-        """Give the caller its outcome; on its loop."""
+        """Log what it has noted, and give the caller its outcome; on its loop."""
+        if self.error is None:
+            for event, fields in self._notes:
+                self._context.run(log.info, event, **fields)
         if self.done.cancelled():
             return
         if self.error is None:
@@ -35,15 +44,15 @@ class Pending(Generic[W]):
         else:
             self.done.set_exception(self.error)
 
-
-class Work(Pending[Callable[[Transaction], Any]]):
-    """Work for the writer."""
-
     def attempt(self, transaction: Transaction) -> None:
-        """Run it, and keep its result or error; raises an error after which the whole commit is in doubt."""
+        """Run it in its caller's context, and keep its result or error.
+
+        Raises an error after which the whole commit is in doubt.
+        """
         self.result = self.error = None
+        self._notes = transaction.notes = []
         try:
-            self.result = self.work(transaction)
+            self.result = self._context.run(self.work, transaction)
         except Exception as error:
             if transaction.is_in_doubt(error):
                 raise  # such as a full disk

@@ -55,7 +55,8 @@ class Probe:
                 self.write_s = self._seconds() - started
                 out_of_space = await self._database.out_of_space()
         except TimeoutError:
-            return ProbeResult(f"The store did not take a write within {TIMEOUT_S:g} s; look at its disk.", True)
+            sentence = f"The store did not take a write within {TIMEOUT_S:g} s"
+            return ProbeResult(f"{sentence}; see what locks its tables or slows its disk.", True)
         except ResponderBotError as error:
             return ProbeResult(error.message, True)
         except RuntimeError as error:  # no thread can be started

@@ -7,7 +7,7 @@ BEGIN fails at once when it has to be upgraded to a write.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import sqlite_utils
+import structlog
 
 from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
 from core.common.database.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
@@ -30,8 +31,13 @@ __all__ = ["SqliteDatabase", "apply"]
 
 T = TypeVar("T")
 
+log = structlog.get_logger("core.store")
+
 FILE_CHECK_EVERY_S = 0.02  # how often reads and beginning writes check that the files are still there
 RESTART_WAIT_MS = 250  # how long the writer waits for readers once the write-ahead log is too long
+LOG_STEP_BYTES = WAL_BYTES // 4
+LOG_BOUND_BYTES = 64_000_000  # nothing more is written to a log that is as long and can't be checkpointed
+CHECKPOINT_AGAIN_S = 1.0
 MAX_SEARCHES = 4
 MAX_SNAPSHOTS = 2
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
@@ -67,12 +73,13 @@ class SqliteDatabase:
     ) -> None:
         self.path = path
         self._log = path.with_name(f"{path.name}-wal")
-        self._log_limit = 2 * WAL_BYTES
+        self._log_limit = WAL_BYTES + LOG_STEP_BYTES  # `_tend_log` looks at a log that is longer
+        self._stuck = ""  # why the log can't be checkpointed
+        self._tried_at = float("-inf")
         self._search_limit_s = search_limit_s
         self.commits = 0
         self._lost = ""  # what is wrong with the files, as of `_files_checked_at`
         self._files_checked_at = float("-inf")
-        self._is_rescued = False
         self._failures = Failures()
         with ExitStack() as opened:
             self._writer_connection = opened.enter_context(closing(open_writer(path, migrate)))
@@ -85,7 +92,7 @@ class SqliteDatabase:
             self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
             self._searches: set[SqliteSearch] = set()
             self._idle_readers: list[sqlite3.Connection] = []
-            self._writer = Writer(self._commit, self._restart_long_log)
+            self._writer = Writer(self._commit, self._tend_log)
             opened.pop_all()
 
     async def close(self) -> None:
@@ -99,7 +106,7 @@ class SqliteDatabase:
             connection.close()
         self._files.close()
 
-    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
+    async def read(self, work: Callable[[Reads], T]) -> T:
         """Runs at once, on the calling thread: it takes less time than to hand it over."""
         return work(self._reads)
 
@@ -202,6 +209,8 @@ class SqliteDatabase:
         return self._failures.damage
 
     def failure(self, within_s: float) -> str:
+        if self._stuck:
+            return f"{self._stuck}, so its write-ahead log grows with each change; look at its disk."
         return self._failures.last(within_s)
 
     def forget_failure(self) -> None:
@@ -240,6 +249,7 @@ class SqliteDatabase:
         connection = self._writer_connection
         try:
             self._check_files_if_due()
+            self._check_log()
             before = connection.total_changes
             connection.execute("BEGIN IMMEDIATE")
             if not _all_at_once(works, connection):
@@ -258,7 +268,6 @@ class SqliteDatabase:
         except ResponderBotError as error:
             for item in works:
                 item.error = error
-            self._rescue()
         else:
             for item in works:
                 if isinstance(item.error, STORE_ERRORS) and is_damage(item.error):
@@ -268,34 +277,53 @@ class SqliteDatabase:
         after = "restore a backup" if is_damage(error) else "try again in a moment"
         return self._unavailable(f"The store can't be written ({describe(error)}); {after}.", error)
 
-    def _rescue(self) -> None:
-        """Checkpoint the write-ahead log, once, after the files were tampered with.
+    def _tend_log(self) -> None:
+        """Checkpoint the write-ahead log where SQLite's own checkpoints don't suffice.
 
-        A removed log would be lost with this process, and SQLite would apply one to whatever database is beside it.
-        """
-        if not self._is_rescued and self._files.may_checkpoint():
-            self._is_rescued = True
-            with suppress(*STORE_ERRORS):
-                self._writer_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _restart_long_log(self) -> None:
-        """Have SQLite begin the write-ahead log anew, once it is twice as long as it should be.
-
-        It does so by itself only when nobody reads, and reads may overlap without a pause. Here the writer waits a
-        moment for those that have begun; if one takes longer, it is tried again when the log has grown as much again.
+        They hide their errors, so this tries one when the log is longer than they should leave it. And they can't begin
+        the log again while somebody reads, and reads may overlap without a pause: once it is twice as long as it should
+        be, the writer waits a moment for those that have begun; if one takes longer, it is tried again when the log has
+        grown as much again.
         """
         try:
             size = self._log.stat().st_size
-            if size <= self._log_limit or self._lost:
-                return
+        except OSError:  # the next commit tells what is wrong
+            return
+        is_again = self._stuck and time.monotonic() - self._tried_at > CHECKPOINT_AGAIN_S
+        if self._lost or (size <= self._log_limit and not is_again):
+            return
+        self._tried_at = time.monotonic()
+        is_long = size > 2 * WAL_BYTES
+        try:
             self._writer_connection.execute(f"PRAGMA busy_timeout = {RESTART_WAIT_MS}")
             try:
-                is_busy = self._writer_connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+                how = "RESTART" if is_long else "PASSIVE"
+                is_busy = self._writer_connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0]
             finally:
                 self._writer_connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
-            self._log_limit = size + WAL_BYTES if is_busy else 2 * WAL_BYTES
-        except (OSError, *STORE_ERRORS):  # the next commit tells what is wrong
+        except STORE_ERRORS as error:
+            self._log_limit = size + LOG_STEP_BYTES
+            self._set_stuck(f"{self.path.name} can't be written ({describe(error)})")
             return
+        self._set_stuck("")
+        self._log_limit = size + WAL_BYTES if is_long and is_busy else min(size + LOG_STEP_BYTES, 2 * WAL_BYTES)
+
+    def _set_stuck(self, reason: str) -> None:
+        if bool(reason) != bool(self._stuck):
+            write, event = (log.error, "checkpoint_failed") if reason else (log.info, "checkpoint_succeeded")
+            write(event, **({"reason": reason} if reason else {}))
+        self._stuck = reason
+
+    def _check_log(self) -> None:
+        """Raise ResponderBotError("unavailable") if the log is too long and can't be written to the database."""
+        if not self._stuck or self._log.stat().st_size < LOG_BOUND_BYTES:
+            return
+        self._tend_log()
+        if self._stuck:
+            raise self._unavailable(
+                f"{self._stuck}, and its log has over {LOG_BOUND_BYTES // 1_000_000} MB, so nothing more is stored;"
+                " look at its disk."
+            )
 
 
 def _all_at_once(works: list[Work], connection: sqlite3.Connection) -> bool:

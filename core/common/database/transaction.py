@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from core.common.database.base import Params, Row
+from core.common.database.base import Note, Params, Row
 
 
 class SqliteTransaction:
@@ -12,6 +12,7 @@ class SqliteTransaction:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.notes: list[Note] = []
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
         return self._connection.execute(sql, params or {}).fetchall()
@@ -25,14 +26,6 @@ class SqliteTransaction:
 
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         return max(self._connection.executemany(sql, params).rowcount, 0)
-
-    def insert(self, sql: str, params: Params) -> None:
-        self._connection.execute(sql, params)
-
-    def next_numbers(self, sequence: int, count: int) -> range:
-        sql = "UPDATE sequence SET last = last + :count WHERE id = :id RETURNING last"
-        (last,) = self._connection.execute(sql, {"id": sequence, "count": count}).fetchone()
-        return range(last - count + 1, last + 1)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

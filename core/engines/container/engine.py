@@ -13,7 +13,7 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
-from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenRunIds, Progress, Report
 from core.engines.container.catalogue_loader import CatalogueLoader, RunnableImage, not_installed
 from core.engines.container.images import Images, PullStatus
 from core.engines.container.runtime import ContainerState, Limits, Runtime, Sandbox, UnavailableError, without
@@ -50,6 +50,7 @@ class _Run:
     """One run whose container was started."""
 
     action_id: str
+    run_id: str
     name: str
     """The responder's name."""
     container: str
@@ -109,9 +110,9 @@ class ContainerEngine:
         self._limits: Limits | None = None
         """None until the runtime has been tried out with an image."""
         self._followers: dict[str, int] = {}
-        """How many `run` calls each action has now."""
+        """How many `run` calls each run has now."""
         self._containers: dict[str, str] = {}
-        """By action, the container that this engine follows."""
+        """By run, the container that this engine follows."""
         self._stop_reasons: dict[str, str] = {}
 
     @property
@@ -159,7 +160,7 @@ class ContainerEngine:
             raise ResponderBotError("unavailable", str(error)) from error
 
     async def unreadable_secrets(self) -> list[str]:
-        """A sentence for each responder of which a value can't be read now. Reads all values, and runs no responder.
+        """A sentence for each responder with a value that can't be read now. Reads all values, and runs no responder.
 
         Raises as `catalogue` does.
         """
@@ -167,25 +168,25 @@ class ContainerEngine:
         loaded = await asyncio.to_thread(self._catalogue.load)
         return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
 
-    def job_id(self, action_id: str) -> str:
-        return job_folder.folder_name(self._name, action_id)
+    def job_id(self, run_id: str) -> str:
+        return job_folder.folder_name(self._name, run_id)
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """See `Engine.run`. Container and job folder stay until `clean_up`, so that the report can be read again."""
-        self._followers[job.action_id] = self._followers.get(job.action_id, 0) + 1
+        self._followers[job.run_id] = self._followers.get(job.run_id, 0) + 1
         try:
             return await self._run(job, on_progress)
         finally:
-            self._followers[job.action_id] -= 1
-            if not self._followers[job.action_id]:
-                del self._followers[job.action_id]
-                self._containers.pop(job.action_id, None)
-                self._stop_reasons.pop(job.action_id, None)
+            self._followers[job.run_id] -= 1
+            if not self._followers[job.run_id]:
+                del self._followers[job.run_id]
+                self._containers.pop(job.run_id, None)
+                self._stop_reasons.pop(job.run_id, None)
 
     async def cancel(self, job: Job) -> None:
         """Stop the container, by SIGKILL after the grace period. Raises "conflict" when nothing runs."""
-        container = self._containers.get(job.action_id) or self._container(job.action_id)
-        is_followed = job.action_id in self._followers
+        container = self._containers.get(job.run_id) or self._container(job.run_id)
+        is_followed = job.run_id in self._followers
         try:
             state = await self._runtime.state(container)
             if state is None or state.is_not_started:
@@ -193,35 +194,36 @@ class ContainerEngine:
                     raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
             elif state.has_ended:
                 raise ResponderBotError("conflict", "This run has already ended.")
-            self._stop_reasons.setdefault(job.action_id, "cancel")
-            await asyncio.to_thread(_mark_stopped, self._folder(job.action_id), self._stop_reasons[job.action_id])
+            self._stop_reasons.setdefault(job.run_id, "cancel")
+            await asyncio.to_thread(_mark_stopped, self._folder(job.run_id), self._stop_reasons[job.run_id])
             if state is not None and not state.is_not_started:
                 await self._runtime.stop(container, self._grace_s)
         except UnavailableError as error:
             if is_followed:
-                self._stop_reasons.pop(job.action_id, None)
+                self._stop_reasons.pop(job.run_id, None)
             raise ResponderBotError("conflict", f"This run can't be stopped now. {error}") from error
         finally:
             if not is_followed:
-                self._stop_reasons.pop(job.action_id, None)
+                self._stop_reasons.pop(job.run_id, None)
 
-    async def clean_up(self, action_id: str) -> None:
+    async def clean_up(self, run_id: str) -> None:
         """Remove the container, and its job folder unless `keep_jobs` is set."""
-        await self._remove(self._container(action_id), self._folder(action_id))
+        await self._remove(self._container(run_id), self._folder(run_id))
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
-        """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
+        """At start, `clean_up` after all runs that aren't open, except those that another core follows."""
         try:
-            listed = await self._runtime.find(self._labels(), ACTION_LABEL)
+            listed = await self._runtime.find(self._labels())
         except UnavailableError as error:
             log.warning("containers_not_swept", engine=self._name, reason=str(error))
-            listed = {}
+            listed = []
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
-        open_ids = set(await open_action_ids())
-        found = {name: self._folder(action_id) for name, action_id in listed.items() if action_id not in open_ids}
-        for folder in job_folder.of_ended_actions(folders, self._name, open_ids):
-            found.setdefault(f"{self._prefix()}{folder.path.name}", folder)
-        for container, folder in found.items():
+        open_ids = await open_run_ids()
+        running = {self._container(run_id) for run_id in open_ids}
+        ended = {name for name in listed if name.startswith(self._container("")) and name not in running}
+        ended |= {f"{self._prefix()}{one.path.name}" for one in job_folder.of_ended_runs(folders, self._name, open_ids)}
+        for container in sorted(ended):
+            folder = JobFolder(self._jobs / container.removeprefix(self._prefix()))
             with job_folder.locked_for_removal(folder) as is_free:
                 if is_free:
                     await self._remove(container, folder)
@@ -233,15 +235,15 @@ class ContainerEngine:
 
     # --- names
 
-    def _folder(self, action_id: str) -> JobFolder:
-        return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
+    def _folder(self, run_id: str) -> JobFolder:
+        return JobFolder(self._jobs / self.job_id(run_id), self._output_limit_bytes)
 
     def _prefix(self) -> str:
         return f"responder-bot-{self._core}-"
 
-    def _container(self, action_id: str) -> str:
-        """The container's name is always the same for an action, so the runtime has at most one for it."""
-        return f"{self._prefix()}{self.job_id(action_id)}"
+    def _container(self, run_id: str) -> str:
+        """The container's name is always the same for a run, so the runtime has at most one for it."""
+        return f"{self._prefix()}{self.job_id(run_id)}"
 
     def _labels(self) -> dict[str, str]:
         return {CORE_LABEL: self._core, ENGINE_LABEL: self._name}
@@ -249,7 +251,7 @@ class ContainerEngine:
     # --- one run
 
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
-        folder = self._folder(job.action_id)
+        folder = self._folder(job.run_id)
         lock = -1
         try:
             if not await self._is_started(job, folder):
@@ -258,8 +260,8 @@ class ContainerEngine:
             else:
                 lock = await asyncio.to_thread(job_folder.lock, folder)
             run = await asyncio.to_thread(self._started_run, job, folder)
-            self._containers[job.action_id] = run.container
-            await on_progress(Progress(self.job_id(job.action_id), running=True))
+            self._containers[job.run_id] = run.container
+            await on_progress(Progress(self.job_id(job.run_id), running=True))
             return await self._follow(run)
         except _EndedError as error:
             return error.report
@@ -268,7 +270,7 @@ class ContainerEngine:
             return Report(success=False, message=str(error))
         except OSError as error:
             log.warning("run_not_prepared", action_id=job.action_id, reason=str(error))
-            return Report(success=False, message=f"The run could not be prepared: {error.strerror or error}.")
+            return Report(success=False, message=job_folder.why_not_prepared(error))
         finally:
             if lock >= 0:
                 os.close(lock)
@@ -280,7 +282,7 @@ class ContainerEngine:
         """
         if not job.resumed:
             return False
-        container = self._container(job.action_id)
+        container = self._container(job.run_id)
         was_started = job.seen_running or await asyncio.to_thread(os.path.lexists, folder.started)
         state = await self._state_when_available(container, was_started)
         if state is not None and not state.is_not_started:
@@ -306,7 +308,7 @@ class ContainerEngine:
 
     async def _prepare(self, job: Job, folder: JobFolder) -> tuple[int, Job]:
         """Create the job folder. Returns the lock on it, and the job as its program sees it."""
-        if job.cancelled or job.action_id in self._stop_reasons:
+        if job.cancelled or job.run_id in self._stop_reasons:
             raise _EndedError("Cancelled")
         runnable = await self._runnable(job)
         configured = await self._secret_reader.fill_in(runnable.configured)
@@ -334,7 +336,7 @@ class ContainerEngine:
 
     async def _start(self, job: Job, folder: JobFolder) -> None:
         """Start the container. Raises _EndedError with the reason if it can't be."""
-        runnable, container = await self._runnable(job), self._container(job.action_id)
+        runnable, container = await self._runnable(job), self._container(job.run_id)
         if self._limits is None:
             self._limits = await self._try_out(runnable.pin.id)
         section = runnable.section
@@ -384,11 +386,12 @@ class ContainerEngine:
             files.replace(*names, content=json.dumps({"at": at}).encode())
         except (ValueError, LookupError, TypeError):
             at = self._clock()
-        return _Run(job.action_id, job.responder_name, self._container(job.action_id), folder, facts, section, at)
+        container = self._container(job.run_id)
+        return _Run(job.action_id, job.run_id, job.responder_name, container, folder, facts, section, at)
 
     async def _follow(self, run: _Run) -> Report:
         """Wait until the container ends, stop it if that is due, and read its result."""
-        stopped = self._stop_reasons.get(run.action_id) or await asyncio.to_thread(run.folder.stop_reason)
+        stopped = self._stop_reasons.get(run.run_id) or await asyncio.to_thread(run.folder.stop_reason)
         state: ContainerState | None = None
         if not stopped:
             minutes = run.facts.timeout_minutes if run.facts else 0.0  # there can be no result: stop it now
@@ -398,8 +401,8 @@ class ContainerEngine:
             except TimeoutError:
                 stopped = "timeout"
         if stopped:
-            state = await self._stop(run, self._stop_reasons.setdefault(run.action_id, stopped))
-        return await self._collect(run, state, self._stop_reasons.get(run.action_id, ""))
+            state = await self._stop(run, self._stop_reasons.setdefault(run.run_id, stopped))
+        return await self._collect(run, state, self._stop_reasons.get(run.run_id, ""))
 
     async def _until_ended_or_full(self, run: _Run) -> tuple[ContainerState | None, str]:
         """The state of the container when it has ended, or "disk" or "files" as the reason to stop it."""

@@ -54,7 +54,7 @@ class Images:
         except OSError as error:
             files.raise_if_exhausted(error)
         except (ValueError, LookupError, TypeError):
-            pass  # damaged: install writes it anew
+            pass  # damaged: install writes it again
         return Pin(image)
 
     async def install(

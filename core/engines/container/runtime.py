@@ -274,15 +274,11 @@ class Runtime:
         answer = await self._call("rm", *(("--force",) if even_if_running else ()), name)
         return not answer.code or await self.state(name) is None
 
-    async def find(self, labels: Mapping[str, str], label: str) -> dict[str, str]:
-        """The names of all containers with `labels`, and what each has for `label`."""
+    async def find(self, labels: Mapping[str, str]) -> list[str]:
+        """The names of all containers with `labels`."""
         filters = [part for key, value in labels.items() for part in ("--filter", f"label={key}={value}")]
-        shown = '{{.Names}} {{index .Labels "' + label + '"}}'
-        if self.program == "docker":
-            shown = '{{.Names}} {{.Label "' + label + '"}}'
-        answer = await self._checked("ps", "--all", *filters, "--format", shown)
-        pairs = (line.split(" ", 1) for line in answer.out.splitlines() if " " in line)
-        return {name: value.strip() for name, value in pairs}
+        answer = await self._checked("ps", "--all", *filters, "--format", "{{.Names}}")
+        return answer.out.split()
 
     # --- one command
 
@@ -320,7 +316,7 @@ class Runtime:
                 )
             except subprocess.TimeoutExpired:
                 what = f"`{self.program} {arguments[0]}` did not end within {timeout_s:g} s"
-                raise UnavailableError(f"{what}; see what holds {self.program} up, or start it anew.") from None
+                raise UnavailableError(f"{what}; see what holds {self.program} up, or restart it.") from None
             except OSError as error:
                 raise self._missing(error) from error
             out, said = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr or b""))

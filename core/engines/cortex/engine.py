@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenRunIds, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
-from core.engines.cortex.translate import describe_refusal, find_job, parse_catalogue, parse_id, run_body
+from core.engines.cortex.translate import describe_refusal, find_job, label_of, parse_catalogue, parse_id, run_body
 from core.models import KINDS
 
 
@@ -84,7 +84,7 @@ class CortexEngine:
         except NoAnswer as lost:
             raise self._unavailable(f"can't be reached: {lost.reason}") from lost
 
-    def job_id(self, action_id: str) -> str:
+    def job_id(self, run_id: str) -> str:
         return ""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
@@ -106,10 +106,10 @@ class CortexEngine:
             "Wait for its end, or stop it on that server.",
         )
 
-    async def clean_up(self, action_id: str) -> None:
+    async def clean_up(self, run_id: str) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
         """Does nothing: no data of remote jobs is kept here."""
 
     async def close(self) -> None:
@@ -185,7 +185,7 @@ class CortexEngine:
 
     async def _search(self, job: Job, backoff: Backoff) -> list[Any] | str:
         """The jobs with its label, after retries; or why the server doesn't list them."""
-        query = {"query": {"_field": "label", "_value": job.action_id}, "range": "0-20", "sort": ["-createdAt"]}
+        query = {"query": {"_field": "label", "_value": label_of(job)}, "range": "0-20", "sort": ["-createdAt"]}
         problem, unusable = "", 0
         while unusable <= len(self._timing.backoff_s):
             retry_after_s = None
@@ -208,7 +208,7 @@ class CortexEngine:
     def _describe_lost_job(self, job: Job) -> str:
         return (
             f"It is not known whether {job.responder_name} ran on engine {self._name!r}: the answer to the call was "
-            f"lost, and no job with the label {job.action_id} was found there. It was not started again; "
+            f"lost, and no job with the label {label_of(job)} was found there. It was not started again; "
             "check its effect, and run it again if that is missing."
         )
 

@@ -6,23 +6,19 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
-import httpx
-from httpx_aiohttp import HttpxAiohttpClient
 
 from core.common.decoding import INLINE_BYTES, TooManyValues, decode_json
 from core.common.errors import ResponderBotError
+from core.engines.cortex.connector import BoundedConnector, TooMuchError
 from core.engines.redaction import Redactor, secrets_in_url
 
 ANSWER_LIMIT_BYTES = 4 * 1024**2
 """Far more than any report; keeps a broken server from filling the memory."""
-
-CONNECTIONS = 1000
-"""At a time: each job that is followed holds one with its long poll."""
 
 
 class NoAnswer(Exception):
@@ -43,8 +39,6 @@ class CortexAnswer:
     """Its parsed JSON; None if `problem` says why it can't be used."""
     problem: str = ""
     retry_after_s: float | None = None
-    server_time_ms: int | None = None
-    """From the `Date` header."""
 
     @property
     def ok(self) -> bool:
@@ -86,53 +80,67 @@ class CortexHttp:
         self._api_key = api_key.strip()
         self._redactor = Redactor({self._api_key, *secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")})
         self._timeout_s = timeout_s
-        self._client = HttpxAiohttpClient(
-            base_url=_base_url(name, url),
-            headers={"Authorization": f"Bearer {_check_key(name, self._api_key)}", "Accept": "application/json"},
-            proxy=_proxy(name, proxy),
-            verify=_ssl_context(name, ca_file),
-            # Only the proxy of the settings, none from the environment.
-            trust_env=False,
-            # The transport bounds connecting, `call` the whole. Half of it: then it is known that nothing was sent.
-            timeout=httpx.Timeout(None, connect=timeout_s / 2, pool=timeout_s / 2),
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=5),
-        )
+        self._base_url = _base_url(name, url)
+        self._headers = {
+            "Authorization": f"Bearer {_check_key(name, self._api_key)}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
+        self._proxy, self._proxy_headers = _proxy(name, proxy)
+        self._ssl_context = _ssl_context(name, ca_file)
+        self._session: aiohttp.ClientSession | None = None
 
     async def call(self, method: str, path: str, body: Any = None, *, extra_s: float = 0) -> CortexAnswer:
         """Make one call. `extra_s` is added to its timeout, for a long poll. Raises NoAnswer."""
-        content = None if body is None else json.dumps(body).encode()
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        if self._session is None:
+            self._session = self._new_session()
+        timeout_s = self._timeout_s + extra_s
         try:
             async with (
-                asyncio.timeout(self._timeout_s + extra_s),
-                self._client.stream(method, path, content=content, headers=headers) as response,
+                asyncio.timeout(timeout_s),
+                self._session.request(
+                    method,
+                    self._base_url + path,
+                    data=None if body is None else json.dumps(body).encode(),
+                    headers={} if body is None else {"Content-Type": "application/json"},
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                    proxy_headers=self._proxy_headers,
+                ) as response,
             ):
                 return await self._read(response)
-        # `from None`: errors of the libraries contain the request with the API key.
-        except TimeoutError:
-            raise NoAnswer(f"no answer within {self._timeout_s + extra_s:g} s", sent=True) from None
-        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
-            raise _no_answer(error.__cause__ or error) from None
+        # `from None`: errors of the library contain the request with the API key.
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _no_answer(error, timeout_s) from None
 
     async def close(self) -> None:
-        await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
-    async def _read(self, response: httpx.Response) -> CortexAnswer:
+    def _new_session(self) -> aiohttp.ClientSession:
+        """The session of the running event loop; it follows no proxy of the environment, and keeps no cookie."""
+        return aiohttp.ClientSession(
+            headers=self._headers,
+            connector=BoundedConnector(self._answer_limit_bytes, self._ssl_context),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            # `call` bounds the whole; connecting has half of that: then it is known that nothing was sent.
+            timeout=aiohttp.ClientTimeout(connect=self._timeout_s / 2, sock_connect=self._timeout_s / 2),
+        )
+
+    async def _read(self, response: aiohttp.ClientResponse) -> CortexAnswer:
+        if (encoding := response.headers.get("Content-Encoding", "identity").lower()) != "identity":
+            problem = f"it is encoded ({encoding[:40]}), which core did not ask for"
+            return CortexAnswer(response.status, problem=problem)
         raw = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.content.iter_any():
             raw += chunk
             if len(raw) > self._answer_limit_bytes:
-                return CortexAnswer(response.status_code, problem=f"it is longer than {self._answer_limit_bytes} bytes")
+                return CortexAnswer(response.status, problem=f"it is longer than {self._answer_limit_bytes} bytes")
         in_thread = len(raw) > INLINE_BYTES
         content = bytes(raw)
         body, problem = await asyncio.to_thread(self._decode, content) if in_thread else self._decode(content)
-        return CortexAnswer(
-            response.status_code,
-            body,
-            problem,
-            _retry_after_s(response.headers.get("Retry-After")),
-            _server_time_ms(response.headers),
-        )
+        return CortexAnswer(response.status, body, problem, _retry_after_s(response.headers.get("Retry-After")))
 
     def _decode(self, raw: bytes) -> tuple[Any, str]:
         """The body and `""`, or None and what is wrong with it."""
@@ -160,37 +168,39 @@ def _retry_after_s(retry_after: str | None) -> float | None:
     return float(retry_after[:9])
 
 
-def _server_time_ms(headers: httpx.Headers) -> int | None:
-    try:
-        return int(parsedate_to_datetime(headers.get("Date", "")).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _no_answer(cause: BaseException) -> NoAnswer:
-    """Decide by the error of aiohttp: those of httpx don't tell a refused connection from a broken one."""
-    if isinstance(cause, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+def _no_answer(error: BaseException, timeout_s: float) -> NoAnswer:
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return NoAnswer("the proxy refused the connection", sent=False)
-    if isinstance(cause, aiohttp.ClientSSLError):
+    if isinstance(error, aiohttp.ClientSSLError):
         return NoAnswer("its certificate is not trusted (is ca_file right?)", sent=False)
-    if isinstance(cause, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
         return NoAnswer("its host name can't be resolved", sent=False)
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
         return NoAnswer("it accepts no connection", sent=False)
-    return NoAnswer(f"the connection broke ({type(cause).__name__})", sent=True)
+    if isinstance(error, TooMuchError):
+        return NoAnswer(str(error), sent=True)
+    if isinstance(error, TimeoutError):
+        return NoAnswer(f"no answer within {timeout_s:g} s", sent=True)
+    return NoAnswer(f"the connection broke ({type(error).__name__})", sent=True)
 
 
-def _base_url(name: str, url: str) -> httpx.URL:
+def _base_url(name: str, url: str) -> str:
     root = url.strip().rstrip("/").removesuffix("/api")
-    try:
-        parsed = httpx.URL(root + "/api/")
-    except httpx.InvalidURL:
-        parsed = httpx.URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+    if (parsed := _http_url(root)) is None or "@" in parsed.netloc:
         raise ResponderBotError(
             "bad_request", f"Engine {name!r}: url must look like https://host:9001, without user or password in it."
         )
-    return parsed
+    return f"{root}/api/"
+
+
+def _http_url(url: str) -> SplitResult | None:
+    """The parts of an address that HTTP can use, else None."""
+    try:
+        parsed = urlsplit(url)
+        is_usable = parsed.scheme in ("http", "https") and bool(parsed.hostname) and parsed.port != 0
+    except ValueError:
+        return None
+    return parsed if is_usable and not any(character.isspace() for character in url) else None
 
 
 def _check_key(name: str, key: str) -> str:
@@ -199,25 +209,24 @@ def _check_key(name: str, key: str) -> str:
     return key
 
 
-def _proxy(name: str, proxy: str) -> httpx.Proxy | None:
+def _proxy(name: str, proxy: str) -> tuple[str | None, Mapping[str, str] | None]:
+    """Its address without user and password, and the headers for it."""
     if not proxy:
-        return None
-    try:
-        parsed = httpx.Proxy(proxy)
-    except (ValueError, httpx.InvalidURL):
-        # `from None`: the library's error contains the URL, which may contain a password.
-        raise ResponderBotError("bad_request", f"Engine {name!r}: proxy must look like http://host:3128.") from None
-    if parsed.auth is None:
-        return parsed
-    # As a header, since aiohttp deprecates the form that the transport uses; aiohttp renames it for the proxy.
-    login = base64.b64encode(":".join(parsed.auth).encode()).decode()
-    return httpx.Proxy(parsed.url, headers={"Authorization": f"Basic {login}"})
+        return None, None
+    if (parsed := _http_url(proxy)) is None:
+        raise ResponderBotError("bad_request", f"Engine {name!r}: proxy must look like http://host:3128.")
+    login, _, address = parsed.netloc.rpartition("@")
+    if not login:
+        return proxy, None
+    user_and_password = base64.b64encode(unquote(login).encode()).decode()
+    # aiohttp sends it as Proxy-Authorization.
+    return f"{parsed.scheme}://{address}", {"Authorization": f"Basic {user_and_password}"}
 
 
 def _ssl_context(name: str, ca_file: Path | None) -> ssl.SSLContext:
     """A private CA replaces the public ones, so that no other one can vouch for the engine."""
     if ca_file is None:
-        return httpx.create_ssl_context()
+        return ssl.create_default_context()
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except (OSError, ssl.SSLError) as error:

@@ -74,7 +74,7 @@ class JobPoller:
         if not update.started or self._running:
             return
         self._running = True
-        self._backoff.set_limit(max(0.0, self._deadline_minutes * 60 - update.ran_s))
+        self._backoff.set_limit(self._deadline_minutes * 60)
         await self._on_progress(Progress(self._engine_job_id, running=True))
 
     def _final_report(self, update: JobUpdate) -> Report | None:

@@ -1,5 +1,6 @@
 """Translation between the JSON of a Cortex server and core's own types. Pure; all foreign data is checked here."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
@@ -21,7 +22,12 @@ from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_ur
 _NO_MAXIMUM = 3
 """The maximum TLP or PAP of a responder for which the server names none."""
 
+MAX_RESPONDERS = 1000
+"""Of one server: each takes time whenever any catalogue changes."""
+
 _ID_LIMIT_CHARACTERS = 256
+
+_NAME = re.compile(r"[!-~][ -~]{0,199}")
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,6 @@ class JobUpdate:
     """Set if it has ended."""
     started: bool = False
     """True if its program has started, even if it has ended since."""
-    ran_s: float = 0
-    """Seconds since the start of the program, by the server's clock."""
     retry_after_s: float | None = None
     problem: str = ""
     """Why it is busy or unusable, as part of a sentence."""
@@ -43,7 +47,11 @@ class JobUpdate:
 
 def parse_catalogue(entries: list[Any]) -> Catalogue:
     """The catalogue in a list of responders; entries that can't be used are skipped."""
-    read = [_parse_responder(entry) for entry in entries]
+    read = [_parse_responder(entry) for entry in entries[:MAX_RESPONDERS]]
+    if len(entries) > MAX_RESPONDERS:
+        read.append(
+            Skipped("?", f"The engine lists {len(entries)} responders; only the first {MAX_RESPONDERS} are read.")
+        )
     return Catalogue(
         tuple(entry for entry in read if isinstance(entry, Responder)),
         tuple(entry for entry in read if isinstance(entry, Skipped)),
@@ -55,6 +63,12 @@ def _parse_responder(entry: Any) -> Responder | Skipped:
         return Skipped("?", "The engine lists a responder without a name.")
     name = entry["name"]
     kinds = entry.get("dataTypeList")
+    if not _NAME.fullmatch(name):
+        return Skipped(
+            " ".join(name.split())[:100],
+            "The engine lists a responder whose name has other characters than those of ASCII, or too many, so that it"
+            " might look like another; give it another name there.",
+        )
     if not is_usable_id(responder_id := entry.get("id") or entry.get("_id")):
         return Skipped(name, f"The engine lists {name} without an id.")
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
@@ -84,10 +98,15 @@ def _parse_maximum(value: Any) -> int | None:
     return min(int(value), _NO_MAXIMUM)
 
 
+def label_of(job: Job) -> str:
+    """By which a job is found on the server, such as `~12-9f86d081884c7d65`."""
+    return f"~{job.run_id}"
+
+
 def run_body(job: Job) -> JsonObject:
     """The body of the call that starts a job."""
     return {
-        "label": job.action_id,
+        "label": label_of(job),
         "data": job.data,
         "dataType": job.data_type,
         "tlp": job.tlp,
@@ -111,7 +130,7 @@ def find_job(jobs: list[Any], job: Job) -> str:
     Another core with the same API key may use the same label, so responder and data must match too.
     """
     for found in jobs:
-        if isinstance(found, Mapping) and found.get("label") == job.action_id and _matches(found, job):
+        if isinstance(found, Mapping) and found.get("label") == label_of(job) and _matches(found, job):
             return parse_id(found)
     return ""
 
@@ -137,15 +156,15 @@ def parse_update(answer: CortexAnswer) -> JobUpdate:
         return JobUpdate("busy", retry_after_s=answer.retry_after_s, problem=f"it answered {answer.status}")
     if not isinstance(answer.body, Mapping):
         return JobUpdate("unusable", problem=answer.problem or "its answer is not a job")
-    return _parse_job(answer.body, answer.server_time_ms)
+    return _parse_job(answer.body)
 
 
-def _parse_job(body: JsonObject, server_time_ms: int | None) -> JobUpdate:
+def _parse_job(body: JsonObject) -> JobUpdate:
     status = body.get("status")
     if status == "Waiting":
         return JobUpdate("waiting")
     if status == "InProgress":
-        return JobUpdate("running", started=True, ran_s=_ran_s(body, server_time_ms))
+        return JobUpdate("running", started=True)
     if status == "Deleted":
         return JobUpdate("ended", Report(False, "The job was deleted on the engine, so it is not known how it ended."))
     if status not in ("Success", "Failure"):
@@ -154,14 +173,6 @@ def _parse_job(body: JsonObject, server_time_ms: int | None) -> JobUpdate:
     if report is None:
         return JobUpdate("unusable", problem=f"the job has status {status} but no report")
     return JobUpdate("ended", report, started=status == "Success" or _is_time(body.get("startDate")))
-
-
-def _ran_s(body: JsonObject, server_time_ms: int | None) -> float:
-    """Both times are the server's, so a wrong clock there does no harm."""
-    started_ms = body.get("startDate")
-    if server_time_ms is None or not _is_time(started_ms):
-        return 0
-    return max(0.0, (server_time_ms - float(started_ms)) / 1000)
 
 
 def _is_time(value: Any) -> TypeGuard[float]:

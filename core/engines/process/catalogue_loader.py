@@ -8,9 +8,9 @@ from core.common.accounts import Account, account_named
 from core.engines import catalogue_loader
 from core.engines.base import Responder, Skipped
 from core.engines.configuration import ConfiguredResponder
-from core.engines.definitions import ProgramDefinition, read_program
-from core.engines.environments import Environments, Interpreter, Unavailable
-from core.settings import ResponderSection
+from core.engines.definitions import ProgramDefinition, load, read_program
+from core.engines.environments import Environments, EnvironmentSpec, Interpreter, Unavailable
+from core.settings import ResponderSection, section_for
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,16 @@ class RunnableResponder:
     section: ResponderSection
     """What its program may reach and use."""
     account: Account | None = None
-    """Whom its program runs as, if not as core does."""
+    """The account that its program runs as, if not core's."""
+
+
+def environment_specs(roots: Sequence[Path], sections: Mapping[str, ResponderSection]) -> tuple[EnvironmentSpec, ...]:
+    """The environments that the responders below `roots` need, for `responders install`. Raises OSError."""
+    definitions = load(roots, read_program).definitions
+    return tuple(
+        EnvironmentSpec(definition.folder, (section_for(definition.name, sections) or ResponderSection()).allow_builds)
+        for definition in definitions
+    )
 
 
 class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, RunnableResponder]):
@@ -52,7 +61,7 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, Runnab
         self, responder: Responder, configured: ConfiguredResponder[ProgramDefinition], section: ResponderSection
     ) -> RunnableResponder | Skipped:
         definition = configured.definition
-        interpreter = self._environments.interpreter(definition.folder)
+        interpreter = self._environments.interpreter(EnvironmentSpec(definition.folder, section.allow_builds))
         if isinstance(interpreter, Unavailable):
             return Skipped(
                 definition.name,

@@ -15,7 +15,7 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder, run_report
-from core.engines.base import Catalogue, Job, OnProgress, OpenActionIds, Progress, Report
+from core.engines.base import Catalogue, Job, OnProgress, OpenRunIds, Progress, Report
 from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
@@ -77,10 +77,9 @@ class ProcessEngine:
             environments=Environments(environments.absolute(), python=python),
         )
         self._starter = ProgramStarter(limits, confinement)
-        self._has_accounts = any(section.run_as for section in responders.values())
         self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
-        """How many `run` calls each action has now."""
+        """How many `run` calls each run has now."""
         self._running: dict[str, StartRecord] = {}
         self._stop_reasons: dict[str, str] = {}
         """Of the runs that this engine follows: unlike JOB/stop, a program can't change them."""
@@ -109,32 +108,32 @@ class ProcessEngine:
             sentence = f"The responders can't be read now ({reason}); raise that limit, or run less on this machine."
             raise ResponderBotError("unavailable", sentence) from error
 
-    def job_id(self, action_id: str) -> str:
-        return job_folder.folder_name(self._name, action_id)
+    def job_id(self, run_id: str) -> str:
+        return job_folder.folder_name(self._name, run_id)
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """See `Engine.run`. The job folder stays until `clean_up`: a report that wasn't stored can be read again."""
-        self._followers[job.action_id] = self._followers.get(job.action_id, 0) + 1
+        self._followers[job.run_id] = self._followers.get(job.run_id, 0) + 1
         try:
             return await self._run(job, on_progress)
         finally:
-            self._followers[job.action_id] -= 1
-            if not self._followers[job.action_id]:
-                del self._followers[job.action_id]
-                self._running.pop(job.action_id, None)
-                self._stop_reasons.pop(job.action_id, None)
+            self._followers[job.run_id] -= 1
+            if not self._followers[job.run_id]:
+                del self._followers[job.run_id]
+                self._running.pop(job.run_id, None)
+                self._stop_reasons.pop(job.run_id, None)
 
     async def cancel(self, job: Job) -> None:
         """Terminate a run, and kill it after the grace period. Raises "conflict" when nothing runs."""
-        folder = self._folder(job.action_id)
+        folder = self._folder(job.run_id)
         try:
-            record = await self._start_record(job.action_id)
+            record = await self._start_record(job.run_id)
             if record is None:
-                if job.action_id not in self._followers and not job.cancelled:
+                if job.run_id not in self._followers and not job.cancelled:
                     raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
-                self._stop_reasons.setdefault(job.action_id, "cancel")
+                self._stop_reasons.setdefault(job.run_id, "cancel")
                 await _mark_stopped(folder, "cancel")
-                record = await self._start_record(job.action_id)
+                record = await self._start_record(job.run_id)
         except (OSError, ValueError) as error:  # the program has tampered with its folder; `run` will see its end
             log.warning("job_folder_unreadable", action_id=job.action_id, error=str(error))
             await asyncio.to_thread(_kill_run, folder)
@@ -144,10 +143,10 @@ class ProcessEngine:
         with _pidfd(record) as pidfd:
             if pidfd is None:
                 raise ResponderBotError("conflict", "This run has already ended.")
-            await self._stop(job.action_id, record, pidfd, "cancel")
+            await self._stop(job.run_id, record, pidfd, "cancel")
 
     async def unreadable_secrets(self) -> list[str]:
-        """A sentence for each responder of which a value can't be read now. Reads all values, and runs no responder.
+        """A sentence for each responder with a value that can't be read now. Reads all values, and runs no responder.
 
         Raises as `catalogue` does.
         """
@@ -155,36 +154,32 @@ class ProcessEngine:
         loaded = await asyncio.to_thread(self._catalogue.load)
         return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
 
-    async def clean_up(self, action_id: str) -> None:
+    async def clean_up(self, run_id: str) -> None:
         """Kill what still runs in the job folder; remove it unless `keep_jobs` is set."""
-        await asyncio.to_thread(self._kill_and_remove, self._folder(action_id))
+        await asyncio.to_thread(self._kill_and_remove, self._folder(run_id))
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
-        """At start, `clean_up` after all actions that aren't open, except runs that another core follows."""
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
+        """At start, `clean_up` after all runs that aren't open, except those that another core follows."""
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
-        ended = job_folder.of_ended_actions(folders, self._name, await open_action_ids())
+        ended = job_folder.of_ended_runs(folders, self._name, await open_run_ids())
         await asyncio.to_thread(self._clean_up_all, ended)
 
     async def close(self) -> None:
-        """End the launch server, and commands that print secrets.
-
-        Running jobs go on; their descriptors are closed by `run`.
-        """
+        """End commands that print secrets. Running jobs go on; their descriptors are closed by `run`."""
         self._secret_reader.close()
-        await asyncio.to_thread(self._starter.launch_server.close)
 
-    def _folder(self, action_id: str) -> JobFolder:
-        return JobFolder(self._jobs / self.job_id(action_id), self._output_limit_bytes)
+    def _folder(self, run_id: str) -> JobFolder:
+        return JobFolder(self._jobs / self.job_id(run_id), self._output_limit_bytes)
 
-    async def _start_record(self, action_id: str) -> StartRecord | None:
+    async def _start_record(self, run_id: str) -> StartRecord | None:
         """What was started, from memory if possible, where no program can change it. Raises OSError or ValueError."""
-        known = self._running.get(action_id)
-        return known or await asyncio.to_thread(StartRecord.read, self._folder(action_id).started)
+        known = self._running.get(run_id)
+        return known or await asyncio.to_thread(StartRecord.read, self._folder(run_id).started)
 
     # --- one run
 
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
-        folder = self._folder(job.action_id)
+        folder = self._folder(job.run_id)
         try:
             begun = await self._start_or_adopt(folder, job)
         except _CannotRunError as error:
@@ -192,14 +187,13 @@ class ProcessEngine:
         except (OSError, ValueError) as error:
             log.warning("run_not_prepared", action_id=job.action_id, reason=str(error))
             await asyncio.to_thread(_kill_run, folder)  # it may have started
-            reason = (error.strerror if isinstance(error, OSError) else "") or error
-            return Report(success=False, message=f"The run could not be prepared: {reason}.")
+            return Report(success=False, message=job_folder.why_not_prepared(error))
         try:
             if begun.record is None:
-                return await asyncio.to_thread(self._report_not_started, job.action_id, begun.facts)
-            self._running[job.action_id] = begun.record
-            await on_progress(Progress(self.job_id(job.action_id), running=True))
-            return await self._follow(job.action_id, begun.record, begun)
+                return await asyncio.to_thread(self._report_not_started, job.run_id, begun.facts)
+            self._running[job.run_id] = begun.record
+            await on_progress(Progress(self.job_id(job.run_id), running=True))
+            return await self._follow(job.run_id, begun.record, begun)
         finally:
             os.close(begun.lock)
 
@@ -224,7 +218,7 @@ class ProcessEngine:
         if record:
             return _adopt(folder, record)
         if job.seen_running:
-            processes.kill_leftovers(None, folder.homes, just_ended=False)
+            processes.kill_leftovers(None, folder.home, just_ended=False)
             raise _CannotRunError(run_report.VANISHED)
         runnable = self._catalogue.load().by_id.get(job.responder_id)
         if runnable is None:
@@ -242,68 +236,65 @@ class ProcessEngine:
         lock = job_folder.create_locked(folder, job, runnable.configured, confined=confined, account=account)
         try:
             facts = folder.facts()  # before the program can change them
-            if job.action_id in self._stop_reasons:
+            if job.run_id in self._stop_reasons:
                 _try_to_mark_stopped(folder, "cancel")
             return _BegunRun(lock, self._starter.start(folder, runnable), facts, folder.stop_reason())
         except BaseException:
             os.close(lock)
             raise
 
-    def _report_not_started(self, action_id: str, facts: RunFacts | None) -> Report:
-        folder = self._folder(action_id)
-        if reason := self._stop_reasons.get(action_id) or folder.stop_reason():
+    def _report_not_started(self, run_id: str, facts: RunFacts | None) -> Report:
+        folder = self._folder(run_id)
+        if reason := self._stop_reasons.get(run_id) or folder.stop_reason():
             return run_report.make_report(folder, facts, reason, "")
         lines = run_report.last_lines(run_report.read_printed(folder.printed))
         return Report(success=False, message=f"The responder could not be started. {lines}".strip())
 
-    async def _follow(self, action_id: str, record: StartRecord, begun: "_BegunRun") -> Report:
+    async def _follow(self, run_id: str, record: StartRecord, begun: "_BegunRun") -> Report:
         """Wait until the run ends, stop it if that is due, and read its result."""
         facts = begun.facts
         if begun.stop_reason:
-            self._stop_reasons.setdefault(action_id, begun.stop_reason)
+            self._stop_reasons.setdefault(run_id, begun.stop_reason)
         with _pidfd(record) as pidfd:
-            if pidfd is not None and (reason := self._stop_reasons.get(action_id, "")):
-                await self._stop(action_id, record, pidfd, reason)
+            if pidfd is not None and (reason := self._stop_reasons.get(run_id, "")):
+                await self._stop(run_id, record, pidfd, reason)
             elif pidfd is not None:
-                await self._wait_until_deadline(action_id, record, facts, pidfd)
-            return await asyncio.to_thread(self._collect, action_id, record, facts, pidfd is not None)
+                await self._wait_until_deadline(run_id, record, facts, pidfd)
+            return await asyncio.to_thread(self._collect, run_id, record, facts, pidfd is not None)
 
-    async def _wait_until_deadline(
-        self, action_id: str, record: StartRecord, facts: RunFacts | None, pidfd: int
-    ) -> None:
+    async def _wait_until_deadline(self, run_id: str, record: StartRecord, facts: RunFacts | None, pidfd: int) -> None:
         minutes = facts.timeout_minutes if facts else 0.0  # without facts there can be no result: stop it now
         try:
             async with asyncio.timeout(max(0.0, record.at + minutes * 60 - self._clock())):
                 await processes.wait_readable(pidfd)
         except TimeoutError:
-            await self._stop(action_id, record, pidfd, "timeout")
+            await self._stop(run_id, record, pidfd, "timeout")
 
-    async def _stop(self, action_id: str, record: StartRecord, pidfd: int, reason: str) -> None:
+    async def _stop(self, run_id: str, record: StartRecord, pidfd: int, reason: str) -> None:
         """Terminate the process group, and kill it if it still runs after the grace period."""
-        if action_id in self._followers:
-            reason = self._stop_reasons.setdefault(action_id, reason)
-        await _mark_stopped(self._folder(action_id), reason)
+        if run_id in self._followers:
+            reason = self._stop_reasons.setdefault(run_id, reason)
+        await _mark_stopped(self._folder(run_id), reason)
         processes.signal_group(record, signal.SIGTERM)
         if not await _ends(pidfd, self._grace_s):
             processes.signal_group(record, signal.SIGKILL)
             if not await _ends(pidfd, self._grace_s):
-                await asyncio.to_thread(processes.kill_leftovers, record, (), just_ended=True)
+                await asyncio.to_thread(processes.kill_leftovers, record, self._folder(run_id).home, just_ended=True)
                 processes.kill_supervisor(record)
                 await processes.wait_readable(pidfd)
 
-    def _collect(self, action_id: str, record: StartRecord, facts: RunFacts | None, just_ended: bool) -> Report:
+    def _collect(self, run_id: str, record: StartRecord, facts: RunFacts | None, just_ended: bool) -> Report:
         """Read what the program wrote, once all processes of the run are killed.
 
         A supervisor that exited by itself has killed them, and only then has it an exit code. It is reaped last: as
         long as it is a zombie, its pid can't be reused.
         """
-        folder = self._folder(action_id)
-        pid, _ = record.watched
-        exit_description = processes.exit_of_child(pid, reap=False)
-        if not record.supervisor or not processes.is_exit(exit_description):
-            processes.kill_leftovers(record, folder.homes, just_ended=just_ended)
-        processes.exit_of_child(pid, reap=True)
-        reason = self._stop_reasons.get(action_id) or folder.stop_reason()
+        folder = self._folder(run_id)
+        exit_description = processes.exit_of_child(record.supervisor, reap=False)
+        if not processes.is_exit(exit_description):
+            processes.kill_leftovers(record, folder.home, just_ended=just_ended)
+        processes.exit_of_child(record.supervisor, reap=True)
+        reason = self._stop_reasons.get(run_id) or folder.stop_reason()
         if not exit_description and not just_ended:
             exit_description = run_report.RESTARTED if processes.is_of_earlier_boot(record) else run_report.UNSEEN
         return run_report.make_report(folder, facts, reason, exit_description)
@@ -311,9 +302,6 @@ class ProcessEngine:
     # --- leftovers
 
     def _clean_up_all(self, ended: Sequence[JobFolder]) -> None:
-        with contextlib.suppress(OSError):
-            # An early release left that to the umask. Who runs as another account has to pass through.
-            self._jobs.chmod(0o711 if self._has_accounts else 0o700)
         if not ended:
             return
         homes = processes.homes_in_use()
@@ -423,6 +411,6 @@ def _kill_run(folder: JobFolder, homes: Collection[bytes] | None = None) -> None
                 processes.signal_group(record, signal.SIGKILL)
                 if not select.select([pidfd], [], [], _GRACE_S)[0]:
                     processes.kill_supervisor(record)
-    has_leftovers = is_tampered if homes is None else any(os.fsencode(home) in homes for home in folder.homes)
+    has_leftovers = is_tampered if homes is None else os.fsencode(folder.home) in homes
     if is_alive or has_leftovers:
-        processes.kill_leftovers(None if is_tampered else record, folder.homes, just_ended=is_alive)
+        processes.kill_leftovers(None if is_tampered else record, folder.home, just_ended=is_alive)

@@ -1,8 +1,8 @@
 """Starts a responder's program, and stays as its supervisor.
 
-Core runs `python -I -S launcher.py JOB STATUS_FD CWD LIMITS ACCOUNT RULESET PROGRAM...` with the environment of the
-program, in a session of its own, with `JOB/printed` as its output. It imports nothing of core and few modules, since
-every run waits for it.
+Core runs `python -E -s -S launcher.py JOB SETTINGS PROGRAM...` with the environment of the program, in a session of its
+own, with `JOB/printed` as its output and a pipe to core as descriptor STATUS_FD. SETTINGS is JSON, see `Settings`. It
+imports nothing of core but the file beside it.
 
 It forks. The child becomes the program, in a session of its own. The parent stays as the supervisor: as a child
 subreaper (PR_SET_CHILD_SUBREAPER) it adopts all processes that the program leaves behind, even those that began a new
@@ -21,16 +21,21 @@ Core relies on this:
 No parent-death signal is set: a run and its supervisor outlive core.
 """
 
+import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import resource
+import select
+import signal
 import sys
 import time
+from collections.abc import Sequence
+from typing import TypedDict
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # at run time this import would cost as much as all the others
-    from collections.abc import Callable, Sequence
+STATUS_FD = 3
+"""Where core reads what is written to `JOB/started`."""
 
 ALREADY_STARTED = 75
 """Exit code (EX_TEMPFAIL): another launcher was first, or the job was stopped before its start."""
@@ -50,24 +55,43 @@ _OWN_TASKS = 2
 _BWRAP_SIGNAL = 128
 """An exit code of bwrap that is higher tells the signal that ended the program."""
 
-_SIGHUP, _SIGINT, _SIGKILL, _SIGTERM, _SIGXFSZ = 1, 2, 9, 15, 25
-_DEFAULT, _IGNORE = 0, 1
+
+class Limits(TypedDict):
+    """Of the whole run, and those of the kernel for each process, by their names in `resource`."""
+
+    disk_bytes: int
+    files: int
+    processes: int
+    kernel: dict[str, int]
 
 
-def main(arguments: list[str]) -> int:
+class Settings(TypedDict):
+    """How the program is to run."""
+
+    folder: str
+    """Its working directory."""
+    limits: Limits
+    account: tuple[int, int, Sequence[int]] | None
+    """User, group and groups to go on as, if these are others than core's."""
+    ruleset: str
+    """See `confine.apply`."""
+
+
+def main(job: str, settings_json: str, *program: str) -> int:
     """Become the program. Returns an exit code only if that fails."""
-    job, status_text, folder, limits, account, ruleset, *program = arguments
-    status = int(status_text)
-    os.set_inheritable(status, False)
-    close_all_but(status)
+    from confine import apply  # type: ignore[import-not-found]  # the file beside this one
+
+    settings: Settings = json.loads(settings_json)
+    os.set_inheritable(STATUS_FD, False)
+    close_inherited()
     os.umask(0o077)
     try:
-        if not start(job, status, limits, ruleset):
+        if not start(job, settings):
             return ALREADY_STARTED
-        become(account)
-        os.chdir(folder)
-        apply_limits(limits)
-        program = list(confinement()(ruleset, program))
+        become(settings["account"])
+        os.chdir(settings["folder"])
+        apply_limits(settings["limits"])
+        program = tuple(apply(settings["ruleset"], program))
         os.execve(program[0], program, os.environ)  # noqa: S606 - without a shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."
@@ -75,21 +99,19 @@ def main(arguments: list[str]) -> int:
     return CANNOT_START
 
 
-def close_all_but(status: int) -> None:
-    """Close what was inherited from core, except standard streams and `status`: it is not for the responder."""
+def close_inherited() -> None:
+    """Close what was inherited from core, except standard streams and STATUS_FD: it is not for the responder."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != status:
-            try:
+        if int(name) > STATUS_FD:
+            with contextlib.suppress(OSError):  # the descriptor of this listing
                 os.close(int(name))
-            except OSError:
-                continue  # the descriptor of this listing
 
 
-def start(job: str, status: int, limits: str, ruleset: str) -> bool:
+def start(job: str, settings: Settings) -> bool:
     """Fork. Returns True in the child, which is to become the program; False, without a fork, if it must not start.
 
-    The parent stays as the supervisor and doesn't return. It writes the content of `JOB/started` to `status` and closes
-    it. Raises OSError.
+    The parent stays as the supervisor and doesn't return. It writes the content of `JOB/started` to STATUS_FD and
+    closes it. Raises OSError.
     """
     gate = lock_gate(job)
     if os.path.lexists(f"{job}/started") or os.path.lexists(f"{job}/stop"):
@@ -114,37 +136,33 @@ def start(job: str, status: int, limits: str, ruleset: str) -> bool:
         os.waitpid(pid, 0)
         raise
     os.close(gate)
-    try:  # noqa: SIM105 - importing contextlib would take as long as everything else
-        os.write(status, record)
-    except OSError:
-        pass  # core may have died; the run outlives it
-    os.close(status)
+    with contextlib.suppress(OSError):  # core may have died; the run outlives it
+        os.write(STATUS_FD, record)
+    os.close(STATUS_FD)
     os.write(release_end, b"1")
     os.close(release_end)
-    supervise(pid, Bounds(job, limits), in_bwrap=ruleset.startswith("bwrap "))
+    supervise(pid, Bounds(job, settings["limits"]), in_bwrap=settings["ruleset"].startswith("bwrap "))
     os._exit(CANNOT_START)
 
 
 def lock_gate(job: str) -> int:
     """Lock `JOB/gate`. SIGALRM ends a launcher that waits too long, since the program may hold the lock."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     gate = os.open(f"{job}/gate", flags, 0o600)
-    libc = ctypes.CDLL(None)
-    libc.alarm(_GATE_TIMEOUT_S)
+    signal.alarm(_GATE_TIMEOUT_S)
     fcntl.flock(gate, fcntl.LOCK_EX)
-    libc.alarm(0)
+    signal.alarm(0)
     return gate
 
 
 def write_started(job: str, record: bytes) -> None:
     """Write `JOB/started` atomically. Raises OSError."""
     new = f"{job}/started.new"
-    if os.path.lexists(new):
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(new)  # left by a launcher that died
-    started = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.write(started, record)
-    os.fsync(started)
-    os.close(started)
+    with open(new, "xb", buffering=0) as started:
+        started.write(record)
+        os.fsync(started)
     os.rename(new, f"{job}/started")
     directory = os.open(job, os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(directory)
@@ -152,14 +170,15 @@ def write_started(job: str, record: bytes) -> None:
 
 
 def start_record(pid: int) -> bytes:
-    """One line of JSON, formatted by hand: importing json would double the time that a launcher takes."""
+    """The content of `JOB/started`: one line of JSON."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     own = os.getpid()
-    return (
-        f'{{"pid": {pid}, "pid_started": {ticks_of(pid)}, "supervisor": {own}, "supervisor_started": {ticks_of(own)}, '
-        f'"boot": "{boot}", "at": {time.time():.3f}}}\n'
-    ).encode()
+    record = {
+        **{"pid": pid, "pid_started": ticks_of(pid), "supervisor": own, "supervisor_started": ticks_of(own)},
+        **{"boot": boot, "at": time.time()},
+    }
+    return json.dumps(record).encode() + b"\n"
 
 
 def ticks_of(pid: int) -> int:
@@ -178,8 +197,8 @@ def adopt_orphans() -> None:
 def supervise(pid: int, bounds: "Bounds", *, in_bwrap: bool) -> None:
     """Wait for the program, kill its descendants, then end the way it did. Never returns."""
     try:
-        for number in (_SIGHUP, _SIGINT, _SIGTERM):
-            handle(number, _IGNORE)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         ended, code, status = watch(pid, bounds)
         if ended and in_bwrap and code != os.CLD_EXITED:
             # A signal to the group ends bwrap's outer process at once. The program ends with its inner one, which is
@@ -188,24 +207,25 @@ def supervise(pid: int, bounds: "Bounds", *, in_bwrap: bool) -> None:
                 ended, code, status = watch(inner, bounds)
         kill_descendants()
         if not ended:
-            status = _SIGXFSZ
+            status = signal.SIGXFSZ
         if in_bwrap and code == os.CLD_EXITED and status > _BWRAP_SIGNAL:
             code, status = os.CLD_KILLED, status - _BWRAP_SIGNAL
         if ended and code == os.CLD_EXITED:
             os._exit(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        handle(status, _DEFAULT)
+        with contextlib.suppress(OSError):  # SIGKILL has no other
+            signal.signal(status, signal.SIG_DFL)
         os.kill(os.getpid(), status)
     finally:  # without an exit code, which would mean that all descendants are gone
-        os.kill(os.getpid(), _SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watch(pid: int, bounds: "Bounds") -> "tuple[bool, int, int]":
+def watch(pid: int, bounds: "Bounds") -> tuple[bool, int, int]:
     """Reap all children until `pid` ends: True, and its si_code and si_status. False once the run is over a bound."""
     pidfd = os.pidfd_open(pid)
     pause_s = _LOOK_EVERY_S
     while True:
-        wait_readable(pidfd, pause_s)
+        select.select([pidfd], [], [], pause_s)
         while True:  # of all children, so that none stays a zombie
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
             if ended is None:
@@ -220,24 +240,13 @@ def watch(pid: int, bounds: "Bounds") -> "tuple[bool, int, int]":
         pause_s = max(_LOOK_EVERY_S, 10 * (time.monotonic() - began))  # a run with many files doesn't keep us busy
 
 
-def wait_readable(descriptor: int, seconds: float) -> None:
-    """Do what select.poll does, by the library: importing that module would take longer."""
-    ctypes.CDLL(None).poll(ctypes.byref(_PollFd(descriptor, 1, 0)), 1, int(seconds * 1000))
-
-
-class _PollFd(ctypes.Structure):
-    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
-
-
 class Bounds:
     """What all processes of a run together may use: bytes, files and tasks. The kernel has no limit for that."""
 
-    def __init__(self, job: str, limits: str) -> None:
-        """`limits` as `apply_limits` takes them."""
+    def __init__(self, job: str, limits: Limits) -> None:
         self._job = job
-        numbers = {name: int(value) for name, _, value in (pair.partition("=") for pair in limits.split(","))}
-        self._bytes, self._files = numbers["disk"], numbers["files"]
-        self._tasks = numbers["nproc"] + _OWN_TASKS
+        self._bytes, self._files = limits["disk_bytes"], limits["files"]
+        self._tasks = limits["processes"] + _OWN_TASKS
         self._looks = 0
         self._tasks_before = tasks_of_machine()
 
@@ -260,12 +269,9 @@ class Bounds:
 
     def note(self, reason: str) -> None:
         """Write `JOB/stop`, unless core has: its reason came first."""
-        try:
-            stop = os.open(f"{self._job}/stop", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            os.write(stop, reason.encode())
-            os.close(stop)
-        except OSError:
-            return  # there, or no room: the way that the supervisor ends says it too
+        # Without room the way that the supervisor ends says it too.
+        with contextlib.suppress(OSError), open(f"{self._job}/stop", "x", encoding="ascii") as stop:
+            stop.write(reason)
 
 
 class Usage:
@@ -280,9 +286,9 @@ class Usage:
         """The folders that the program may write to, and what it printed. A folder that can't be read is too much."""
         for name in ("run/output", "run/tmp", "printed"):
             try:
-                path_fd = os.open(f"{job}/{name}", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                path_fd = os.open(f"{job}/{name}", os.O_PATH | os.O_NOFOLLOW)
             except OSError:
-                continue  # an earlier release had no such folder, or the program has replaced it
+                continue  # the program has replaced it
             try:
                 self._add_path(path_fd)
             except FileNotFoundError:
@@ -297,7 +303,7 @@ class Usage:
         if stat_result.st_mode & 0o170000 != 0o040000:
             self._add(stat_result)
             return
-        folder = os.open(f"/proc/self/fd/{path_fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(f"/proc/self/fd/{path_fd}", os.O_RDONLY | os.O_DIRECTORY)
         waiting = [folder]
         try:
             while waiting:
@@ -310,7 +316,7 @@ class Usage:
             for left in waiting:
                 os.close(left)
 
-    def _add_folder(self, folder: int) -> "list[int]":
+    def _add_folder(self, folder: int) -> list[int]:
         """Add what is in a folder, and return descriptors of the folders in it. Raises OSError."""
         found: list[int] = []
         with os.scandir(folder) as entries:
@@ -320,7 +326,7 @@ class Usage:
                 try:
                     self._add(entry.stat(follow_symlinks=False))
                     if entry.is_dir(follow_symlinks=False):
-                        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
                         found.append(os.open(entry.name, flags, dir_fd=folder))
                 except (FileNotFoundError, NotADirectoryError):
                     continue  # removed or replaced meanwhile
@@ -328,7 +334,7 @@ class Usage:
                     self.over = "files"  # closed to its owner, or more folders than this process can open
         return found
 
-    def add_open_files(self, pids: "list[int]") -> None:
+    def add_open_files(self, pids: list[int]) -> None:
         """Files that have no name any more, or never had one, but are open or mapped."""
         for pid in pids:
             try:
@@ -358,7 +364,7 @@ def tasks_of_machine() -> int:
         return int(file.read().split()[3].partition("/")[2])
 
 
-def descendants() -> "tuple[list[int], int]":
+def descendants() -> tuple[list[int], int]:
     """Pids of all processes below this one, and how many tasks they have."""
     below: dict[int, list[tuple[int, int]]] = {}
     for pid, parent, tasks in processes():
@@ -372,7 +378,7 @@ def descendants() -> "tuple[list[int], int]":
     return found, total
 
 
-def processes() -> "list[tuple[int, int, int]]":
+def processes() -> list[tuple[int, int, int]]:
     """Pid, parent and number of tasks of each process. /proc/PID/task/TID/children may be incomplete."""
     found = []
     for name in os.listdir("/proc"):
@@ -400,64 +406,39 @@ def kill_descendants() -> None:
             is_first = False
             time.sleep(pause_s)
             continue
-        try:  # noqa: SIM105 - importing contextlib would take as long as everything else
+        with contextlib.suppress(OSError):  # an ordinary user: there the kernel bounds their number
             os.setpriority(os.PRIO_PROCESS, 0, -20)
-        except OSError:
-            pass  # an ordinary user: there the kernel bounds their number
         for pid in descendants()[0]:
-            try:
-                os.kill(pid, _SIGKILL)
-            except OSError:
-                continue  # it has just ended
+            with contextlib.suppress(OSError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.05)
 
 
-def handle(number: int, handler: int) -> None:
-    """Do what signal.signal does: importing that module would double the time that a launcher takes."""
-    ctypes.CDLL(None).signal(number, ctypes.c_void_p(handler))
-
-
-def children() -> "list[int]":
+def children() -> list[int]:
     """Pids of the children of this process."""
     own = os.getpid()
     return [pid for pid, parent, _ in processes() if parent == own]
 
 
-def become(account: str) -> None:
-    """Go on as `UID:GID:GROUP,GROUP...` if this isn't empty. Raises OSError."""
+def become(account: tuple[int, int, Sequence[int]] | None) -> None:
+    """Go on as this user, group and groups. Raises OSError."""
     if account:
-        user, group, groups = account.split(":")
-        os.setgroups([int(number) for number in groups.split(",") if number])
-        os.setresgid(int(group), int(group), int(group))
-        os.setresuid(int(user), int(user), int(user))
+        user, group, groups = account
+        os.setgroups(groups)
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
 
 
-def apply_limits(limits: str) -> None:
-    """Set each limit of `cpu=600,as=...`, or the highest that this account may set. The rest are those of `Bounds`."""
-    for pair in limits.split(","):
-        name, _, value = pair.partition("=")
-        if name in ("disk", "files"):
-            continue
-        kind = getattr(resource, f"RLIMIT_{name.upper()}")
-        wanted = int(value) + (tasks_of_this_account() if name == "nproc" else 0)
+def apply_limits(limits: Limits) -> None:
+    """Set each limit of the kernel, or the highest that this account may set."""
+    for name, limit in {**limits["kernel"], "RLIMIT_NPROC": limits["processes"] + tasks_of_this_account()}.items():
+        kind = getattr(resource, name)
         _, ceiling = resource.getrlimit(kind)
-        if ceiling != resource.RLIM_INFINITY:
-            wanted = min(wanted, ceiling)
+        soft = limit if ceiling == resource.RLIM_INFINITY else min(limit, ceiling)
         # 5 s between SIGXCPU and SIGKILL; the other limits have no such second step.
-        hard = wanted + 5 if name == "cpu" and ceiling == resource.RLIM_INFINITY else wanted
-        resource.setrlimit(kind, (wanted, hard))
-
-
-def confinement() -> "Callable[..., Sequence[str]]":
-    """The function `apply` of `confine.py` beside this file."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, folder)
-    import confine  # type: ignore[import-not-found]  # found in that folder only
-
-    sys.path.remove(folder)
-    apply: Callable[..., Sequence[str]] = confine.apply
-    return apply
+        hard = soft + 5 if name == "RLIMIT_CPU" and ceiling == resource.RLIM_INFINITY else soft
+        resource.setrlimit(kind, (soft, hard))
 
 
 def tasks_of_this_account() -> int:
@@ -476,4 +457,4 @@ def tasks_of_this_account() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +36,14 @@ class StartRecord:
     """Of the program, which leads a session and a process group."""
     pid_started: int
     """Clock ticks from boot to the start of the program; with pid and boot id they identify it."""
+    supervisor: int
+    """Pid of the process that ends after the program and all its descendants: its end is that of the run."""
+    supervisor_started: int
+    """Clock ticks from boot to the start of the supervisor."""
     boot: str
     """The boot id of the machine."""
     at: float
     """Seconds since the epoch."""
-    supervisor: int = 0
-    """Pid of the process that ends after the program and all its descendants; 0 in a run of an early release."""
-    supervisor_started: int = 0
-    """Clock ticks from boot to the start of the supervisor."""
 
     @classmethod
     def read(cls, path: Path) -> "StartRecord | None":
@@ -62,31 +62,26 @@ class StartRecord:
         """Parse what the launcher writes. Raises ValueError when it is something else."""
         try:
             facts = json.loads(content)
-            numbers = [int(facts[name]) for name in ("pid", "pid_started")]
-            numbers += [int(facts.get(name, 0)) for name in ("supervisor", "supervisor_started")]
+            pid, pid_started, supervisor, supervisor_started = (
+                int(facts[name]) for name in ("pid", "pid_started", "supervisor", "supervisor_started")
+            )
             boot, at = str(facts["boot"]), float(facts["at"])
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        except (KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not what the launcher writes ({error})") from error
-        if not (1 < numbers[0] < _PID_LIMIT and 0 <= numbers[2] < _PID_LIMIT and math.isfinite(at)):
+        if not (1 < pid < _PID_LIMIT and 1 < supervisor < _PID_LIMIT and math.isfinite(at)):
             raise ValueError("no process has such a pid")
-        return cls(numbers[0], numbers[1], boot, at, numbers[2], numbers[3])
-
-    @property
-    def watched(self) -> tuple[int, int]:
-        """Pid and start time of the process whose end is the end of the run."""
-        return (self.supervisor, self.supervisor_started) if self.supervisor else (self.pid, self.pid_started)
+        return cls(pid, pid_started, supervisor, supervisor_started, boot, at)
 
 
 def pidfd_if_alive(record: StartRecord) -> int | None:
     """Open a pidfd that becomes readable when the run ends; None when it has ended, even if its pid was reused."""
     if is_of_earlier_boot(record):
         return None
-    pid, pid_started = record.watched
     try:
-        descriptor = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(record.supervisor)
     except OSError:
         return None
-    if _is_alive(pid, pid_started):
+    if _is_alive(record.supervisor, record.supervisor_started):
         return descriptor
     os.close(descriptor)
     return None
@@ -127,24 +122,24 @@ def signal_group(record: StartRecord, number: signal.Signals) -> None:
 
 def kill_supervisor(record: StartRecord) -> None:
     """Kill a supervisor that does not end after its program was killed, since somebody has stopped it."""
-    if record.supervisor and _is_alive(record.supervisor, record.supervisor_started):
+    if _is_alive(record.supervisor, record.supervisor_started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(record.supervisor, signal.SIGKILL)
 
 
-def kill_leftovers(record: StartRecord | None, homes: Collection[Path], *, just_ended: bool) -> None:
+def kill_leftovers(record: StartRecord | None, home: Path, *, just_ended: bool) -> None:
     """Kill the processes of a run whose supervisor can't do it any more.
 
-    They are the program, its session, and all processes with one of `homes` as HOME: it lies in the job folder, so it
-    also marks those that began a session of their own. The session id is trusted only if the run has `just_ended`,
-    since the id may be reused later. Without `record`, HOME alone decides.
+    They are the program, its session, and all processes with `home` as HOME: it lies in the job folder, so it also
+    marks those that began a session of their own. The session id is trusted only if the run has `just_ended`, since
+    the id may be reused later. Without `record`, HOME alone decides.
     """
     if record and is_of_earlier_boot(record):
         return
-    variables = {b"HOME=" + os.fsencode(home) for home in homes}
+    variable = b"HOME=" + os.fsencode(home)
     just_ended = just_ended or (record is not None and _is_alive(record.pid, record.pid_started))
     for _ in range(_KILL_ROUNDS):
-        pids = _leftovers(record, variables, just_ended)
+        pids = _leftovers(record, variable, just_ended)
         if not pids:
             return
         for pid in pids:
@@ -152,7 +147,7 @@ def kill_leftovers(record: StartRecord | None, homes: Collection[Path], *, just_
                 os.kill(pid, signal.SIGKILL)
 
 
-def _leftovers(record: StartRecord | None, variables: Collection[bytes], just_ended: bool) -> list[int]:
+def _leftovers(record: StartRecord | None, variable: bytes, just_ended: bool) -> list[int]:
     found = []
     for pid, stat in _own_processes():
         if record and stat.pid_started < record.pid_started:
@@ -160,7 +155,7 @@ def _leftovers(record: StartRecord | None, variables: Collection[bytes], just_en
         is_identified = record is not None and (
             (just_ended and stat.session == record.pid) or (pid, stat.pid_started) == (record.pid, record.pid_started)
         )
-        if is_identified or any(variable in variables for variable in _variables_of(pid)):
+        if is_identified or variable in _variables_of(pid):
             found.append(pid)
     return found
 

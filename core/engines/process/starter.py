@@ -1,10 +1,11 @@
 """Starts the program of a run by a launcher."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from core.engines.definitions import ProgramDefinition
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
 from core.engines.process.catalogue_loader import RunnableResponder
-from core.engines.process.launch_server import LaunchServer
 from core.engines.process.processes import StartRecord
 
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
@@ -38,12 +38,20 @@ class RunLimits:
     files: int = 20_000
     """How many files and folders it may have there."""
 
-    def for_launcher(self) -> str:
-        """The limits as an argument of `launcher.py`."""
-        return (
-            f"cpu={self.cpu_s},fsize={self.file_bytes},nofile={self.open_files},core=0,"
-            f"nproc={self.processes},as={self.memory_bytes},disk={self.disk_bytes},files={self.files}"
-        )
+    def for_launcher(self) -> launcher.Limits:
+        """The limits as the launcher takes them."""
+        return {
+            "disk_bytes": self.disk_bytes,
+            "files": self.files,
+            "processes": self.processes,
+            "kernel": {
+                "RLIMIT_CPU": self.cpu_s,
+                "RLIMIT_FSIZE": self.file_bytes,
+                "RLIMIT_NOFILE": self.open_files,
+                "RLIMIT_CORE": 0,
+                "RLIMIT_AS": self.memory_bytes,
+            },
+        }
 
 
 class ProgramStarter:
@@ -53,7 +61,6 @@ class ProgramStarter:
         """`limits` in place of those of the settings; `confinement` where a responder's settings name none."""
         self._limits = limits
         self._confinement = confinement
-        self.launch_server = LaunchServer()
 
     def start(self, folder: JobFolder, runnable: RunnableResponder) -> StartRecord | None:
         """Start the program; return when it runs, or None when it can't be started or must not be.
@@ -80,26 +87,26 @@ class ProgramStarter:
     def spawn(self, folder: JobFolder, runnable: RunnableResponder, status: int) -> int:
         """Start the launcher, which reports on the descriptor `status`. Returns its pid."""
         definition = runnable.configured.definition
+        settings: launcher.Settings = {
+            "folder": str(definition.root),
+            "limits": self._limits_of(runnable).for_launcher(),
+            "account": _account(runnable),
+            "ruleset": self._ruleset(folder, runnable),
+        }
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
-        arguments = [
-            *(str(folder.path), str(status), str(definition.root)),
-            *(self._limits_of(runnable).for_launcher(), _account(runnable), self._ruleset(folder, runnable)),
-            *(*interpreter, str(definition.program), str(folder.run)),
-        ]
-        environment = program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ)
-        if pid := self.launch_server.launch(arguments, environment, status):
-            return pid
-        os.set_inheritable(status, True)
+        program = [*interpreter, str(definition.program), str(folder.run)]
         # Not through a symlink, and without waiting for the reader of a named pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        # Unlike fork, this takes as long with much memory in use.
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", launcher.__file__, *arguments],
-            environment,
+            [sys.executable, "-E", "-s", "-S", launcher.__file__, str(folder.path), json.dumps(settings), *program],
+            program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
             file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), flags, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
+                (os.POSIX_SPAWN_DUP2, status, launcher.STATUS_FD),
             ],
             setsid=True,
             setsigmask=[],
@@ -146,10 +153,9 @@ class ProgramStarter:
         return replace(confinement, writable=(*confinement.writable, folder.printed)).ruleset()
 
 
-def _account(runnable: RunnableResponder) -> str:
-    """As `launcher.become` takes it."""
+def _account(runnable: RunnableResponder) -> tuple[int, int, Sequence[int]] | None:
     account = runnable.account
-    return f"{account.uid}:{account.gid}:{','.join(map(str, account.groups))}" if account else ""
+    return (account.uid, account.gid, account.groups) if account else None
 
 
 def program_environment(

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Literal
 
-from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenActionIds, Progress, Report, Responder
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Progress, Report, Responder
 
 IDLE = Responder(
     id="r-idle",
@@ -37,12 +37,12 @@ class IdleEngine(Engine):
     async def catalogue(self) -> Catalogue:
         return Catalogue((IDLE,))
 
-    def job_id(self, action_id: str) -> str:
-        return f"local-{action_id}"
+    def job_id(self, run_id: str) -> str:
+        return f"local-{run_id}"
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         if self._mode == "never_ends":
-            await on_progress(Progress(self.job_id(job.action_id), running=True))
+            await on_progress(Progress(self.job_id(job.run_id), running=True))
             self.started.put_nowait(on_progress)
             await asyncio.get_running_loop().create_future()
         return Report(True, message="Nothing was done.")
@@ -50,10 +50,10 @@ class IdleEngine(Engine):
     async def cancel(self, job: Job) -> None:
         return
 
-    async def clean_up(self, action_id: str) -> None:
+    async def clean_up(self, run_id: str) -> None:
         return
 
-    async def clean_up_ended(self, open_action_ids: OpenActionIds) -> None:
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
         return
 
     async def close(self) -> None:

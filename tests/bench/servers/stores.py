@@ -17,9 +17,8 @@ from core.common.database import Transaction
 from core.common.database.connection import PAGE_BYTES, WAL_PAGES
 from core.common.database.sqlite import SqliteDatabase
 from core.common.database.transaction import SqliteTransaction
-from core.records import events
 from core.store import actions as stored
-from core.store import objects
+from core.store import events, objects
 from core.store.schema import migrate
 from tests.bench.comparison import interleaved
 from tests.bench.dataset import ANALYST, NOW, RESPONDER, action
@@ -50,10 +49,13 @@ def write_run(tx: Transaction) -> None:
         "approval_expires_at": None,
         "bulk_id": None,
         "undoes": None,
+        "target": None,
+        "secret_names": "[]",
+        "run_id": f"{number}-5e",
         "doc": DOC,
     }
     stored.insert(tx, values)
-    events.record(tx, at=NOW, type="action.created", object_type="Action", object_id=number, root_id=1, user=ANALYST)
+    events.record(tx, number, at=NOW, type="action.created", object_type="Action", root_id=1, user=ANALYST)
 
 
 DOC = action(123_456_789, 1).to_json()

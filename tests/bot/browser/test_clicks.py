@@ -55,7 +55,7 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
     ]
 
 
-async def test_an_approval_from_its_notification_takes_1_click_and_a_report_1(flows: FlowEnvironment) -> None:
+async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(flows: FlowEnvironment) -> None:
     page = await flows.open_page(BEN)
     await command(page, "/responder watch approvals")
     await expect(ephemeral(page, "You watch approvals")).to_be_visible()
@@ -72,8 +72,9 @@ async def test_an_approval_from_its_notification_takes_1_click_and_a_report_1(fl
     await page.get_by_text("Messages", exact=True).click()
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
-    async with clicks(page, 1):
+    async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
+        await page.locator("dialog.confirm").get_by_role("button", name="Isolate Host").click()
         await expect(request).to_contain_text("Approved by ben.")
 
 

@@ -23,7 +23,7 @@ WHO = ("finance", "sales", "support")
 
 
 def others() -> list[dict[str, Any]]:
-    """Alerts of which each says something else."""
+    """Alerts that differ from each other."""
     titles = [f"{what} at the {where} of {who}" for what in WHAT for where in WHERE for who in WHO]
     sources = ("wazuh", "suricata")
     return [

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
-from bot.cards.message import Intent
-from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy
+from bot.cards.message import ButtonIds, Intent
+from bot.cards.run_request import RunRequest
+from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy, RunTarget
 
 NOW = 1_763_690_400_000
 FULL = json.dumps({f"input {n}": "x & y " * 100 for n in range(20)})
@@ -75,12 +76,19 @@ def action(number: int = 40, **more: Any) -> Action:
 
 
 def ended(status: str = "Success", message: str = "Marked as read.", number: int = 40, **more: Any) -> Action:
-    return action(number, status=status, end_date=NOW - 26_800, report=report(message=message), **more)
+    base = {"dispatched_at": NOW - 30_000, "end_date": NOW - 26_800, "report": report(message=message)}
+    return action(number, **{"status": status, **base, **more})
 
 
 def awaiting(agreed: tuple[str, ...] = (), needed: int = 1, **more: Any) -> Action:
     approval = Approval(needed=needed, approved_by=list(agreed), expires_at=NOW + 3_600_000)
     return action(approval=approval, **more)
+
+
+def request(*object_ids: str, **more: Any) -> RunRequest:
+    """A run on these alerts."""
+    targets = tuple(RunTarget(object_type="alert", object_id=one) for one in object_ids or ("~12",))
+    return RunRequest(targets, "CloseFalsePositive_1_0", **more)
 
 
 def responder(name: str = "CloseFalsePositive", **more: Any) -> OfferedResponder:
@@ -193,6 +201,7 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "", name_mark: s
     return action(
         number,
         parameters=draw(st.sampled_from([json.dumps(inputs), None, "no json", "[1]"])),
+        note=draw(st.one_of(st.none(), given)),
         responder_name=draw(_marked(name_mark)),
         responder_title=draw(st.one_of(st.just(""), _marked(name_mark))),
         inputs=[
@@ -222,3 +231,15 @@ def responders(draw: st.DrawFn) -> OfferedResponder:
         reasons=draw(st.lists(foreign_text, max_size=3)),
         policy=draw(st.one_of(st.none(), st.builds(Policy, confirm=foreign_text, approval=st.integers(0, 2)))),
     )
+
+
+def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
+    """What the buttons of a card mean, each once."""
+    intents: dict[Intent, None] = {}
+
+    def note(intent: Intent) -> str:
+        intents[intent] = None
+        return "-"
+
+    render(note)
+    return tuple(intents)

@@ -5,11 +5,11 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.alert import AMBER, GREY, alert_card, safe_link
-from bot.cards.message import Intent, Message, intents_in
+from bot.cards.message import Intent, Message
 from bot.cards.replies import end_reply
 from bot.redaction import Subject
-from core.models import Action, Approval, Policy
-from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended
+from core.models import Action, Approval, Policy, Undo
+from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in
 
 
 def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
@@ -71,7 +71,7 @@ def test_ended_runs_of_one_responder_share_a_line() -> None:
 
 
 def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
-    return ended(status, "Denied by lea@x: too risky", outcome=outcome, **more)
+    return ended(status, "Denied by lea@x: too risky", **{"outcome": outcome, "dispatched_at": None, **more})
 
 
 def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
@@ -102,8 +102,6 @@ def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
     assert " done in 0.2 s · by anna, " in texts_of(card(waited))[3]
     assert " · approved by lea · Marked as read." in texts_of(card(waited))[3]
     assert "0.2 s" in end_reply(waited, Subject.alert(alert()), clearance=2, button=button).text
-    unknown = ended(approval=approval)  # of an earlier release
-    assert " done · by anna, " in texts_of(card(unknown))[3]
 
 
 def test_a_run_that_runs_can_be_stopped_after_a_question() -> None:
@@ -230,3 +228,30 @@ def test_the_headline_is_outside_the_bar_so_that_slack_does_not_repeat_it() -> N
     payload = card().payload()
     assert len(payload["blocks"]) == 1
     assert payload["attachments"][0]["color"] == card().color
+
+
+def test_what_never_ran_has_no_end_ahead() -> None:
+    undo = Undo(responder="Release_1_0", title="Release", after_minutes=60)
+    for outcome, status in (("denied", "Failure"), ("expired", "Failure"), ("cancelled", "Deleted")):
+        assert "to be released" not in str(card(ended_as(outcome, status, undo=undo)))
+    assert "to be released after 1 hour" in str(card(action(40, status="InProgress", undo=undo)))
+
+
+def test_an_approval_asks_once_more_with_all_that_it_decides() -> None:
+    run = awaiting(
+        responder_title="Isolate Host", undo=Undo(responder="Release_1_0", title="Release", after_minutes=15)
+    )
+    (approve,) = [
+        element
+        for block in card(run).blocks
+        for element in block.get("elements", ())
+        if str(element.get("action_id")).startswith(ids.APPROVE)
+    ]
+    dialog = {name: part["text"] for name, part in approve["confirm"].items() if name != "style"}
+    assert dialog == {
+        "title": "Approve Isolate Host?",
+        "text": "anna asks to run it on ~12 (ET MALWARE Beacon to known C2). It ends after 15 minutes.",
+        "confirm": "Isolate Host",
+        "deny": "Not now",
+    }
+    assert approve["confirm"]["style"] == "danger"

@@ -2,13 +2,12 @@
 
 import json
 
-from bot.cards import bulks, several, start, views
+from bot.cards import bulks, inputs, questions, run_form, views
 from bot.cards.bulks import ShownTarget
-from bot.cards.message import Intent
-from bot.cards.start import Given, WizardState
+from bot.cards.run_request import RunRequest
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.limits import problems
-from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Policy, Undo
+from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, Undo
 from tests.bot.cards import samples
 from tests.bot.cards.samples import HOSTILE, NOW, button
 from tests.bot.cards.test_limits import fine, fine_view
@@ -44,19 +43,25 @@ def bulk(**more: object) -> Bulk:
     return Bulk.model_validate({**values, **more})
 
 
+def test_a_question_shows_no_secret() -> None:
+    declared = [Parameter(name="passphrase", title="Phrase", secret=True), Parameter(name="reason")]
+    for responder, given in (
+        (samples.responder(parameters=declared), {"passphrase": "hunter22", "reason": "drill"}),
+        (samples.responder(), {"api_token": "hunter22", "reason": "drill"}),
+    ):
+        request = samples.request(*IDS[:2], parameters=given)
+        asked = questions.confirm_several(request, responder, VIEWS, [], "2 objects", button=button)
+        assert "drill" in str(asked)
+        assert "REMOVED" in str(asked)
+        assert "hunter22" not in str(asked)
+
+
 def test_the_question_the_message_and_the_replies_fit() -> None:
     responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
     refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
     for ready in (VIEWS, VIEWS[:1], []):
-        asked = bulks.confirm(
-            responder,
-            ready,
-            refused,
-            "100 objects",
-            Intent("bulk_start", "C", "{}"),
-            button=button,
-            parameters={f"input {n}": HOSTILE for n in range(50)},
-        )
+        request = samples.request(*IDS, parameters={f"input {n}": HOSTILE for n in range(50)})
+        asked = questions.confirm_several(request, responder, ready, refused, "100 objects", button=button)
         fine(asked)
         fine_view(views.message_view("Run on several", asked))
     fine(bulks.progress(bulk(), button=button, mention=" ".join(["<@U0LEA>"] * 50)))
@@ -82,8 +87,8 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
 
 
 def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
-    inputs = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
-    action = samples.awaiting(parameters=json.dumps({**inputs, "last": "x" * 7000 + " the end"}))
+    given = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
+    action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}))
     shown = [
         ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
         for target, view in zip(bulk().targets, VIEWS, strict=True)
@@ -113,14 +118,14 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
 
 
 def test_the_form_for_a_hundred_objects_fits() -> None:
-    chosen = [start.object_option(view.subject, 2) for view in VIEWS]
-    state = WizardState(channel="C0123456789", id=IDS[0], targets=tuple(IDS), responder="f" * 32)
-    assert len(state.to_text()) <= 3000
-    fine_view(several.targets_view(WizardState(channel="C0123456789"), chosen, MANY))
+    chosen = [run_form.object_option(view.subject, 2) for view in VIEWS]
+    request = samples.request(*IDS, channel="C0123456789")
+    assert len(request.to_text()) <= 3000
+    fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), chosen, MANY))
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
-    fine_view(several.responder_view(state, offered))
-    fine_view(several.inputs_view(state, offered[0][0], Given(text=HOSTILE)))
-    logins = {"owner": "o" * 100}, {"owner": "o" * 900}  # a run on one object has room for both
-    assert [state.keeping(kept).kept for kept in logins] == [logins[0], {}]
-    assert all(len(state.keeping(kept).to_text()) <= 3000 for kept in logins)
+    fine_view(run_form.responder_view(request, offered))
+    fine_view(run_form.form_view(request, offered[0][0], VIEWS[0], inputs.Form((), text=HOSTILE)))
+    logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
+    assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
+    assert all(len(request.keeping(kept).metadata()) <= 3000 for kept in logins)
     assert problems("options", {"options": chosen}) == []

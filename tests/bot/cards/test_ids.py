@@ -7,7 +7,7 @@ from bot.features import ACTIONS, OPTIONS, SHORTCUTS, VIEWS
 BUTTONS = {
     "responder_run", "responder_run_anyway", "responder_run_again", "responder_dismiss", "responder_menu",
     "responder_more", "action_cancel", "action_approve", "action_deny", "card_refresh", "card_details", "card_link",
-    "template_add_task", "template_remove_task", "template_add_field", "template_remove_field", "template_from_json",
+    "template_from_json",
     "access_request", "access_approve", "access_deny", "admin_requests", "admin_people", "admin_groups",
     "people_page", "people_more", "group_change", "value",
 }  # fmt: skip

@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import inputs, start
-from bot.redaction import Subject
+from bot.cards import inputs, run_form
+from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.elements import state_of, with_ids
 from bot.slack_emulator.limits import problems
 from bot.slack_emulator.views import VIEW_BYTES
 from core.models import Parameter
 from tests.bot.cards import samples
 
-KEY = "r" * 32
+KEY = inputs.key_of(samples.responder())
 PEOPLE = {"ben@soc.example": "U0BEN"}
 words = st.one_of(samples.foreign_text, st.sampled_from(["</blocks>", "a" * 150, "😀" * 75, " "]))
 lines = st.text(st.characters(blacklist_characters="\n", blacklist_categories=["Cs"]), min_size=1, max_size=80)
@@ -53,9 +53,8 @@ def parameters(draw: st.DrawFn, number: int) -> tuple[Parameter, Any]:
 
 def view_of(form: inputs.Form) -> dict[str, Any]:
     """The modal with these fields, as the emulator opens it."""
-    state = start.WizardState("~12", responder=KEY, asked=True)
     subject, responder = Subject.alert(samples.alert()), samples.responder(parameters=list(form.parameters))
-    view = start.run_view(state, subject, responder, clearance=3, given=start.Given(form))
+    view = run_form.form_view(samples.request(), responder, RedactedView(subject, 3), form)
     assert problems("modal", view) == []
     assert len(json.dumps(view).encode()) < VIEW_BYTES
     view["blocks"] = with_ids(view["blocks"])
@@ -107,7 +106,7 @@ def test_numbers_are_written_as_slack_takes_them() -> None:
 def test_a_hint_is_the_description_and_then_a_sentence_on_the_default() -> None:
     def hints(**more: Any) -> list[str]:
         form = inputs.form([Parameter(name="minutes", type="number", **more)], {})
-        return [block["hint"]["text"] for block in view_of(form)["blocks"] if "hint" in block]
+        return [block["hint"]["text"] for block in inputs.fields(form, KEY) if "hint" in block]
 
     assert hints(description="How long", default=60) == ["How long. If empty: 60."]
     assert hints(description="How long?", default=60) == ["How long? If empty: 60."]

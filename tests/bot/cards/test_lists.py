@@ -1,9 +1,9 @@
 """Lists, menus, and an alert in full."""
 
 from bot.cards.lists import action_list, alert_in_full, found_alerts, responder_options
-from bot.cards.text import slack_date
+from bot.cards.text import DAY_AND_TIME, slack_date
 from bot.redaction import RedactedView, Subject
-from core.models import Alert
+from core.models import Alert, Hold
 from tests.bot.cards.samples import NOW, alert, artifact, awaiting, button, ended, responder
 from tests.bot.cards.test_alert import card, texts_of
 
@@ -37,3 +37,11 @@ def test_what_ran_counts_the_open_ones() -> None:
     views = {"~12": RedactedView(Subject.alert(alert()), 2)}
     ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2, now_ms=NOW)
     assert ran.text == "2 runs on ~12, 1 of them open"
+
+
+def test_details_tell_of_a_hold() -> None:
+    hold = Hold(reason="Lawsuit <7>", created_by="lea@soc.example", created_at=NOW)
+    facts = texts_of(alert_in_full(alert(hold=hold), clearance=2, button=button))[2]
+    when = slack_date(NOW, DAY_AND_TIME)
+    assert f"• On hold: by lea since {when}, so nothing is deleted: Lawsuit &lt;7&gt;" in facts
+    assert "On hold" not in texts_of(alert_in_full(alert(), clearance=2, button=button))[2]

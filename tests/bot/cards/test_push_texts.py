@@ -1,4 +1,4 @@
-"""What a locked phone shows of each kind of message: how severe, what, and what is wanted from whom."""
+"""What a locked phone shows of each kind of message: severity, subject, and what is asked of the reader."""
 
 from typing import Any
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from bot.cards import ids
 from bot.cards.alert import alert_card
-from bot.cards.approvals import inputs_file
-from bot.cards.message import Intent, intents_in
+from bot.cards.approvals import whole_request
+from bot.cards.message import Intent
 from bot.cards.replies import approval_request, end_reply, report_file, watcher_message
 from bot.cards.text import escape
 from bot.redaction import Subject
-from core.models import Approval
-from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended, report
+from core.models import Action, Approval, Artifact
+from tests.bot.cards.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report
 from tests.bot.cards.test_alert import texts_of
 
 SUBJECT = Subject.alert(alert())
@@ -118,6 +118,14 @@ def test_only_observables_are_defanged_in_changes() -> None:
         {"type": "CloseTask", "status": "Failure", "message": "There is no task. Ask Anna."},
         {"type": "AddTagToCase", "tag": "c2:evil.example", "status": "Success"},
         {"type": "AddArtifactToCase", "dataType": "ip", "data": "203.0.113.7", "status": "Success"},
+        {"type": "AddArtifactToAlert", "dataType": "domain", "data": "evil.example", "status": "Success"},
+        {
+            "type": "AddArtifactToAlert",
+            "dataType": "ip",
+            "data": "203.0.113.8",
+            "status": "Success",
+            "message": "The alert has this ip already.",
+        },
         {"type": "CreateTask", "title": "Block https://evil.example/a.php?b=1.", "status": "Success"},
         {"type": "AssignCase", "owner": "boss@evil.example", "status": "Success"},
     ]
@@ -127,6 +135,8 @@ def test_only_observables_are_defanged_in_changes() -> None:
         "• not done: CloseTask (There is no task. Ask Anna.)",
         "• tagged the case c2:evil[.]example",
         "• added ip 203[.]0[.]113[.]7 to the case",
+        "• added domain evil[.]example to the alert",
+        "• nothing to do for 203[.]0[.]113[.]8: The alert has this ip already.",
         "• made the task Block hxxps[://]evil[.]example/a[.]php?b=1.",
         "• assigned the case to boss[@]evil[.]example",
     ]
@@ -172,7 +182,7 @@ def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
 def test_an_approval_request_shows_all_inputs_and_those_too_long_for_a_message_in_a_file() -> None:
     def shown(**given: Any) -> tuple[str, tuple[str, str] | None]:
         asked = awaiting(parameters=json.dumps(given))
-        return texts_of(request(asked))[1], inputs_file(asked, SUBJECT, clearance=2)
+        return texts_of(request(asked))[1], whole_request(asked, SUBJECT, clearance=2)
 
     assert shown(minutes=60, reason="lateral movement", hosts=["web-3", "192.0.2.1"]) == (
         '• minutes: 60\n• reason: lateral movement\n• hosts: ["web-3", "192[.]0[.]2[.]1"]',
@@ -180,9 +190,25 @@ def test_an_approval_request_shows_all_inputs_and_those_too_long_for_a_message_i
     )
     first, file = shown(reason="a" * 5000, target="the boss")
     assert first.startswith("• reason: aaa")
-    assert file == ("inputs-40.txt", f"reason:\n{'a' * 5000}\n\ntarget:\nthe boss")
+    assert file == ("request-40.txt", f"reason:\n{'a' * 5000}\n\ntarget:\nthe boss")
     assert "*These are not the whole inputs*" in str(request(awaiting(parameters=json.dumps({"a": "&" * 900}))).blocks)
-    assert inputs_file(awaiting(parameters=json.dumps({"a": "b" * 5000})), SUBJECT, clearance=1) is None
+    assert whole_request(awaiting(parameters=json.dumps({"a": "b" * 5000})), SUBJECT, clearance=1) is None
+
+
+def test_an_approval_request_shows_the_observables_that_the_run_gets_and_many_in_a_file() -> None:
+    def asked(*artifacts: Artifact) -> Action:
+        return awaiting().model_copy(update={"artifacts": list(artifacts)})
+
+    few = asked(artifact(), artifact(tlp=3))
+    assert texts_of(request(few))[1] == ("It gets 2 observables:\n• ip 203[.]0[.]113[.]1\nand 1 withheld (TLP:RED)")
+    assert whole_request(few, SUBJECT, clearance=2) is None
+    many = asked(*(artifact().model_copy(update={"data": f"192.0.2.{number}"}) for number in range(12)))
+    shown = texts_of(request(many))[1]
+    assert "• ip 192[.]0[.]2[.]9\n*and 2 more*: the thread of the card has request-40.txt." in shown
+    file = whole_request(many, SUBJECT, clearance=2)
+    assert file is not None
+    assert file[1].startswith("Observables:\nip 192[.]0[.]2[.]0\n")
+    assert file[1].endswith("ip 192[.]0[.]2[.]11")
 
 
 def test_nobody_approves_where_the_inputs_are_withheld() -> None:
@@ -246,3 +272,10 @@ def test_an_unreadable_report_still_shows_the_end() -> None:
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
         assert "✅ *Close False Positive* done" in str(card)
         assert "can't be shown here" in str(card)
+
+
+def test_a_report_that_retention_has_deleted_is_not_promised() -> None:
+    done = ended().model_copy(update={"report": report(message="Closed.", full={"removed": True})})
+    texts = texts_of(end_reply(done, SUBJECT, clearance=2, button=button))
+    assert texts[1:] == ["Closed.", "The report was deleted, since it is old."]
+    assert report_file(done, SUBJECT, clearance=2) is None

@@ -151,7 +151,7 @@ async def test_after_a_week_the_message_gets_new_buttons_by_refresh(tmp_path: Pa
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "tell", await alerts(env, 2))
         message = await shown(env, "2 of 2, 0 failed")
-        stores.rows(env.folder / "slack.db", "UPDATE button SET expires_at = 1 WHERE channel <> ''")
+        stores.rows(env.folder / "slack.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         stale = await env.told("anna", "This button is no longer good")
         await env["anna"].click(None, view_id=stale["id"], action_id=ids.REFRESH)
@@ -296,7 +296,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.access.set_clearance("lea", 2)
         await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
-        await env.told("lea", "Nothing was changed")
+        await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
 

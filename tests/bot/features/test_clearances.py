@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from bot.cards import ids
+from core.models import RunInput
 from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
 from tests.bot.features.test_runs import menu_block
 from tests.bot.running import SOC
@@ -48,3 +51,28 @@ async def test_a_menu_tells_who_is_not_linked_in_plain_words(env: FeatureEnviron
     place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
     (group,) = await env["uma"].options(SOC, card["ts"], query="203", **place)
     assert [o["text"]["text"][:44] for o in group["options"]] == ["You're not linked yet. Nothing works here be"]
+
+
+@pytest.mark.parametrize("root", ["alert", "case"])
+async def test_no_command_tells_of_a_run_or_decides_on_it_once_its_root_is_above_the_clearance(
+    env: FeatureEnvironment, root: str
+) -> None:
+    alert = await env.create_alert()
+    run = RunInput(
+        responder_id="Quarantine_1_0",
+        object_type="case_artifact",
+        object_id=alert.artifacts[0].id,
+        parameters={"why": "payroll"},
+    )
+    action = await env.client.run(run)
+    path = f"/api/alert/{alert.id}"
+    if root == "case":
+        path = f"/api/case/{(await env.client.create_case_from_alert(alert.id)).id}"
+    await env.core.send("PATCH", path, {"tlp": 3})
+    for verb in ("approve", "deny", "cancel"):
+        await env["anna"].command(SOC, f"/responder {verb} {action.id}")
+        await env.told("anna", f"{ABOVE} Nothing was done.")
+    assert not [text for shown in env["anna"].live_view.ephemerals(SOC) if "payroll" in (text := text_of(shown))]
+    waiting = await env.client.action(action.id)
+    assert waiting.approval is not None
+    assert (waiting.status, waiting.approval.votes) == ("Waiting", [])

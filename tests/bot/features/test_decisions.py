@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.cards import ids
 from bot.slack_emulator import EmulatorView
-from core.models import RunInput
+from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.features.test_runs import blocks, choose
 from tests.bot.running import OPEN, SOC
@@ -265,8 +265,67 @@ async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: 
     await env[name].click(SOC, card["ts"], action_id=ids.MORE, value=value)
 
 
-async def test_doctor_command_shows_every_check(env: FeatureEnvironment) -> None:
-    await env["anna"].command(SOC, "/responder doctor")
-    told = text_of(await env.ephemeral("anna", "this channel"))
-    for name in ("you", "your rights", "core", "engine local", "token"):
+async def test_doctor_command_shows_every_check_to_an_org_admin(env: FeatureEnvironment) -> None:
+    await env["lea"].command(SOC, "/responder doctor")
+    told = text_of(await env.ephemeral("lea", "this channel"))
+    for name in ("you", "your rights", "core", "engine local", "token", f"channel {SOC}", f"channel {OPEN}"):
         assert f"*{name}*" in told
+
+
+async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnvironment) -> None:
+    """And who may see the rest: that tells of channels and of how responders are confined."""
+    env.emulator.archive(OPEN)
+    await env["eve"].command(SOC, "/responder doctor")
+    told = text_of(await env.ephemeral("eve", "this channel"))
+    assert "✓ *you*: linked to eve@responder-bot.local, who may see up to TLP:AMBER" in told
+    assert "✗ *your rights*: no manageAction" in told
+    assert "checks of core and the bot need attention; ask admin or lea, who sees them here" in told
+    assert [words for words in ("engine", "confinement", OPEN, f"channel {SOC}", "token") if words in told] == []
+    await env["uma"].command(SOC, "/responder doctor")
+    told = text_of(await env.ephemeral("uma", "You're not linked yet"))
+    assert "Request access" in told
+    assert "responder-bot user link YOUR-LOGIN --slack-id" in told
+    assert [words for words in ("✓", "✗", "TLP", SOC, OPEN, "core") if words in told] == []
+
+
+async def change(env: FeatureEnvironment, alert: Alert, *artifacts: Any) -> None:
+    kept = [{"dataType": one.data_type, "data": one.data} for one in alert.artifacts]
+    await env.client._request("PATCH", f"/api/alert/{alert.id}", {"artifacts": [*(artifacts or kept[1:])]})
+
+
+async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_alert_has_by_now(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert(artifacts=[{"dataType": "ip", "data": "198.51.100.7"}])
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
+    assert "It gets 1 observable:\\n• ip 198[.]51[.]100[.]7" in text_of(request)
+    more = [{"dataType": "ip", "data": data} for data in ("198.51.100.7", "192.0.2.1")]
+    await change(env, alert, *more)
+    await env["ben"].command(SOC, f"/responder approve {(await env.client.actions('alert', alert.id))[0].id}")
+    asked = text_of(await env.told("ben", "asks to run"))
+    assert "It gets 1 observable:" in asked
+    assert "192[.]0[.]2[.]1" not in asked
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.ephemeral("ben", f"You approved Isolate on {alert.id}; it starts now.")
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: FeatureEnvironment) -> None:
+    first, second = [{"dataType": "ip", "data": data} for data in ("198.51.100.7", "192.0.2.1")]
+    alert = await env.create_alert(artifacts=[first, second])
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Isolate")
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await change(env, alert, second)
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    refused = await env.told("ben", f"was removed from {alert.id} since this was asked for, so it did not run")
+    assert "Ask again" in text_of(refused)
+    assert "Ask again" in text_of(await env.until("anna", lambda view: card_in(view, SOC, alert.id, "Ask again")))
+    await env["ben"].click(None, view_id=refused["id"], action_id=button(refused, ids.RUN_AGAIN))
+    await env.told("ben", "needs 1 approval until")
+    newest, ended = await env.client.actions("alert", alert.id)
+    assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")
+    again = await env.until("anna", in_thread(card["ts"], "*ben* asks to run"))
+    assert "It gets 1 observable:\\n• ip 192[.]0[.]2[.]1" in text_of(again)

@@ -197,3 +197,44 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     assert "Can be approved by: lea." in text_of(home)
     await env["lea"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     assert (await env.ended_run(alert)).status == "Success"
+
+
+async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) -> None:
+    await env[name].click(SOC, card["ts"], action_id=button(card, ids.EXTEND))
+    form = fine(await env.until(name, topmost(ids.EXTEND_VIEW)))
+    field = next(b for b in form["blocks"] if b.get("block_id") == "undo_after")
+    await env[name].submit(form["id"], {"undo_after": {field["element"]["action_id"]: minutes}})
+
+
+async def test_more_time_than_was_approved_is_approved_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+    action = await env.client.run(body)
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.ended_run(alert)
+    shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
+    await extend(env, "anna", shown, "60")
+    asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "More time than was approved. It needs 1 approval")))
+    await env["anna"].close(asked["id"])
+    before = (await env.client.action(action.id)).undo
+    assert before is not None
+    assert before.at == before.approved_until
+    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "lasts longer than was approved")))
+    await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_APPROVE))
+    await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
+    await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_DENY))
+    await env.told("ben", "You denied more time for *Contain*")
+    denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
+    assert ids.EXTENSION_APPROVE not in text_of(denied)
+    await extend(env, "anna", shown, "60")
+    again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
+    assert again["ts"] != wanted["ts"]
+    await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))
+    await env.told("lea", "You approved more time for *Contain*")
+    await env.until("anna", in_thread(card["ts"], "Approved by lea."))
+    after = (await env.client.action(action.id)).undo
+    assert after is not None
+    assert after.extension is not None
+    assert after.at == after.approved_until == after.extension.at

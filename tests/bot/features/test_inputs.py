@@ -104,6 +104,7 @@ async def test_a_responder_asks_for_its_inputs_with_a_field_for_each_type(env: F
         "tell": "multi_static_select",
         "until": "datepicker",
         "owner": "users_select",
+        "note": "plain_text_input",
     }
     reason = next(b for b in view["blocks"] if b["block_id"].endswith(":reason"))
     assert (reason["label"]["text"], reason["hint"]["text"], reason["optional"]) == (
@@ -152,7 +153,7 @@ async def test_run_again_shows_the_inputs_of_the_run_in_their_fields(env: Featur
     assert "confirm" not in text_of(failed)
     await env["anna"].click(SOC, failed["ts"], action_id=again(failed))
     view = fine(await env.until("anna", topmost(ids.START_VIEW)))
-    assert shown_in(view) == {**IN_SLACK, "notes": None}
+    assert shown_in(view) == {**IN_SLACK, "notes": None, "note": None}
     notes = next(block for block in view["blocks"] if block["block_id"].endswith(":notes"))
     assert notes["hint"]["text"] == "If empty: the 3001 characters it has already."
     await env["anna"].submit(view["id"], entered(view, minutes="5"))
@@ -174,7 +175,7 @@ async def test_inputs_with_a_secret_or_above_the_clearance_are_asked_anew(env: F
     failed = await env.until("anna", lambda s: next(iter(s.thread(SOC, card["ts"])[1:]), None))
     await env["anna"].click(SOC, failed["ts"], action_id=again(failed))
     view = fine(await env.until("anna", topmost(ids.START_VIEW)))
-    assert shown_in(view) == {**IN_SLACK, "notes": None, "reason": None}
+    assert shown_in(view) == {**IN_SLACK, "notes": None, "reason": None, "note": None}
     assert "evil" not in json.dumps(view)
     assert "What the last run had is withheld from you." in text_of(view)
     await env["anna"].submit(view["id"], entered(view, reason="as before"))
@@ -236,7 +237,7 @@ async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnviron
     alert = await env.create_alert()
     await env["anna"].command(SOC, f'/responder run Block {alert.id} to="the boss" n=1')
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
-    assert shown_in(view) == {"parameters": '{"to": "the boss", "n": "1"}'}
+    assert shown_in(view) == {"parameters": '{"to": "the boss", "n": "1"}', "note": None}
     await env["anna"].submit(view["id"], {"parameters": {"value:parameters": '{"to": "the boss", "n": 1}'}})
     await env.until("anna", topmost(ids.NOTICE_VIEW, "Block"))
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "the boss", "n": 1}
@@ -280,7 +281,7 @@ async def test_an_input_with_many_options_finds_them_by_what_is_typed(env: Featu
     alert = await env.create_alert()
     await choose(env, "anna", await env.card_of("anna", alert), "Pick")
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Sites")))
-    host, sites = [block for block in view["blocks"] if block["type"] == "input"]
+    host, sites, _ = [block for block in view["blocks"] if block["type"] == "input"]
     assert (host["element"]["type"], sites["element"]["type"]) == ("external_select", "multi_external_select")
     element = host["element"]["action_id"]
     place: dict[str, Any] = {"view_id": view["id"], "block_id": host["block_id"], "action_id": element}

@@ -18,10 +18,7 @@ async def test_template_modal_creates_a_template_and_shows_a_taken_name(env: Fea
     lea = env["lea"]
     await lea.command(SOC, "/responder template")
     view = fine(await env.until("lea", topmost(ids.TEMPLATE_VIEW)))
-    await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_ADD_TASK)
-    await env.until("lea", topmost(ids.TEMPLATE_VIEW, "task:1:title"))
-    values = typed(**{"name": "Phishing", "tags": "mail", "task:0:title": "Look", "task:1:title": "Block"})
-    await lea.submit(view["id"], values)
+    await lea.submit(view["id"], typed(name="Phishing", tags="mail", tasks="Look\nBlock | it"))
     await env.until("lea", topmost(ids.NOTICE_VIEW, "was created, with 2 tasks"))
     made = await env.client.case_template("Phishing")
     assert [t.title for t in made.tasks] == ["Look", "Block"]

@@ -4,11 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import sqlite_utils
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import ClearanceGuard, MessageOutbox, messages
-from bot.outbox.store import migrations, open_store
+from bot.outbox import ClearanceGuard, MessageOutbox
 from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from tests.bot.outbox.harness import (
@@ -81,18 +79,3 @@ async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tm
         assert await env.outbox.cursor() == 10
         await env.shows("withheld")
         await other.close()
-
-
-async def test_a_message_of_an_old_database_has_an_unknown_clearance(tmp_path: Path) -> None:
-    path = tmp_path / "bot.db"
-    before = sqlite_utils.Database(path)
-    migrations.apply(before, stop_before="levels_and_doubts")
-    columns = before.table("message").columns
-    row = {column.name: "x" if column.type == "TEXT" else 1 for column in columns}
-    before.table("message").insert({**row, "key": "alert:~1:C0SOC"})
-    before.close()
-    store = open_store(path)
-    found = await store.read(lambda reads: reads.row("SELECT * FROM message"))
-    await store.close()
-    assert found is not None
-    assert (found["key"], found["ts"], found["clearance"]) == ("alert:~1:C0SOC", "x", messages.UNKNOWN)

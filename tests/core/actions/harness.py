@@ -47,7 +47,7 @@ HERE = Host("here", "here")
 async def silence(clock: SetClock, ms: int, *cores: "ActionParts | Harness") -> None:
     """Let these cores look on for so long, while no other core does anything."""
     clock.now_ms += ms
-    for _ in range(LOOKS + 1):  # the first look after a jump of the clock begins anew
+    for _ in range(LOOKS + 1):  # the first look after a jump of the clock starts over
         for core in cores:
             await core.runner.tick()
 

@@ -349,12 +349,21 @@ async def test_operations_over_the_limit_are_reported_in_one_entry(tmp_path: Pat
 
 
 async def test_a_slice_of_operations_saves_an_object_once_with_one_event(tmp_path: Path) -> None:
-    many = [{"type": "AddTagToAlert", "tag": f"t{number}"} for number in range(3 * operations.SLICE_SIZE)]
+    numbers = range(3 * operations.SLICE_SIZE // 2)
+    many = [
+        operation
+        for number in numbers
+        for operation in (
+            {"type": "AddTagToAlert", "tag": f"t{number}"},
+            {"type": "AddArtifactToAlert", "dataType": "other", "data": f"a{number}"},
+        )
+    ]
     async with open_harness(tmp_path) as harness:
         action = await ended_with(harness, many)
         page = await harness.feed.page(0, wait_s=0)
-        tags = json.loads(await harness.alert_json())["tags"]
-    assert tags == [f"t{number}" for number in range(len(many))]
+        alert = json.loads(await harness.alert_json())
+    assert alert["tags"] == [f"t{number}" for number in numbers]
+    assert [artifact["data"] for artifact in alert["artifacts"]] == [f"a{number}" for number in numbers]
     assert [event.type for event in page.events if event.at][-4:] == [*["alert.updated"] * 3, "action.ended"]
     assert {entry["status"] for entry in json.loads(action.operations)} == {"Success"}
 

@@ -1,4 +1,4 @@
-"""Cancelling and approving over HTTP with real programs: what is stopped, by whom, and what was approved."""
+"""Cancelling and approving over HTTP with real programs: what is stopped, who stopped it, and what was approved."""
 
 import asyncio
 import json

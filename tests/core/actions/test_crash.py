@@ -37,8 +37,14 @@ from tests.fake_cortex import DelayedAnswer, FakeCortex
 SLOTS = 9
 """Slots of the local engine: one for each row that needs one, so that one more action has to wait."""
 
-ONCE = [{"type": "AddTagToAlert", "tag": "seen"}, {"type": "CreateTask", "title": "not here"}]
-"""Operations of which the first is applied and the second fails."""
+
+def once(point: str) -> list[dict[str, str]]:
+    """Operations of a run: the first two are applied, the third fails."""
+    return [
+        {"type": "AddTagToAlert", "tag": "seen"},
+        {"type": "AddArtifactToAlert", "dataType": "other", "data": point},
+        {"type": "CreateTask", "title": "not here"},
+    ]
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Scene:
             pipes[name] = pipes["notify"]
         commands = [f"{step} {pipes[step]}" if step in pipes else step for step in steps or ("count", "write")]
         body = run_body(self.alert, responder)
-        body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": commands, "operations": ONCE}
+        body["parameters"] = {"runs": str(self.setup.runs(point)), "steps": commands, "operations": once(point)}
         self.actions[point] = await core.client().run(body)
 
     async def notified(self, point: str) -> None:
@@ -222,7 +228,7 @@ async def to_the_remote_points(scene: Scene, core: CoreProcess) -> None:
 async def while_no_core_looks(scene: Scene) -> None:
     await scene.go(ALONE)
     await program_ended(scene.started(ALONE))
-    await scene.cortex.succeed(scene.actions[REMOTE_ALONE].engine_job_id, operations=ONCE)
+    await scene.cortex.succeed(scene.actions[REMOTE_ALONE].engine_job_id, operations=once(REMOTE_ALONE))
 
 
 async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
@@ -234,9 +240,11 @@ async def to_the_ends(scene: Scene, core: CoreProcess) -> None:
     for point in (SILENT, STARTED, RUNNING, EARLY):
         await scene.go(point)
     await core.client("ben").approve(scene.actions[ASKING].id)
-    (lost,) = (job for job in scene.cortex.jobs.values() if job.body["label"] == scene.actions[UNANSWERED].id)
-    for job_id in (scene.actions[REMOTE].engine_job_id, lost.id):
-        await scene.cortex.succeed(job_id, operations=ONCE)
+    (lost,) = (
+        job for job in scene.cortex.jobs.values() if job.body["label"].startswith(f"{scene.actions[UNANSWERED].id}-")
+    )
+    for point, job_id in ((REMOTE, scene.actions[REMOTE].engine_job_id), (UNANSWERED, lost.id)):
+        await scene.cortex.succeed(job_id, operations=once(point))
 
 
 async def row(scene: Scene, core: CoreProcess, point: str, found: str) -> ActionOutcome:
@@ -250,6 +258,7 @@ class Outcomes:
 
     rows: Mapping[str, ActionOutcome]
     tags: list[str]
+    artifacts: list[str | None]
     remote_runs: int
 
 
@@ -265,9 +274,9 @@ async def play(folder: Path) -> Outcomes:
         async with core_process(scene.setup) as core:
             await to_the_ends(scene, core)
             rows = {point: await row(scene, core, point, found[point]) for point in scene.actions}
-            tags = (await core.client().alert(scene.alert)).tags
+            alert = await core.client().alert(scene.alert)
             await until(lambda: not list((folder / "jobs" / "local").iterdir()), "a folder without jobs")
-        return Outcomes(rows, tags, scene.cortex.count("run"))
+        return Outcomes(rows, alert.tags, [artifact.data for artifact in alert.artifacts], scene.cortex.count("run"))
 
 
 @asynccontextmanager
@@ -322,6 +331,7 @@ def test_a_local_program_runs_once_wherever_core_dies(table: Outcomes, point: st
     assert (row.found, row.action.status, row.message, row.runs) == (found, "Success", "done", 1)
     assert [(item["type"], item["status"]) for item in json.loads(row.action.operations)] == [
         ("AddTagToAlert", "Success"),
+        ("AddArtifactToAlert", "Success"),
         ("CreateTask", "Failure"),
     ]
 
@@ -351,6 +361,7 @@ def test_each_event_comes_once_and_in_order(table: Outcomes) -> None:
 
 def test_the_operations_of_all_runs_are_applied(table: Outcomes) -> None:
     assert table.tags == ["seen"]
+    assert sorted(map(str, table.artifacts)) == sorted(table.rows.keys() - {STOPPING})
 
 
 # --- slow tests -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ async def ran(harness: Harness, *, success: bool = True, **more: Any) -> Action:
 
 async def alert_with(harness: Harness, *artifacts: dict[str, str], **fields: Any) -> tuple[str, list[str]]:
     """Ids of a new alert and of its artifacts."""
-    (newest,) = await harness.database.fetch_in_background("SELECT last FROM sequence WHERE id = 1")
+    (newest,) = await harness.database.fetch_in_background("SELECT last FROM sequence WHERE name = 'id'")
     ref = str(newest["last"])
     body = {"type": "t", "source": "s", "sourceRef": ref, "title": "t", "description": "d", "artifacts": [*artifacts]}
     alert = await Alerts(harness.database, harness.clock, "soc").create(LEAD, AlertInput.model_validate(body | fields))
@@ -171,6 +172,43 @@ async def test_an_approver_who_was_taken_off_the_list_counts_no_more(tmp_path: P
             assert f"ben@example.org approved this and may no longer approve {NAME}" in await message_of(
                 harness, second
             )
+
+
+def in_slack(who: Caller) -> Caller:
+    return replace(who, acted_through="bot@example.org")
+
+
+async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(tmp_path: Path) -> None:
+    engine = ScriptedEngine(at_once=1)
+    async with open_harness(tmp_path, policies=rules(approval=1), engine=engine) as harness:
+        first, second, third = [await started(harness) for _ in range(3)]
+        for action, voter in ((first, BEN), (second, in_slack(BEN)), (third, BEN)):
+            await harness.actions.approve(voter, action.id)
+        await harness.access.set_clearance("ben", 1)
+        for _ in range(2):
+            await finish(harness)
+        assert await message_of(harness, second) == (
+            "ben@example.org approved this and may no longer see it in Slack, so it did not run; run it again if it is"
+            " still needed."
+        )
+        # Clearances bind nobody who uses their own key.
+        assert (await harness.ended(third.id)).status == "Success"
+        assert len(harness.engine.runs) == 2
+
+
+async def test_an_earlier_vote_is_dropped_once_its_clearance_is_lowered(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(approval=2)) as harness:
+        action = await started(harness)
+        voted = await harness.actions.approve(in_slack(BEN), action.id)
+        assert voted.approval is not None
+        assert [vote.acted_through for vote in voted.approval.votes] == ["bot@example.org"]
+        await harness.access.set_clearance("ben", 1)
+        voted = await harness.actions.approve(in_slack(LEAD), action.id)
+        assert voted.approval is not None
+        assert (voted.status, voted.approval.approved_by) == ("Waiting", [LEAD.login])
+        await harness.actions.approve(BEN, action.id)
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
 
 
 async def test_a_run_that_was_recorded_before_it_needed_approval_does_not_start(tmp_path: Path) -> None:
@@ -327,18 +365,66 @@ async def test_a_repeated_request_is_the_same_run_and_its_key_no_way_round_a_rat
             assert error.value.code == "rate_limited"
 
 
+SPELLED = {
+    "ip": [
+        "198.51.100.7", "::ffff:198.51.100.7", "198[.]51.100.7.", "198.51.100.7:443", "http://198.51.100.7/",
+        "hxxps://u:p@198.51.100.7:8443/x", "root@198.51.100.7", "7.100.51.198.in-addr.arpa", "3325256711", "0xc6336407",
+        "198.51.100.7/32", "198.51.100.7-198.51.100.7", "%31%39%38.51.100.7", "host=198.51.100.7", "198.51.100\t.7",
+    ],
+    "hostname": [
+        "ws-7", "WS-7.", "ws-7:22", "http://ws-7/x", "http://ws-7/y", "u@ws-7", "CORP\\ws-7$", "\\\\ws-7\\c$",
+        "HOST/ws-7", "host=ws-7", "CN=WS-7,OU=Kiosk,DC=corp,DC=example", '{"host":"ws-7"}', "ws\u200b-7",
+    ],
+    "mail": [
+        "anna@corp.example", "Anna <ANNA@corp.example>",
+        "mailto:anna@corp.example?subject=x", "anna[@]corp[.]example",
+    ],
+    "hash": ["d41d8cd98f00b204e9800998ecf8427e", "D41D8CD98F00B204E9800998ECF8427E "],
+}  # fmt: skip
+OTHERS = [
+    ("ip", "198.51.100.8:443"), ("ip", "http://198.51.100.9/"), ("ip", "::ffff:198.51.100.10"),
+    ("hostname", "CORP\\ws-8$"), ("hostname", "host=ws-9"), ("hostname", "u@ws-10"),
+    ("hostname", "CN=WS-11,OU=Kiosk,DC=corp,DC=example"), ("mail", "ben@corp.example"), ("other", "cy@corp.example"),
+    ("other", "invoice one.pdf"), ("other", "invoice two.pdf"),
+]  # fmt: skip
+
+
 async def test_an_artifact_is_one_target_wherever_and_however_it_is_written(tmp_path: Path) -> None:
     on: dict[str, Any] = {"objectType": "case_artifact"}
-    spelled = ({**IP, "data": "::ffff:198.51.100.7"}, {"dataType": "other", "data": "198[.]51.100.7."})
     async with open_harness(tmp_path, policies=rules(rate_per_target=["1/24h"])) as harness:
-        _, [first, other] = await alert_with(harness, IP, {**IP, "data": "198.51.100.8"})
-        await ran(harness, objectId=first, **on)
-        _, copies = await alert_with(harness, IP, *spelled)
-        for copy in (first, *copies):
-            code, sentence = await refused(harness, objectId=copy, **on)
-            assert (code, "1 of 1 runs on this target in 24 hours are used" in sentence) == ("rate_limited", True)
-        await started(harness, objectId=other, **on)
+        for kind, (first, *others) in SPELLED.items():
+            _, [artifact] = await alert_with(harness, {"dataType": kind, "data": first})
+            await ran(harness, objectId=artifact, **on)
+            _, copies = await alert_with(harness, *({"dataType": kind, "data": text} for text in (first, *others)))
+            for copy, text in zip((artifact, *copies), (first, first, *others), strict=True):
+                assert (await refused(harness, objectId=copy, **on))[0] == "rate_limited", text
+        for kind, text in OTHERS:
+            _, [artifact] = await alert_with(harness, {"dataType": kind, "data": text})
+            await ran(harness, objectId=artifact, **on)
         await started(harness)
+
+
+async def test_a_rate_per_target_tells_nothing_of_the_runs_that_it_counts(tmp_path: Path) -> None:
+    on: dict[str, Any] = {"objectType": "case_artifact"}
+    async with open_harness(tmp_path, policies=rules(rate_per_target=["2/24h"])) as harness:
+        red: dict[str, Any] = {**IP, "tlp": 3}
+        _, [hidden] = await alert_with(harness, red)
+        _, [seen] = await alert_with(harness, IP)
+        await ran(harness, objectId=hidden, **on)
+
+        def offered(reads: Reads) -> list[str]:
+            own = RulesFor(harness.offers.guards, reads, ANNA.login)
+            return own.usage(NAME, load(reads, "case_artifact", int(seen[1:])))
+
+        assert await harness.database.read(offered) == []
+        await ran(harness, objectId=hidden, **on)
+        with pytest.raises(ResponderBotError) as error:
+            await harness.actions.start(ANNA, run_input(harness, objectId=seen, **on))
+        assert error.value.message == (
+            f"{NAME} can't run: the limit of 2 runs on this target in 24 hours is reached; an org-admin may break"
+            " glass, with a reason and another org-admin's approval."
+        )
+        assert error.value.details == {"rule": "rate_per_target"}
 
 
 async def test_a_case_is_the_target_that_its_alert_is(tmp_path: Path) -> None:
@@ -437,11 +523,12 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
 
         is_offered, responder = await harness.database.read(explained)
         assert (is_offered, responder.verdict) == (False, "cannot_run")
-        assert responder.reasons == [
-            "only @containment may run it; ask one of them",
-            "it runs from severity critical on; an administrator may change its only_on",
+        assert responder.reasons == []
+        assert [(refusal.rule, refusal.message, refusal.lift) for refusal in responder.refusals] == [
+            ("run_by", "only @containment may run it", "ask one of them"),
+            ("only_on", "it runs from severity critical on", "an administrator may change its only_on"),
         ]
-        assert [refusal.rule for refusal in responder.refusals] == ["run_by", "only_on"]
+        assert not responder.can_be_overridden
         assert (responder.policy.run_by, responder.policy.rate) == (["@containment"], ["2/1h"])
         await member(harness, "containment", "anna")
         alerts = Alerts(harness.database, harness.clock, "soc")
@@ -452,7 +539,8 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
         await ran(harness)
         _, responder = await harness.database.read(explained)
         assert responder.refusals[0].until == harness.clock.now_ms + HOUR_MS
-        assert f"2 of 2 runs in 1 hour are used; free again at {at(1)}" in responder.reasons[0]
+        assert responder.refusals[0].message == "2 of 2 runs in 1 hour are used"
+        assert responder.can_be_overridden
 
 
 async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: Path) -> None:
@@ -497,7 +585,7 @@ async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path)
     assert len(plain) == STATEMENTS
 
 
-STATEMENTS = 8
+STATEMENTS = 9
 """To record and dispatch a run in one transaction."""
 
 

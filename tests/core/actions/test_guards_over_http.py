@@ -224,3 +224,39 @@ async def run_command(arguments: list[str]) -> int:
     """The exit code of a command, in a thread since it has a loop of its own."""
 
     return await asyncio.to_thread(main, arguments)
+
+
+async def test_a_note_is_kept_searched_and_read_by_no_rule(core: RunningCore) -> None:
+    alert = (await new_alert(core, "note", "198.51.100.9"))["id"]
+    note = "  Seen on 10.0.0.5 <too>, ask Ben\n"
+    run = await ended(core, await core.send("POST", RUN, body_of("Plain", alert, note=note)))
+    assert run["note"] == note.strip()
+    assert "note" not in json.loads(run["report"])
+    searched = await core.send("POST", "/api/connector/engine/action/_search", {"query": {"note": note.strip()}})
+    assert [found["id"] for found in searched.json()] == [run["id"]]
+    for none in ("", " \n", None):
+        assert "note" not in (await core.send("POST", RUN, body_of("Plain", alert, note=none))).json()
+    for wrong in ("x" * 501, 5, ["x"]):
+        assert (await core.send("POST", RUN, body_of("Plain", alert, note=wrong))).status_code == 400
+    assert (await core.send("POST", RUN, body_of("Plain", alert, note="é" * 500))).status_code == 201
+
+
+async def test_the_runs_of_a_bulk_and_of_its_retry_have_its_note(core: RunningCore) -> None:
+    targets = [{"objectType": "alert", "objectId": (await new_alert(core, f"note {n}"))["id"]} for n in range(2)]
+    body = {"responderId": "Plain_1_0", "targets": targets, "parameters": {"fail": True}, "note": "drill"}
+    bulk = (await core.send("POST", f"{RUN}/_bulk", body)).json()
+    for entry in bulk["actions"]:
+        assert entry["action"]["note"] == "drill"
+        while "endDate" not in (await core.send("GET", f"{RUN}/{entry['action']['id']}?wait=20")).json():
+            pass
+    retried = (await core.send("POST", f"{RUN}/_bulk/{bulk['id']}/retry")).json()
+    assert [entry["action"]["note"] for entry in retried["actions"]] == ["drill", "drill"]
+
+
+async def test_the_reason_of_broken_glass_is_the_note(core: RunningCore) -> None:
+    alert = await new_alert(core, "glass note", "10.0.0.6")
+    for more, status in (({"reason": "It spreads"}, 201), ({"reason": "x" * 501}, 400)):
+        body = body_of("Plain", alert["artifacts"][0]["id"], "case_artifact", note="drill", breakGlass=more)
+        answer = await core.send("POST", RUN, body)
+        assert answer.status_code == status
+        assert answer.json().get("note") == ("It spreads" if status == 201 else None)

@@ -208,7 +208,7 @@ async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_run_that_is_recorded_as_the_core_finds_its_lease_lost_is_run(tmp_path: Path, turns: int) -> None:
-    """`turns` of the event loop lie between both, of which some have them share a commit."""
+    """`turns` of the event loop lie between both; after some of them they share a commit."""
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
         await harness.runner.tick()
         await harness.database.transaction(lambda tx: stored.remove(tx, harness.hosts.holder))
@@ -403,6 +403,17 @@ async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path)
         async with host(harness, "web3", ScriptedEngine(), host=Host("here", "another")):
             await look(harness)
             assert await harness.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
+
+
+async def test_a_database_that_is_slow_for_both_hosts_is_no_wrong_clock(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness, host(harness, "web2", ScriptedEngine()) as other:
+        await look(harness, other, harness)
+        await other.hosts.renew()
+        harness.clock.now_ms += 40_000  # nobody could read or write meanwhile
+        await look(harness)
+        assert await harness.hosts.problems() == []
+        await look(other, harness)
+        assert await harness.hosts.problems() == []
 
 
 @pytest.mark.parametrize("ahead_ms", [60_000, -60_000, 86_400_000])

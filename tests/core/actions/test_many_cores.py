@@ -22,7 +22,7 @@ from core.settings import ResponderSection
 from core.store import actions as stored
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
 from tests.core.core_process import POLL_TIMEOUT_S, until
-from tests.core.scripted_engine import NOTIFY, ScriptedEngine
+from tests.core.scripted_engine import NOTIFY, ScriptedEngine, action_id_of
 from tests.stores import opened
 
 SLOTS = 2
@@ -67,8 +67,8 @@ class SharedEngine(ScriptedEngine):
         if end is not None and not end.done():
             end.set_result(Report(False, message="killed"))
 
-    async def clean_up(self, action_id: str) -> None:
-        self.shared_jobs.ends.pop(action_id, None)
+    async def clean_up(self, run_id: str) -> None:
+        self.shared_jobs.ends.pop(action_id_of(run_id), None)
 
 
 @dataclass
@@ -167,8 +167,8 @@ class Cluster:
         if running:
             self.dice.choice(running).set_result(Report(self.dice.random() < 0.7, message="told"))
 
-    async def open_ids(self) -> list[int]:
-        return await self.cores[0].database.read(stored.open_ids)
+    async def open_run_ids(self) -> list[str]:
+        return await self.cores[0].database.read(stored.open_run_ids)
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -185,7 +185,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         for core in cluster.cores:
             core.engine.awake.set()
         async with asyncio.timeout(POLL_TIMEOUT_S):
-            while await cluster.open_ids():
+            while await cluster.open_run_ids():
                 harness.clock.now_ms += 600_000
                 for core in cluster.cores * (LOOKS + 1):
                     await core.runner.tick()

@@ -83,7 +83,7 @@ class Cluster:
         """Let all cores look on until every action has ended."""
         await asyncio.gather(*self.going_on)
         async with asyncio.timeout(POLL_TIMEOUT_S):
-            while await self.harness.database.read(stored.open_ids) or any(
+            while await self.harness.database.read(stored.open_run_ids) or any(
                 core.runner.followed() for core in self.cores
             ):
                 self.harness.clock.now_ms += 5_000

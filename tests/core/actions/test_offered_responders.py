@@ -157,7 +157,7 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     await made(core, f"{ENGINE}/action", run)
     explained = await offered(core, "alert", alert["id"], "?explain=true")
     reasons = next(one for one in explained if one["name"] == "Everywhere_1_0")["reasons"]
-    assert reasons[-1] == "already waiting for approval, started by org-admin@responder-bot.local"
+    assert reasons[-1] == "already waiting for approval, started by org-admin"
 
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:

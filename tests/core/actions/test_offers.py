@@ -1,12 +1,11 @@
 """Responders merged over several engines, and why some can't run."""
 
 import asyncio
-import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Skipped
 from core.models import KINDS
 from core.settings import ResponderSection
-from core.store import catalogues
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.stores import opened
@@ -70,6 +68,36 @@ async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(t
     assert explained[0].policy is not None
     assert (explained[0].policy.confirm, explained[0].policy.approval) == ("It cuts the host off.", 1)
     assert {o.verdict for o in unable} == {"cannot_run"}
+
+
+@pytest.mark.parametrize("local", [True, False])
+async def test_maxima_of_the_settings_hold_on_every_engine(tmp_path: Path, local: bool) -> None:
+    """The first is a server that names no maxima, or an own definition without checks."""
+    engine = ScriptedEngine(offered=[NOTIFY, BLOCK_HOST], local=local)
+    sections = {
+        NOTIFY.name: ResponderSection(max_tlp=1, max_pap=0),
+        BLOCK_HOST.name: ResponderSection(max_tlp=3, max_pap=3),  # its own are lower
+    }
+    verdicts = {
+        (0, 0): [],
+        (2, 0): ["TLP:AMBER is above the TLP:GREEN that it may see"],
+        (1, 1): ["PAP:GREEN is above the PAP:CLEAR that it may see"],
+    }
+    async with opened(tmp_path / "core.db") as database:
+        offers = Offers([engine], sections, database, SetClock())
+        await offers.open()
+        for (tlp, pap), reasons in verdicts.items():
+            target = replace(ALERT, tlp=tlp, pap=pap)
+            explained = {one.name: one.reasons for one in offers.explained(target, may_run=True, open_runs={})}
+            assert explained == {BLOCK_HOST.name: [], NOTIFY.name: reasons}
+            assert (NOTIFY.name in offers.names_for("alert", "", tlp, pap)) == (not reasons)
+            assert (NOTIFY.name in [one.name for one in offers.offered(target)]) == (not reasons)
+            assert bool(offers.why_not(target, NOTIFY.name, "local")) == bool(reasons)
+            if reasons:
+                with pytest.raises(ResponderBotError, match="that it may see"):
+                    offers.choose(target, NOTIFY.name, None)
+        assert BLOCK_HOST.name not in [one.name for one in offers.offered(RED)]
+        await offers.close()
 
 
 async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None:
@@ -173,7 +201,7 @@ def test_settings_of_an_unknown_item_are_reported() -> None:
     sections = {
         "NOTIFY_2_1": ResponderSection(config={"URL": "http://127.0.0.1", "max_tpl": 1}),
         "Mail_1_0": ResponderSection(config={"colour": "red"}),
-        "BlockHost_1_0": ResponderSection(config={"max_tlp": 1}, approval=1),
+        "BlockHost_1_0": ResponderSection(config={"url": "x"}, approval=1),
         "Broken": ResponderSection(config={"nobody": "knows"}),
     }
     assert settings_problems(sections, catalogues) == [
@@ -200,24 +228,6 @@ async def test_a_responder_that_is_not_configured_is_explained_also_while_its_en
                 offers.choose(ALERT, "Mail_1_0", None)
         assert [o.name for o in explained] == ["BlockHost_1_0", "Mail_1_0", "Notify_2_1"]
         assert (explained[1].verdict, explained[1].reasons) == ("cannot_run", ["not configured: to missing"])
-
-
-async def test_the_reasons_in_a_catalogue_that_an_earlier_release_stored_are_read(tmp_path: Path) -> None:
-    mail = replace(NOTIFY, name="Mail_1_0")
-    missing = {
-        "name": "Mail_1_0",
-        "reason": "...",
-        "responder": asdict(mail),
-        "objection": "not configured: to missing",
-    }
-    doc = json.dumps({"responders": [], "skipped": [missing]})
-    async with opened(tmp_path / "core.db") as database:
-        await database.transaction(lambda tx: catalogues.save(tx, "engine", doc, 1))
-    engine = ScriptedEngine("engine")
-    engine.down = "Connection refused"
-    async with opened_offers(tmp_path, [engine]) as offers:
-        [explained] = offers.explained(ALERT, may_run=True, open_runs={})
-    assert (explained.name, explained.reasons) == ("Mail_1_0", ["not configured: to missing"])
 
 
 async def test_of_two_responders_with_one_id_or_name_on_an_engine_the_first_counts(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from core.engines.base import Report
 from core.models import (
     Alert,
     Artifact,
+    ArtifactUpdate,
     Case,
     Kind,
+    SearchInput,
 )
-from tests.core.actions.every_kind import objects_of_every_kind
+from tests.core.actions.every_kind import ObjectsOfEveryKind, objects_of_every_kind
 from tests.core.actions.harness import ANNA, LEAD, open_harness, run_input
 
 TAG_CASE: Mapping[str, Any] = {"type": "AddTagToCase", "tag": "x"}
@@ -33,14 +35,15 @@ ARTIFACT: Mapping[str, Any] = {
     "tlp": 1,
     "tags": ["a"],
 }
+OBSERVE: Mapping[str, Any] = {**ARTIFACT, "type": "AddArtifactToAlert"}
 ASSIGN: Mapping[str, Any] = {"type": "AssignCase", "owner": "ben@example.org"}
-ALL = (TAG_CASE, TAG_ALERT, TAG_ARTIFACT, READ, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN)
+ALL = (TAG_CASE, TAG_ALERT, TAG_ARTIFACT, READ, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, OBSERVE, ASSIGN)
 
 
 @pytest.mark.parametrize(
     ("kind", "applied"),
     [
-        ("alert", (TAG_ALERT, READ, FIELD)),
+        ("alert", (TAG_ALERT, READ, FIELD, OBSERVE)),
         ("case", (TAG_CASE, TASK, FIELD, ARTIFACT, ASSIGN)),
         ("case_task", (TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN)),
         ("case_task_log", (TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN)),
@@ -110,6 +113,8 @@ async def test_operations_on_an_alert_in_a_case_change_the_case(tmp_path: Path) 
         {"type": "AddCustomFields", "name": "a", "tpe": "integer", "value": "x"},
         {"type": "AddCustomFields", "name": "a", "tpe": "rubbish", "value": "x"},
         {"type": "AddArtifactToCase", "data": 5, "dataType": "ip"},
+        {"type": "AddArtifactToCase", "data": "192.0.2.9"},
+        {"type": "AddArtifactToCase", "data": "192.0.2.9", "dataType": "ip", "tlp": 4},
         {"type": "AssignCase", "owner": None},
         {"type": "AddLogToTask", "content": ["x"]},
         {"type": "LaunchRocket"},
@@ -126,6 +131,67 @@ async def test_an_invalid_operation_fails_with_a_sentence_and_the_others_are_app
         outcomes = await objects.outcomes("case_task_log", operation, TAG_CASE)
     assert [status for _, status, _ in outcomes] == ["Failure", "Success"]
     assert outcomes[0][2]
+
+
+async def artifacts_of(objects: ObjectsOfEveryKind, kind: Kind) -> list[tuple[str | None, int]]:
+    """Data and TLP of the artifacts of the alert or case."""
+    if kind == "alert":
+        found = Alert.model_validate_json(await objects.alerts.get_json(objects.ids["alert"])).artifacts
+    else:
+        docs = (await objects.cases.search("case_artifact", SearchInput(range="all"))).docs
+        found = [Artifact.model_validate_json(doc) for doc in docs]
+    return [(artifact.data, artifact.tlp) for artifact in found]
+
+
+@pytest.mark.parametrize(("kind", "name", "tlp"), [("alert", "Alert", 2), ("case_task_log", "Case", 1)])
+async def test_an_added_artifact_is_a_target_with_the_tlp_of_where_it_was_found(
+    tmp_path: Path, kind: Kind, name: str, tlp: int
+) -> None:
+    """And adding it again changes nothing."""
+    asked = [
+        {"type": f"AddArtifactTo{name}", "dataType": "ip", "data": f"203.0.113.{number}", "tlp": asked}
+        for number, asked in enumerate((None, 0, 3))
+    ]
+    async with objects_of_every_kind(tmp_path) as objects:
+        before = await artifacts_of(objects, kind)
+        first = await objects.outcomes(kind, *asked, {**asked[0], "message": "again"})
+        second = await objects.outcomes(kind, *asked)
+        after = await artifacts_of(objects, kind)
+        alert = Alert.model_validate_json(await objects.alerts.get_json(objects.ids["alert"]))
+        for artifact in alert.artifacts:
+            assert (await objects.cases.get_artifact_json(artifact.id)) == artifact.to_json()
+    assert after == [*before, ("203.0.113.0", tlp), ("203.0.113.1", tlp), ("203.0.113.2", 3)]
+    assert {status for _, status, _ in [*first, *second]} == {"Success"}
+    assert [bool(message) for _, _, message in [*first, *second]] == [False] * 3 + [True] * 4
+    assert (
+        second[0][2]
+        == {
+            "alert": "The alert has this ip already.",
+            "case_task_log": f"The case {objects.ids['case']} has this ip already.",
+        }[kind]
+    )
+
+
+async def test_what_is_found_in_a_red_artifact_is_red(tmp_path: Path) -> None:
+    async with objects_of_every_kind(tmp_path) as objects:
+        (red,) = json.loads(await objects.alerts.get_json(objects.ids["alert"]))["artifacts"]
+        await objects.cases.update_artifact(LEAD, red["id"], ArtifactUpdate(tlp=3))
+        found = {"dataType": "ip", "data": "203.0.113.1", "tlp": 0}
+        await objects.run("case_artifact", {**found, "type": "AddArtifactToCase"})
+        objects.ids["case_artifact"] = red["id"]
+        await objects.run("case_artifact", {**found, "type": "AddArtifactToAlert"})
+        assert (await artifacts_of(objects, "case"))[-1] == ("203.0.113.1", 3)
+        assert (await artifacts_of(objects, "alert"))[-1] == ("203.0.113.1", 3)
+
+
+async def test_an_alert_takes_no_more_artifacts_than_it_keeps(tmp_path: Path) -> None:
+    many = [{"type": "AddArtifactToAlert", "dataType": "other", "data": f"{number}"} for number in range(1_000)]
+    async with objects_of_every_kind(tmp_path) as objects:
+        outcomes = await objects.outcomes("alert", *many)
+        kept = await artifacts_of(objects, "alert")
+    assert [status for _, status, _ in outcomes] == ["Success"] * 999 + ["Failure"]
+    assert outcomes[-1][2].endswith("would have 1001 artifacts; at most 1000 are kept, so remove some first.")
+    assert len(kept) == 1_000
 
 
 async def test_operations_of_a_failed_run_are_not_applied(tmp_path: Path) -> None:

@@ -78,13 +78,41 @@ async def test_no_object_is_a_way_to_a_protected_artifact(tmp_path: Path) -> Non
         {"hosts": [{"name": "dc01"}]},
         {"dc01": 1},
         167837955,
+        167837955.0,
+        10.5,
     ],
 )
 async def test_an_input_can_not_name_a_protected_target(tmp_path: Path, value: Any) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         code, sentence = await refused(harness, parameters={"note": "hello", "address": value})
         assert (code, "its input address is protected (" in sentence) == ("bad_request", True)
-        await started(harness, parameters={"note": "hello", "minutes": 60, "sure": True, "nothing": None})
+        harmless = {"note": "hello", "minutes": 60, "sure": True, "nothing": None, "level": 0.5, "offset": -1}
+        await started(harness, parameters=harmless)
+
+
+async def test_two_inputs_can_be_the_ends_of_a_range(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        code, sentence = await refused(harness, parameters={"first": "9.0.0.0", "last": "11.0.0.0"})
+        assert (code, "the range from its input first to its input last is protected (10.0.0.0/8)" in sentence) == (
+            "bad_request",
+            True,
+        )
+        for nested in ({"start": "9.0.0.0", "end": "11.0.0.0"}, {"end": 184549376, "start": 150994944}):
+            assert "its input range.end" in (await refused(harness, parameters={"range": nested}))[1]
+        apart = {"from": {"ip": "9.0.0.0"}, "to": {"ip": "11.0.0.0"}}
+        assert "from its input from.ip to its input to.ip" in (await refused(harness, parameters=apart))[1]
+        await started(harness, parameters={"first": "11.0.0.0", "last": "12.0.0.0", "list": ["9.0.0.0", "11.0.0.0"]})
+        await started(harness, parameters={"address": "9.0.0.0", "until": 1763870000})
+
+
+@pytest.mark.parametrize("length", [{"prefix": 7}, {"CIDR": "/7"}, {"netmask": "254.0.0.0"}, {"net": {"mask": 7}}])
+async def test_an_address_and_an_input_can_be_a_network(tmp_path: Path, length: Mapping[str, Any]) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED) as harness:
+        sentence = (await refused(harness, parameters={"address": "11.0.0.1", **length}))[1]
+        assert "its input address with its input" in sentence
+        alert, _ = await alert_with(harness, {"dataType": "ip", "data": "11.0.0.1"})
+        assert " with its input " in (await refused(harness, objectId=alert, parameters=length))[1]
+        await started(harness, parameters={"address": "11.0.0.1", "prefix": 24, "masked": "yes", "minutes": 7})
 
 
 async def test_more_text_than_can_be_compared_is_refused(tmp_path: Path) -> None:
@@ -109,14 +137,16 @@ async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path:
             assert "did not run: the artifact" in await message_of(harness, waiting)
 
 
-async def test_an_artifact_that_is_added_while_the_run_waits_for_approval(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, protected=PROTECTED, policies=rules(approval=1)) as harness:
+async def test_an_artifact_that_is_added_while_the_run_waits_is_not_passed_on(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, protected=PROTECTED, policies=rules(approval=1), artifacts=[OTHER]) as harness:
         action = await started(harness)
-        update = AlertUpdate.model_validate({"artifacts": [DC]})
+        update = AlertUpdate.model_validate({"artifacts": [DC, OTHER]})
         await Alerts(harness.database, harness.clock, "soc").update(ANNA, harness.alert_id, update)
         await harness.actions.approve(BEN, action.id)
-        assert "is protected (10.0.0.0/8)" in await message_of(harness, action)
-        assert not harness.engine.runs
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
+        (run,) = harness.engine.runs
+        assert [artifact["data"] for artifact in run.job.data["artifacts"]] == [OTHER["data"]]
 
 
 async def test_a_responder_that_only_tells_may_be_left_out(tmp_path: Path) -> None:
@@ -236,7 +266,7 @@ async def test_an_org_admin_who_is_none_any_more_breaks_no_glass(tmp_path: Path)
         assert not harness.engine.runs
 
 
-async def test_broken_glass_does_not_cover_what_is_added_later(tmp_path: Path) -> None:
+async def test_a_run_that_breaks_glass_gets_nothing_that_is_added_later(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         await with_chief(harness)
         alert, _ = await alert_with(harness, DC)
@@ -244,7 +274,10 @@ async def test_broken_glass_does_not_cover_what_is_added_later(tmp_path: Path) -
         update = AlertUpdate.model_validate({"artifacts": [DC, {"dataType": "fqdn", "data": "dc01"}]})
         await Alerts(harness.database, harness.clock, "soc").update(LEAD, alert, update)
         await harness.actions.approve(CHIEF, action.id)
-        assert "is protected (dc01)" in await message_of(harness, action)
+        await finish(harness)
+        assert (await harness.ended(action.id)).status == "Success"
+        (run,) = harness.engine.runs
+        assert [artifact["data"] for artifact in run.job.data["artifacts"]] == [DC["data"]]
 
 
 async def test_a_rate_is_overridden_and_goes_on_counting(tmp_path: Path) -> None:

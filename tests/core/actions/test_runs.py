@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from core.models import (
 )
 from core.settings import ResponderSection
 from tests.core.actions.every_kind import NAME, objects_of_every_kind
-from tests.core.actions.harness import ANNA, BEN, LEAD, open_harness, run_input
-from tests.core.scripted_engine import ScriptedEngine
+from tests.core.actions.harness import ANNA, BEN, LEAD, another_core, open_harness, run_input
+from tests.core.scripted_engine import BLOCK_HOST, ScriptedEngine
 
 
 @pytest.mark.parametrize(
@@ -161,11 +162,30 @@ async def test_a_tlp_raised_before_the_last_vote_ends_the_run(tmp_path: Path) ->
         harness = objects.harness
         started = await harness.actions.start(ANNA, run_input(harness))
         await objects.alerts.update(LEAD, harness.alert_id, AlertUpdate(tlp=3))
-        await harness.actions.approve(BEN, started.action.id)
+        with pytest.raises(ResponderBotError, match="was raised to RED since this was asked for") as error:
+            await harness.actions.approve(BEN, started.action.id)
         ended = await harness.ended(started.action.id)
         assert harness.engine.runs == []
     assert ended.status == "Failure"
-    assert "TLP:RED is above the TLP:AMBER" in json.loads(ended.report)["errorMessage"]
+    assert json.loads(ended.report)["errorMessage"] == error.value.message
+
+
+async def test_a_maximum_that_was_set_since_ends_a_run_on_a_server_at_dispatch(tmp_path: Path) -> None:
+    """Another core has the settings as they are now."""
+    servers = [ScriptedEngine(offered=[replace(BLOCK_HOST, max_tlp=3)], local=False) for _ in range(2)]
+    before, now = ({"BlockHost_1_0": ResponderSection(approval=1, max_tlp=maximum)} for maximum in (2, 1))
+    async with (
+        open_harness(tmp_path, engine=servers[0], policies=before) as harness,
+        another_core(harness, servers[1], policies=now) as core,
+    ):
+        with pytest.raises(ResponderBotError, match="TLP:AMBER is above the TLP:GREEN that it may see"):
+            await core.actions.start(ANNA, run_input(harness))
+        started = await harness.actions.start(ANNA, run_input(harness))
+        await core.actions.approve(BEN, started.action.id)
+        ended = await core.ended(started.action.id)
+    assert [server.runs for server in servers] == [[], []]
+    assert ended.status == "Failure"
+    assert "TLP:AMBER is above the TLP:GREEN" in json.loads(ended.report)["errorMessage"]
 
 
 async def test_an_answer_waits_a_moment_for_a_remote_job_id(tmp_path: Path) -> None:

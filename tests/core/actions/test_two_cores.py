@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import sqlite_utils
 
 from core.access import Access
 from core.actions.hosts import LEASE_MS
@@ -17,11 +16,9 @@ from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.engines.base import Report
 from core.models import Action
-from core.store.schema import migrations
 from tests import stores
 from tests.core.actions.harness import (
     ANNA,
-    action_parts,
     another_core,
     next_run,
     open_harness,
@@ -146,33 +143,6 @@ async def test_a_cancel_that_the_engine_refuses_after_a_restart_is_withdrawn(tmp
             (await next_run(other)).finish(Report(False, message="It broke by itself"))
             ended = await harness.ended(action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke by itself"
-
-
-@pytest.mark.sqlite
-async def test_a_database_without_leases_is_migrated_and_its_open_actions_go_on(tmp_path: Path) -> None:
-    (tmp_path / "now").mkdir()
-    async with open_harness(tmp_path / "now") as harness:
-        action, _ = await started_run(harness)
-    before = sqlite_utils.Database(tmp_path / "core.db")
-    migrations.apply(before, stop_before="a_lease_for_each_core")
-    assert "lease_until" in before.table("action").columns_dict
-    now = sqlite_utils.Database(tmp_path / "now" / "core.db")
-    for table in ("sequence", "object", "event", "action"):
-        columns = before.table(table).columns_dict
-        as_now = {"handed_at": "dispatched_at"}
-        rows = [
-            {name: row[as_now.get(name, name)] for name in columns if as_now.get(name, name) in row}
-            for row in now.table(table).rows
-        ]
-        before.table(table).insert_all(rows, replace=True)
-    now.close()
-    before.close()
-    other = ScriptedEngine()
-    async with opened(tmp_path / "core.db") as database, action_parts(database, harness.clock, other) as core:
-        run = await next_run(other)
-        run.finish(Report(True))
-        assert (run.job.action_id, run.job.resumed) == (action.id, True)
-        assert (await core.action(action.id)).created_at == action.created_at
 
 
 async def test_nobody_waits_for_the_job_id_of_an_action_that_has_ended(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.access import Caller
 from core.actions.offers import settings_problems
 from core.actions.runs import Undoing
 from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
@@ -17,7 +19,7 @@ from core.app import undo_parts
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
-from core.models import Action, AlertInput, Undo, UndoInput
+from core.models import Action, AlertInput, Extension, Undo, UndoInput
 from core.records.alerts import Alerts
 from core.settings import ResponderSection, load
 from core.store.backup import copy, restore_backup
@@ -30,6 +32,7 @@ from tests.core.actions.harness import (
     Harness,
     action_parts,
     another_core,
+    caller,
     next_run,
     open_harness,
     run_input,
@@ -290,6 +293,104 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         assert [event.type for event in updated][-6:] == ["action.ended", *["action.updated"] * 5]
 
 
+async def approved(harness: Harness, *voters: Caller, **more: Any) -> Action:
+    """A run of BlockHost by ANNA that these people approved and that has succeeded."""
+    started = await harness.actions.start(ANNA, run_input(harness, **more))
+    for voter in voters:
+        await harness.actions.approve(voter, started.action.id)
+    (await next_run(harness.engine)).finish(DONE)
+    return await harness.ended(started.action.id)
+
+
+async def extension_of(harness: Harness, action: Action) -> Extension:
+    extension = (await undo_of(harness, action)).extension
+    assert extension is not None
+    return extension
+
+
+async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=2, undo_after_minutes=60) as harness:
+        action, start = await approved(harness, BEN, LEAD, undoAfterMinutes=5), harness.clock.now_ms
+        due = start + 5 * MINUTE_MS
+        await harness.undos.set_time(ANNA, action.id, 60)
+        extension = await extension_of(harness, action)
+        assert (await undo_of(harness, action)).at == due
+        assert (extension.asked_by, extension.at, extension.approval.needed, extension.approval.expires_at) == (
+            ANNA.login,
+            start + 60 * MINUTE_MS,
+            2,
+            due,
+        )
+        own = await refused(harness.undos.decide(ANNA, action.id, extension.id, "approve"))
+        assert own.message == "You asked for this extension; somebody else must approve or deny it."
+        await harness.undos.decide(BEN, action.id, extension.id, "approve")
+        assert (await undo_of(harness, action)).at == due
+        # The votes of the run itself, and the same one twice, are none on this.
+        await harness.undos.decide(BEN, action.id, extension.id, "approve")
+        assert (await undo_of(harness, action)).at == due
+        undo = (await harness.undos.decide(LEAD, action.id, extension.id, "approve")).undo
+        assert undo is not None
+        assert (undo.at, undo.approved_until) == (extension.at, extension.at)
+        late = await refused(harness.undos.decide(LEAD, action.id, extension.id, "approve"))
+        assert late.code == "conflict"
+        # Earlier, and later again up to there, is for one person to decide.
+        await harness.undos.set_time(ANNA, action.id, 1)
+        await harness.undos.set_time(BEN, action.id, 60)
+        assert (await undo_of(harness, action)).at == extension.at
+        harness.clock.now_ms += MINUTE_MS
+        await harness.undos.set_time(BEN, action.id, 60)
+        assert (await undo_of(harness, action)).at == extension.at
+        harness.clock.now_ms = start + 60 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert (await extension_of(harness, action)).outcome == "lapsed"
+        gone = await refused(harness.undos.decide(ANNA, action.id, (await extension_of(harness, action)).id, "approve"))
+        assert gone.code == "conflict"
+
+
+async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1, undo_after_minutes=60, allow_permanent=True) as harness:
+        action, start = await approved(harness, BEN, undoAfterMinutes=5), harness.clock.now_ms
+        due = start + 5 * MINUTE_MS
+        for minutes in (10, 0):  # longer, and for ever
+            await harness.undos.set_time(ANNA, action.id, minutes)
+        first = await extension_of(harness, action)
+        await harness.undos.decide(BEN, action.id, first.id, "deny", "no")
+        denied = await extension_of(harness, action)
+        assert (denied.outcome, denied.ended_by, denied.message) == ("denied", BEN.login, "no")
+        await harness.undos.set_time(ANNA, action.id, 10)
+        second = await extension_of(harness, action)
+        old = await refused(harness.undos.decide(BEN, action.id, first.id, "approve"))
+        assert old.message == "This extension waits for nobody's approval any more; nothing was changed."
+        harness.clock.now_ms = due
+        late = await refused(harness.undos.decide(BEN, action.id, second.id, "approve"))
+        assert late.message == "The time to approve this extension is over; ask for it again."
+        assert (await undo_of(harness, action)).at == due
+        await harness.undos.run_due()
+        await released(harness)
+        assert (await undo_of(harness, action)).status == "undone"
+
+
+async def test_only_approvers_who_may_see_the_object_extend(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=2, undo_after_minutes=60) as harness:
+        await harness.access.add("cy", "analyst")
+        cy = caller("cy")
+        action = await approved(harness, BEN, LEAD, undoAfterMinutes=5)
+        await harness.undos.set_time(cy, action.id, 60)
+        extension = await extension_of(harness, action)
+        in_slack = replace(BEN, acted_through="bot@example.org")
+        await harness.undos.decide(in_slack, action.id, extension.id, "approve")
+        await harness.access.set_clearance("ben", 1)
+        low = await refused(harness.undos.decide(replace(in_slack, clearance=1), action.id, extension.id, "approve"))
+        assert low.code == "forbidden"
+        undo = (await harness.undos.decide(LEAD, action.id, extension.id, "approve")).undo
+        assert undo is not None
+        assert undo.extension is not None
+        assert (undo.at, undo.extension.approval.approved_by) == (undo.approved_until, [LEAD.login])
+        await harness.undos.decide(ANNA, action.id, extension.id, "approve")  # who asked for the run, not for this
+        assert (await undo_of(harness, action)).at == extension.at
+
+
 async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
@@ -304,6 +405,32 @@ async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp
         harness.clock.now_ms += 1_000 * MINUTE_MS
         await harness.undos.run_due()
         assert ((await undo_of(harness, action)).status, runs_of(harness, RELEASE)) == ("undone", 2)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_only_an_org_admin_cancels_a_timed_release(tmp_path: Path, begun: bool) -> None:
+    """Else its requester would have for ever, alone, what was approved for five minutes."""
+    release = None if begun else ResponderSection(approval=1)
+    async with harness_with(tmp_path, release=release, approval=1, undo_after_minutes=5) as harness:
+        action = await approved(harness, BEN)
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await harness.undos.run_due()
+        by = (await undo_of(harness, action)).action_id or ""
+        if begun:
+            await next_run(harness.engine)
+        alone = await refused(harness.actions.cancel(ANNA, by))
+        assert (alone.code, alone.message) == (
+            "forbidden",
+            "Core undoes this at its time, so only an org-admin may cancel it.",
+        )
+        await harness.actions.cancel(LEAD, by)
+        assert (await harness.ended(by)).ended_by == LEAD.login
+        assert (await undo_of(harness, action)).status == "failed"
+        again = (await harness.undos.undo(ANNA, action.id, UndoInput())).action  # by hand
+        if begun:
+            await next_run(harness.engine)
+        await harness.actions.cancel(ANNA, again.id)
+        assert (await harness.ended(again.id)).ended_by == ANNA.login
 
 
 async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ async def test_the_log_and_the_action_keep_the_user_and_whose_key_it_was(core: R
     assert [(line["login"], line["acted_through"]) for line in logs if line["event"] == "request_answered"] == [both]
 
 
+async def test_the_log_names_the_address_behind_a_401(core: RunningCore) -> None:
+    with capture_logs() as lines:
+        await core.send("GET", "/api/alert/~1", profile=None, headers={"Authorization": "Bearer wrong"})
+        await core.send("GET", "/api/alert/none")
+    assert [(line["status"], line.get("address")) for line in lines] == [(401, "127.0.0.1"), (404, None)]
+
+
 @pytest.mark.parametrize(
     ("profile", "permissions"),
     [

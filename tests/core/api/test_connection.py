@@ -1,9 +1,13 @@
 """Connections of the HTTP server: one response for each request, and limits on what a client can hold."""
 
 import asyncio
+import gc
 import http.client
+import itertools
 import json
 import re
+import socket
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -16,8 +20,9 @@ import httpx
 import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from core.common.connection import ConnectionLimits
+from core.common.connection import ConnectionLimits, HttpConnection
 from core.common.listener import bind, http_server
 from tests.core.core_process import until
 from tests.core.running import RunningCore, running_core
@@ -214,6 +219,54 @@ async def test_pipelined_requests_are_answered_in_order_one_at_a_time(tmp_path: 
     assert statuses(received) == [200] * 2_001
     assert paths == [f"/{number}" for number in range(2_000)] + ["/end"]
     assert most == 1
+
+
+async def test_a_request_with_a_broken_body_is_refused_after_those_before_it(core: RunningCore) -> None:
+    key = await core.key("analyst")
+    head = ("POST /api/alert HTTP/1.1", f"Authorization: Bearer {key}")
+    whole = request(*head, f"Content-Length: {len(BODY)}", body=BODY)
+    broken = request(*head, "Transfer-Encoding: chunked", body=b"rubbish\r\n")
+    received = await exchange(core.url, whole * 2 + broken + whole)
+    assert statuses(received) == [201, 400, 400]
+    assert received.endswith(b'"Invalid HTTP request received."}')
+
+
+async def test_few_of_the_requests_that_are_sent_at_once_wait_in_memory() -> None:
+    waiting, may_answer, numbers = asyncio.Event(), asyncio.Event(), itertools.count()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if next(numbers) > 100:
+            waiting.set()
+            await may_answer.wait()
+        await Response(b"")(scope, receive, send)
+
+    async with http_server(app, bind("127.0.0.1", 0), grace_s=0) as url:
+        address = urlsplit(url)
+        _, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(request("GET / HTTP/1.1") * 20_000)
+        await waiting.wait()
+        assert held(RequestResponseCycle) < 500
+        writer.transport.abort()
+        may_answer.set()
+
+
+async def test_nothing_is_kept_of_a_connection_that_its_client_resets() -> None:
+    async with small(ConnectionLimits()) as (url, _):
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
+            writer.write(request("GET / HTTP/1.1"))
+            await reader.readuntil(b"small")
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+        await gone(url, 0)
+        await until(lambda: held(HttpConnection) == 0, "all connections collected")
+
+
+def held(kind: type) -> int:
+    """How many objects of a class there are."""
+    gc.collect()
+    return sum(type(thing) is kind for thing in gc.get_objects())
 
 
 BODY = ALERT % b"smuggled"
@@ -457,11 +510,16 @@ async def test_a_pipelined_request_waits_until_the_response_before_it_is_read(tm
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nx",
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5",
         b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\n",
     ],
-    ids=["nothing", "an empty line", "half a head", "half a body", "half a chunk", "no end of its own"],
+    ids=[
+        *("nothing", "an empty line", "half a head", "half a body", "half a chunk", "no end of its own"),
+        *("a request", "a request and an empty line"),
+    ],
 )
 async def test_idle_connections_are_closed(sent: bytes) -> None:
-    bounds = ConnectionLimits(head_timeout_s=0.1, idle_timeout_s=0.1, drain_timeout_s=0.1, check_every_s=0.05)
+    bounds = ConnectionLimits(head_timeout_s=0.1, idle_timeout_s=1, drain_timeout_s=0.1, check_every_s=0.05)
     async with small(bounds) as (url, _):
         address = urlsplit(url)
         opened = [await asyncio.open_connection(address.hostname, address.port) for _ in range(100)]

@@ -3,16 +3,18 @@
 import asyncio
 import re
 import resource
-import tempfile
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
+from core.app import confinement_parts, paths_of
 from core.common.database.sqlite import FILE_CHECK_EVERY_S
+from core.common.settings_file import Sections
 from core.engines.confinement import unavailable
-from core.settings import EngineSection, ResponderSection
+from core.settings import BreakerSection, EngineSection, ResponderSection, core_settings
 from tests import programs, stores
 from tests.core.running import running_core
 
@@ -53,16 +55,35 @@ async def test_health_says_which_programs_run_under_bwrap_and_whether_it_works(t
     }
 
 
-@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    ("table", "status", "name", "sentence"),
+    [
+        ("pause", "degraded", "reads of the store", "answer within 2 s; see what locks its tables or slows it."),
+        ("sequence", "down", "store", "take a write within 2 s; see what locks its tables or slows its disk."),
+    ],
+)
+async def test_health_answers_while_a_table_is_locked_and_says_so(
+    tmp_path: Path, table: str, status: str, name: str, sentence: str
+) -> None:
+    watched = {NAME: ResponderSection(breaker=BreakerSection(failures=1, within_minutes=1))}  # health reads its pauses
+    with stores.using("postgresql"):
+        async with running_core(tmp_path, core={"confinement": "none"}, responder=watched) as core:
+            with psycopg.connect(stores.setting(tmp_path / "core.db")) as connection:
+                connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+                found = (await core.send("GET", "/health", profile=None)).json()
+                connection.rollback()
+    parts = [(part["name"], part["message"]) for part in found["parts"] if not part["ok"]]
+    assert (found["status"], parts) == (status, [(name, f"The store did not {sentence}")])
+
+
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
-async def test_health_says_if_every_program_could_read_core_s_files() -> None:
-    with tempfile.TemporaryDirectory(dir="/usr/local", prefix="responder-bot-") as folder:
-        async with running_core(Path(folder), core={"confinement": "landlock"}) as core:
-            found = (await core.send("GET", "/health", profile=None)).json()
-    message = found["parts"][-1]["message"]
-    assert (found["status"], found["parts"][-1]["ok"]) == ("degraded", False)
-    assert "core.db can be read by every responder; move it out of the system's folders." in message
-    assert folder not in message
+def test_health_says_if_every_program_could_read_core_s_files(tmp_path: Path) -> None:
+    core = {"database": "/usr/local/share/responder-bot/core.db", "confinement": "landlock"}
+    settings = core_settings(Sections(tmp_path, "", {"core": core}, {}))
+    (part,) = confinement_parts(settings)
+    assert (part.ok, overall_health([part]).status) == (False, "degraded")
+    sentence = "core.db can be read by every responder; move it out of the system's folders."
+    assert strip_paths(part.message, paths_of(settings)) == sentence
 
 
 async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tmp_path: Path) -> None:
@@ -80,7 +101,7 @@ async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tm
         "2 on offer, 5 not configured; can't be used: Bent, Bleached, Broken and 1 more"
         " (`responder-bot responders list` says why)"
     )
-    assert [line.partition(":")[0] for line in lines if ".json: the file is not valid JSON" in line] == [
+    assert [line.partition(":")[0] for line in lines if ".json: the file is not usable JSON" in line] == [
         "Bent",
         "Bleached",
         "Broken",
@@ -108,10 +129,10 @@ async def test_only_an_org_admins_own_key_sees_paths(tmp_path: Path) -> None:
         texts["alias"] = (await core.send("GET", "/api/health", profile="analyst")).text
         metrics = (await core.send("GET", "/metrics", profile=None)).text
     shown = texts.pop("org-admin")
-    assert f"{root}/Broken/Broken.json: the file is not valid JSON" in shown
+    assert f"{root}/Broken/Broken.json: the file is not usable JSON" in shown
     assert f"{tmp_path}/gone can't be read" in shown
     assert len(set(texts.values())) == 1
-    assert "Broken: Broken/Broken.json: the file is not valid JSON" in texts[None]
+    assert "Broken: Broken/Broken.json: the file is not usable JSON" in texts[None]
     assert "gone can't be read" in texts[None]
     assert re.findall(r"(?<![\w:/])/[a-z]+/", str(texts[None])) == []
     assert str(tmp_path) not in texts[None] + metrics

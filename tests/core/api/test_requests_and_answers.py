@@ -193,6 +193,89 @@ async def test_a_number_without_a_fraction_is_an_integer(core: RunningCore) -> N
         assert refused.json()["errors"][0]["name"] == "severity", value
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PATCH", "/api/case/_bulk"),
+        ("PATCH", "/api/v1/case/_bulk"),
+        ("PATCH", "/api/case/task/_bulk"),
+        ("PATCH", "/api/v1/observable/_bulk"),
+        ("DELETE", "/api/v1/case/_bulk"),
+        ("GET", "/api/case/_stats"),
+        ("POST", "/api/alert/_bulk/createCase"),
+        ("POST", "/api/case/~1/_merge"),
+    ],
+)
+async def test_an_operation_without_a_route_is_no_object(core: RunningCore, method: str, path: str) -> None:
+    answer = await core.send(method, path, {"ids": []})
+    assert (answer.status_code, answer.json()["message"]) == (
+        404,
+        "There is no route at this address; /api/docs lists all of them.",
+    )
+
+
+async def test_a_name_may_begin_like_an_operation(core: RunningCore) -> None:
+    await made(core, "/api/case/template", {"name": "_bulk"})
+    assert (await core.send("GET", "/api/case/template/_bulk")).json()["name"] == "_bulk"
+    await made(core, "/api/alert", {**ALERT, "type": "_bulk", "sourceRef": "name"})
+    assert (await core.send("GET", "/api/alert/_bulk;s;name")).json()["type"] == "_bulk"
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+
+
+async def form(core: RunningCore, method: str, path: str, content: bytes, status: int = 201) -> Any:
+    answer = await core.send(method, path, content=content, headers=FORM)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def test_a_body_may_be_a_url_encoded_form(core: RunningCore) -> None:
+    fields = (
+        b"type=siem&source=s&sourceRef=form&title=B%C3%BCro+%26+co&description=&severity=3&tlp=1&follow=false&tags=a"
+    )
+    alert = await form(core, "POST", "/api/alert", fields)
+    shown = {name: alert[name] for name in ("title", "description", "severity", "tlp", "follow", "tags")}
+    assert shown == {"title": "Büro & co", "description": "", "severity": 3, "tlp": 1, "follow": False, "tags": ["a"]}
+    path = f"/api/alert/{alert['id']}"
+    changed = await form(core, "PATCH", path, b"tags=b&tags=c&customFields.unit.string=HR", 200)
+    assert (changed["tags"], changed["customFields"]["unit"]["string"]) == (["b", "c"], "HR")
+    added = await form(core, "POST", f"{path}/artifact", b"dataType=ip&data=192.0.2.1&data=192.0.2.2&ioc=1&tags[]=x")
+    assert [(item["data"], item["ioc"], item["tags"]) for item in added] == [
+        ("192.0.2.1", True, ["x"]),
+        ("192.0.2.2", True, ["x"]),
+    ]
+    assert (await form(core, "POST", f"/api/v1{path[4:]}/case", b"title=From+a+form&tlp=3"))["title"] == "From a form"
+
+
+async def test_json_that_curl_calls_a_form_is_json(core: RunningCore) -> None:
+    for number, body in enumerate(
+        (b' {"title": "t", "description": "a=b&c"}', b'\n{"title":"t","description":"a=b&c"}')
+    ):
+        case = await form(core, "POST", "/api/case", body)
+        assert case["description"] == "a=b&c", number
+    await form(core, "POST", "/api/case", b"[1]", 400)
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (b"title=t&severity=high&description=d", {"severity"}),
+        (b"title=t&title=u&description=d&tlp=9", {"title", "tlp"}),
+        (b"title=&description=d&tasks=x&customFields=y", {"title", "tasks[0]", "customFields"}),
+        (b"title", {"title", "description"}),
+    ],
+)
+async def test_wrong_fields_of_a_form_are_named(core: RunningCore, content: bytes, wrong: set[str]) -> None:
+    refused = await form(core, "POST", "/api/case", content, 400)
+    assert {error["name"] for error in refused["errors"]} == wrong
+
+
+@pytest.mark.parametrize("content", [b"title=%ff&description=d", "title=ü".encode(), b"a=&" * 30_001, b"title=%00%"])
+async def test_what_is_neither_json_nor_a_form_is_refused(core: RunningCore, content: bytes) -> None:
+    assert (await form(core, "POST", "/api/case", content, 400))["type"] in ("BadRequest", "AttributeCheckingError")
+
+
 async def test_truncated_json_is_a_bad_request(core: RunningCore) -> None:
     answer: httpx.Response = await core.send("POST", "/api/alert", content=b'{"type": "siem"')
     assert (answer.status_code, answer.json()["type"]) == (400, "BadRequest")

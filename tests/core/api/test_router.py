@@ -17,6 +17,7 @@ from core.access import Access
 from core.api.endpoint import Endpoint, Request, json_response
 from core.api.errors import ERRORS, error_body
 from core.api.router import Router
+from core.common import logs
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.common.listener import bind, http_server
@@ -125,6 +126,31 @@ async def test_body_permission_and_object_are_checked_in_this_order(tmp_path: Pa
         assert (await core.send("POST", run, {}, profile="read-only")).status_code == 400
         assert (await core.send("POST", run, missing, profile="read-only")).status_code == 403
         assert (await core.send("POST", run, missing, profile="analyst")).status_code == 404
+
+
+async def test_of_all_that_is_wrong_the_first_check_is_answered(tmp_path: Path) -> None:
+    """As the document orders them; each step mends what the one before was refused for."""
+    bot, huge = {"X-On-Behalf-Of": "nobody"}, {"X-Long": "a" * 40_000}
+    alert = {"type": "t", "source": "s", "sourceRef": "1", "title": "t", "description": "d"}
+    steps: list[tuple[str, str, bytes, dict[str, Any], int]] = [
+        ("PUT", "/api/alert/~9", b"{", {"profile": None, "headers": huge}, 401),
+        ("PUT", "/api/alert/~9", b"{", {"profile": "service", "headers": bot | huge}, 403),
+        ("PUT", "/api/alert/~9", b"{", {"profile": "read-only", "headers": huge}, 413),
+        ("PUT", "/api/alert/~9", b"{", {"profile": "read-only"}, 405),
+        ("PUT", "/api/alert/~9/x", b"{", {"profile": "read-only"}, 404),
+        ("PATCH", "/api/alert/~9", b" " * 5_000, {"profile": "read-only"}, 413),
+        ("PATCH", "/api/alert/~9", b"{", {"profile": "read-only"}, 400),
+        ("PATCH", "/api/alert/~9", b'{"tlp": 9}', {"profile": "read-only"}, 400),
+        ("PATCH", "/api/alert/~9", b'{"status": "Imported"}', {"profile": "read-only"}, 403),
+        ("PATCH", "/api/alert/~9", b'{"status": "Imported"}', {"profile": "analyst"}, 404),
+        ("PATCH", "/api/alert/~1", b'{"status": "Imported"}', {"profile": "analyst"}, 400),
+        ("PATCH", "/api/alert/~1", b'{"status": "Ignored"}', {"profile": "analyst"}, 200),
+    ]
+    async with running_core(tmp_path, core={"body_limit_bytes": 4096}) as core:
+        assert (await core.send("POST", "/api/alert", alert)).json()["id"] == "~1"
+        for method, path, content, options, status in steps:
+            response = await core.send(method, path, content=content, **options)
+            assert response.status_code == status, (method, path, content, response.text)
 
 
 async def test_on_behalf_of_is_checked_before_the_route_and_the_body(tmp_path: Path) -> None:
@@ -348,7 +374,7 @@ async def broken(request: Request) -> Response:
 
 
 async def test_an_exception_is_a_500_whose_request_id_is_in_the_log(tmp_path: Path) -> None:
-    with capture_logs() as logs:
+    with capture_logs([logs.add_request_id]) as lines:
         table = [Endpoint("GET", "/api/broken", broken, "Break")]
         async with serving(tmp_path, table) as (url, key), httpx.AsyncClient(base_url=url) as http:
             headers = {"Authorization": f"Bearer {key}", "X-Request-Id": "from-the-client.1"}
@@ -359,9 +385,9 @@ async def test_an_exception_is_a_500_whose_request_id_is_in_the_log(tmp_path: Pa
     assert response.headers["x-request-id"] == "from-the-client.1"
     assert "from-the-client.1" in found["message"]
     assert "bug" not in response.text
-    failed = [entry for entry in logs if entry["event"] == "request_failed"]
+    failed = [entry for entry in lines if entry["event"] == "request_failed"]
     assert [entry["request_id"] for entry in failed] == ["from-the-client.1"]
-    assert [entry["status"] for entry in logs if entry["event"] == "request_answered"] == [500]
+    assert [entry["status"] for entry in lines if entry["event"] == "request_answered"] == [500]
 
 
 async def test_an_unsafe_request_id_is_replaced(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.core.running import RunningCore, running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
+CASE = {"title": "Beacons", "description": "On three hosts"}
 LIST = {"_name": "listAlert"}
 
 
@@ -215,7 +216,171 @@ async def test_a_query_gets_the_observables_of_an_alert(core: RunningCore) -> No
     page = {"_name": "page", "from": 1, "to": 2}
     assert [item["data"] for item in await run_query(core, *of_alert, down, page)] == ["b.example"]
     assert await run_query(core, *of_alert, {"_name": "count"}) == 3
-    assert (await run_query(core, *of_alert, {"_name": "filter", "dataType": "ip"}, status=400))["type"] == "BadRequest"
+
+
+async def test_observables_of_alerts_are_filtered(core: RunningCore) -> None:
+    of_first = [{"dataType": "domain", "data": "b.example", "tags": ["c2"]}, {"dataType": "ip", "data": "192.0.2.9"}]
+    alert = (await core.send("POST", "/api/v1/alert", {**ALERT, "observables": of_first})).json()["_id"]
+    other = {
+        **ALERT,
+        "sourceRef": "2",
+        "observables": [{"dataType": "ip", "data": "192.0.2.10", "tlp": 3, "ioc": True}],
+    }
+    await core.send("POST", "/api/v1/alert", other)
+    of_alert = [{"_name": "getAlert", "idOrName": alert}, {"_name": "observables"}]
+
+    async def data(*steps: Any) -> list[str]:
+        return [item["data"] for item in await run_query(core, *steps)]
+
+    assert await data(*of_alert, {"_name": "filter", "dataType": "ip"}) == ["192.0.2.9"]
+    assert await data(*of_alert, {"_name": "filter", "_eq": {"_field": "tags", "_value": "c2"}}) == ["b.example"]
+    assert await data(*of_alert, {"_name": "filter", "_not": {"_like": {"data": "*.example"}}}) == ["192.0.2.9"]
+    of_all = [LIST, {"_name": "observables"}]
+    addresses = {"_name": "filter", "_in": {"_field": "dataType", "_values": ["ip", "url"]}}
+    down = {"_name": "sort", "_fields": [{"tlp": "desc"}]}
+    assert await data(*of_all, addresses, down) == ["192.0.2.10", "192.0.2.9"]
+    assert await data(*of_all, addresses, down, {"_name": "page", "from": 1, "to": 5}) == ["192.0.2.9"]
+    assert await run_query(core, *of_all, addresses, {"_name": "filter", "ioc": True}, {"_name": "count"}) == 1
+    (found,) = await run_query(core, *of_all, {"_name": "filter", "keyword": "192.0.2.10"})
+    is_strict("Observable", found)
+    by_id = {"_name": "filter", "_id": found["_id"]}
+    assert await data(*of_all, by_id) == ["192.0.2.10"]
+    refused = await run_query(core, *of_alert, {"_name": "filter", "colour": "red"}, status=400)
+    assert refused["message"].startswith("There is no field 'colour'; there are _id")
+
+
+async def test_a_case_made_of_an_alert_has_what_the_request_says(core: RunningCore) -> None:
+    sent = {**ALERT, "tags": ["a"], "severity": 1, "customFields": {"unit": "HR", "score": 1}}
+    alert = (await core.send("POST", "/api/v1/alert", sent)).json()["_id"]
+    asked = {
+        "title": "Beacon on web-1",
+        "severity": 4,
+        "tlp": 3,
+        "tags": ["b", "a"],
+        "flag": True,
+        "assignee": "ben@soc.example",
+        "customFields": [{"name": "score", "value": 7}],
+        "tasks": [{"title": "Look", "assignee": "carl@soc.example"}],
+        "startDate": 7,
+    }
+    answer = await core.send("POST", f"/api/v1/alert/{alert}/case", asked)
+    assert answer.status_code == 201, answer.text
+    case = answer.json()
+    is_strict("Case", case)
+    for name in ("title", "severity", "tlp", "flag", "assignee", "startDate"):
+        assert case[name] == asked[name]
+    assert (case["description"], case["pap"], case["tags"]) == (ALERT["description"], 2, ["a", "b"])
+    assert {field["name"]: field["value"] for field in case["customFields"]} == {"unit": "HR", "score": 7}
+    (task,) = await run_query(core, {"_name": "getCase", "idOrName": case["_id"]}, {"_name": "tasks"})
+    assert (task["title"], task["assignee"]) == ("Look", "carl@soc.example")
+    wrong = await core.send("POST", f"/api/v1/alert/{alert}/case", {"title": "", "tlp": 4})
+    assert {error["name"] for error in wrong.json()["errors"]} == {"title", "tlp"}
+
+
+async def test_nobody_can_be_the_assignee(core: RunningCore) -> None:
+    case = (await core.send("POST", "/api/v1/case", {**CASE, "assignee": None})).json()
+    assert case["assignee"] == "org-admin@responder-bot.local"
+    task = (await core.send("POST", f"/api/v1/case/{case['_id']}/task", {"title": "t", "assignee": "ben"})).json()
+    for path in (f"/case/{case['_id']}", f"/task/{task['_id']}"):
+        for nobody in (None, ""):
+            assert (await core.send("PATCH", f"/api/v1{path}", {"assignee": "ben"})).json()["assignee"] == "ben"
+            answer = await core.send("PATCH", f"/api/v1{path}", {"assignee": nobody})
+            assert (answer.status_code, answer.json().get("assignee")) == (200, None)
+    case = (await core.send("GET", f"/api/case/{case['_id']}")).json()
+    assert case["owner"] is None
+    unassigned = {"_name": "filter", "_not": {"_contains": "assignee"}}
+    assert await run_query(core, {"_name": "listCase"}, unassigned, {"_name": "count"}) == 1
+    owned = await core.send("PATCH", f"/api/case/{case['_id']}", {"owner": "ben", "tlp": 1})
+    again = await core.send("PATCH", f"/api/case/{case['_id']}", {"owner": None, "tlp": 2})
+    assert (owned.json()["owner"], again.json()["owner"]) == ("ben", "ben")  # null means absent there
+
+
+CLOSED = ("TruePositive", "FalsePositive", "Indeterminate", "Other")
+
+
+async def test_a_case_of_version_1_has_its_statuses(core: RunningCore) -> None:
+    made = {status: (await core.send("POST", "/api/v1/case", CASE)).json() for status in ("New", *CLOSED, "Duplicated")}
+    for status, case in made.items():
+        assert (case["status"], case["stage"]) == ("New", "New")
+        changed = (await core.send("PATCH", f"/api/v1/case/{case['_id']}", {"status": status})).json()
+        assert (changed["status"], changed["stage"]) == (status, "New" if status == "New" else "Closed")
+        is_strict("Case", changed)
+    own = {status: (await core.send("GET", f"/api/case/{case['_id']}")).json() for status, case in made.items()}
+    assert [own[status]["status"] for status in own] == ["Open", *["Resolved"] * 4, "Duplicate"]
+    assert own["TruePositive"]["resolutionStatus"] == "TruePositive"
+    resolved = (await core.send("POST", "/api/v1/case", CASE)).json()["_id"]
+    await core.send("PATCH", f"/api/case/{resolved}", {"status": "Resolved"})
+    everything = {status: {case["_id"]} for status, case in made.items()}
+    everything["Other"].add(resolved)
+
+    async def found(**criterion: Any) -> set[str]:
+        return {item["_id"] for item in await run_query(core, {"_name": "listCase"}, {"_name": "filter", **criterion})}
+
+    for status, ids in everything.items():
+        assert await found(status=status) == await found(_field="status", _value=status) == ids
+        assert (
+            await found(_and=[{"_eq": {"status": status}}, {"_eq": {"_field": "title", "_value": CASE["title"]}}])
+            == ids
+        )
+        rest = set().union(*everything.values()) - ids
+        assert await found(_ne={"_field": "status", "_value": status}) == rest
+        assert await found(_not={"_in": {"_field": "status", "_values": [status]}}) == rest
+    several = {"_field": "status", "_values": ["New", "Duplicated", "Resolved"]}
+    assert await found(_in=several) == set().union(*everything.values())
+    assert await found(_or=[{"status": "New"}, {"status": "Other"}]) == everything["New"] | everything["Other"]
+    assert await found(status="nonsense") == set()
+    refused = await core.send("PATCH", f"/api/v1/case/{resolved}", {"status": "InProgress"})
+    assert (refused.status_code, refused.json()["message"]) == (
+        400,
+        "A case has one of the statuses New, TruePositive, FalsePositive, Indeterminate, Other, Duplicated, Deleted;"
+        " choose one of them.",
+    )
+    for word in ("Open", "Resolved", "Duplicate"):
+        assert (await core.send("PATCH", f"/api/v1/case/{resolved}", {"status": word})).status_code == 200
+    await run_query(
+        core, {"_name": "listCase"}, {"_name": "filter", "_in": {"_field": "status", "_values": [7]}}, status=400
+    )
+
+
+@pytest.mark.parametrize("prefix", ["/api/v1/alert/{alert}", "/api/v1/case/{case}"])
+async def test_the_data_type_of_an_observable_is_changed(core: RunningCore, prefix: str) -> None:
+    alert = (await core.send("POST", "/api/v1/alert", ALERT)).json()["_id"]
+    case = (await core.send("POST", "/api/v1/case", CASE)).json()["_id"]
+    path = f"{prefix.format(alert=alert, case=case)}/observable"
+    one, two = [
+        (await core.send("POST", path, {"dataType": kind, "data": "evil.example"})).json()[0]["_id"]
+        for kind in ("other", "domain")
+    ]
+    refused = await core.send("PATCH", f"/api/v1/observable/{one}", {"dataType": "domain"})
+    assert (refused.status_code, refused.json()["type"]) == (400, "CreateError")
+    assert refused.json()["message"].endswith("has this domain already.")
+    changed = (await core.send("PATCH", f"/api/v1/observable/{one}", {"dataType": "fqdn", "tlp": 3})).json()
+    assert (changed["dataType"], changed["tlp"], changed["_id"]) == ("fqdn", 3, one)
+    assert (await core.send("PATCH", f"/api/v1/observable/{two}", {"dataType": "other"})).json()["dataType"] == "other"
+    file = await core.send("PATCH", f"/api/v1/observable/{one}", {"dataType": "file"})
+    assert (file.status_code, file.json()["type"]) == (400, "BadRequest")
+    if "case" in prefix:
+        again = await core.send("POST", path, {"dataType": "fqdn", "data": "evil.example"})
+        assert (again.status_code, again.json()["type"]) == (400, "CreateError")
+        assert (await core.send("POST", path, {"dataType": "domain", "data": "evil.example"})).status_code == 201
+
+
+async def test_an_observable_of_an_alert_in_a_case_changes_its_type_in_both(core: RunningCore) -> None:
+    observable = {"dataType": "other", "data": "evil.example"}
+    alert = (await core.send("POST", "/api/v1/alert", {**ALERT, "observables": [observable]})).json()["_id"]
+    case = (await core.send("POST", f"/api/v1/alert/{alert}/case", {})).json()["_id"]
+    (shown,) = (await core.send("GET", f"/api/alert/{alert}")).json()["artifacts"]
+    later = (await core.send("POST", f"/api/v1/alert/{alert}/observable", {**observable, "dataType": "fqdn"})).json()
+    taken = await core.send("PATCH", f"/api/v1/observable/{shown['id']}", {"dataType": "fqdn"})
+    assert (taken.status_code, taken.json()["message"]) == (400, f"The alert {alert} has this fqdn already.")
+    await core.send("PATCH", f"/api/v1/observable/{shown['id']}", {"dataType": "domain"})
+    artifacts = (await core.send("GET", f"/api/alert/{alert}")).json()["artifacts"]
+    assert [(item["id"], item["dataType"]) for item in artifacts] == [
+        (shown["id"], "domain"),
+        (later[0]["_id"], "fqdn"),
+    ]
+    of_case = [{"_name": "getCase", "idOrName": case}, {"_name": "observables"}]
+    assert [item["dataType"] for item in await run_query(core, *of_case)] == ["domain"]
 
 
 async def test_a_query_gets_the_children_of_an_object(core: RunningCore) -> None:
@@ -348,7 +513,7 @@ async def test_choice_lists_are_answered(core: RunningCore) -> None:
     assert logins == ["org-admin@responder-bot.local", "read-only@responder-bot.local"]
     statuses = {status["value"]: status["stage"] for status in await run_query(core, {"_name": "listAlertStatus"})}
     assert statuses == {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
-    assert "Resolved" in [status["value"] for status in await run_query(core, {"_name": "listCaseStatus"})]
+    assert "TruePositive" in [status["value"] for status in await run_query(core, {"_name": "listCaseStatus"})]
     assert (await core.send("GET", "/api/customField", profile=None)).status_code == 401
 
 

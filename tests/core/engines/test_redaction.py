@@ -56,7 +56,7 @@ def stored(facts: RunFacts, output: dict[str, Any], printed: str) -> list[str]:
     for fault in ("", "wrote no output/output.json"):
         report = interpret(facts, RunOutput(output, fault, printed), "", "")
         written = reports.serialize(
-            reports.prepare(report, {}, reports.ReportLimits()), [""] * len(report.operations), reports.ReportLimits()
+            reports.prepare(report, {}, reports.ReportLimits()), [{}] * len(report.operations), reports.ReportLimits()
         )
         whole = json.loads(written.whole_report or written.report)
         found += texts_in([whole, json.loads(written.whole_operations or written.operations), report.printed])

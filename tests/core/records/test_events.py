@@ -8,8 +8,8 @@ import pytest
 
 from core.common.database import Database
 from core.common.errors import ResponderBotError
-from core.records import events
 from core.records.events import GATHER_STEP_S, PAGE_EVENTS, Feed
+from core.store import events
 from core.store.events import PRUNED_AT_ONCE, bounds
 from tests.clock import SetClock
 from tests.stores import opened
@@ -19,9 +19,7 @@ DAY_MS = 86_400_000
 
 async def change(database: Database, number: int, at: int = 1, type: str = "alert.created") -> None:
     await database.transaction(
-        lambda tx: events.record(
-            tx, at=at, type=type, object_type="Alert", object_id=number, root_id=number, user="a@b.c"
-        )
+        lambda tx: events.record(tx, number, at=at, type=type, object_type="Alert", root_id=number, user="a@b.c")
     )
 
 
@@ -83,7 +81,7 @@ async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path
         waiting = asyncio.ensure_future(feed.page(5, wait_s=30, gather_s=3600))
         await change(database, 9)
         many: dict[str, Any] = {"at": 1, "type": "alert.created", "object_type": "Alert", "root_id": 1, "user": "a@b.c"}
-        await database.transaction(lambda tx: events.record_all(tx, object_ids=range(PAGE_EVENTS), **many))
+        await database.transaction(lambda tx: events.record(tx, *range(PAGE_EVENTS), **many))
         assert len((await waiting).events) == PAGE_EVENTS
 
 
@@ -118,7 +116,7 @@ async def test_many_events_are_pruned_bit_by_bit(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         feed = await Feed.open(database, clock)
         await database.transaction(
-            lambda tx: events.record_all(tx, object_ids=range(2 * PRUNED_AT_ONCE + 1), **old)  # type: ignore[arg-type] # of one dict
+            lambda tx: events.record(tx, *range(2 * PRUNED_AT_ONCE + 1), **old)  # type: ignore[arg-type] # of one dict
         )
         await change(database, 2, at=clock())
         before = database.commits

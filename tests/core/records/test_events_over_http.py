@@ -39,12 +39,13 @@ async def events(core: RunningCore, query: str) -> dict[str, Any]:
 
 async def test_an_event_holds_ids_only(core: RunningCore) -> None:
     last = (await events(core, "wait=0"))["last"]
-    case = (await core.send("POST", "/api/case", {"title": "c", "description": "d"})).json()
-    task = (await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"})).json()
+    named = {"X-Request-Id": "r-1"}
+    case = (await core.send("POST", "/api/case", {"title": "c", "description": "d"}, headers=named)).json()
+    task = (await core.send("POST", f"/api/case/{case['id']}/task", {"title": "t"}, headers=named)).json()
     page = await events(core, f"after={last}&wait=60")
     login = "org-admin@responder-bot.local"
     shown = [{**event, "at": 0} for event in page["events"]]
-    root = {"at": 0, "rootId": case["id"], "user": login}
+    root = {"at": 0, "rootId": case["id"], "user": login, "requestId": "r-1"}
     assert shown == [
         {"seq": last + 1, "type": "case.created", "objectType": "Case", "objectId": case["id"], **root},
         {"seq": last + 2, "type": "case_task.created", "objectType": "Task", "objectId": task["id"], **root},

@@ -9,6 +9,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.records.search import MAX_CRITERIA, MAX_DEPTH, MAX_STEPS, parse_query
+from core.store.search import Conditions
 from tests.core.object_api import ALERT, ObjectApi, object_api
 
 ALERTS: list[dict[str, Any]] = [
@@ -210,6 +211,51 @@ async def test_range_and_sort_choose_from_all_matches_and_the_total_is_answered(
     assert again.json() == answer.json()
 
 
+async def test_an_answer_without_the_total_has_the_same_objects(api: ObjectApi) -> None:
+    whole = await api.send("POST", "/api/alert/_search", {"query": {"severity": 3}}, status=200)
+    params = {"count": "false"}
+    answer = await api.send("POST", "/api/alert/_search", {"query": {"severity": 3}}, status=200, params=params)
+    assert answer.json() == whole.json()
+    assert "x-total" not in answer.headers
+    in_body = await api.send("POST", "/api/alert/_search", {"query": {"severity": 3}, "count": False}, status=200)
+    assert "x-total" not in in_body.headers
+
+
+async def test_tags_are_found_whole_whatever_their_length_and_as_they_are_now(api: ObjectApi) -> None:
+    long = "t" * 5_000
+    tags = [f"{long}1", f"{long}2", "two words", "Ümlaut", "100%"]
+    await api.post("/api/alert", {**ALERT, "sourceRef": "d", "tags": tags})
+    for tag in tags:
+        assert await found(api, {"tags": tag}) == "d"
+    for other in (long, f"{long}3", "two", "ümlaut", "100", ""):
+        assert await found(api, {"tags": other}) == ""
+    assert await found(api, {"_in": {"_field": "tags", "_values": [f"{long}3", "win"]}}) == "a"
+    assert await found(api, {"_in": {"_field": "tags", "_values": []}}) == ""
+    assert await found(api, {"_not": {"_in": {"_field": "tags", "_values": ["mal", "100%"]}}}) == "b"
+    await api.patch("/api/alert/siem;elastalert;d", {"tags": ["mal", f"{long}2"]})
+    assert [await found(api, {"tags": tag}) for tag in ("mal", "two words", f"{long}1", f"{long}2")] == [
+        "acd",
+        "",
+        "",
+        "d",
+    ]
+
+
+async def test_the_open_alerts_of_an_assignee_are_the_newest_first(api: ObjectApi) -> None:
+    for reference in "abcd":
+        assignee = (await api.post("/api/alert", {**ALERT, "sourceRef": f"o{reference}"}))["createdBy"]
+
+    async def listed() -> list[str]:
+        return [alert["sourceRef"] for alert in await api.get(f"/api/alert/_open?assignee={assignee}")]
+
+    for reference in ("oa", "oc", "ob"):
+        await api.patch(f"/api/alert/siem;elastalert;{reference}", {"assignee": assignee})
+    assert await listed() == ["oc", "ob", "oa"]
+    await api.post("/api/alert/siem;elastalert;ob/markAsRead", status=200)
+    assert await listed() == ["oc", "oa"]
+    assert await api.get("/api/alert/_open") == []
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -273,4 +319,4 @@ async def test_every_profile_for_people_may_search(api: ObjectApi) -> None:
 
 def test_an_error_lists_the_operators_and_fields() -> None:
     with pytest.raises(ResponderBotError, match="There is no field 'colour'; there are _id"):
-        parse_query({"colour": 1}, "alert")
+        parse_query({"colour": 1}, "alert", Conditions())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
 from core.records.search import parse_query
+from core.store.search import Conditions
 from tests.core.object_api import ALERT, ObjectApi, object_api
 
 ALERTS: dict[str, dict[str, Any]] = {
@@ -106,12 +107,12 @@ async def test_an_id_matches_as_a_whole(api: ObjectApi) -> None:
 async def test_keyword_can_not_be_sorted_by_or_used_for_actions(api: ObjectApi) -> None:
     await api.post("/api/alert/_search", {"sort": ["-keyword"]}, 400)
     with pytest.raises(ResponderBotError, match="There is no field"):
-        parse_query({"_string": "a"}, "action")
+        parse_query({"_string": "a"}, "action", Conditions())
 
 
 @given(st.text(alphabet='ab:()"\\!-+*&| \tANDORT[{~^.', max_size=40))
 def test_any_text_is_a_query_or_refused(text: str) -> None:
     try:
-        parse_query({"_string": text}, "alert")
+        parse_query({"_string": text}, "alert", Conditions())
     except ResponderBotError as error:
         assert error.code == "bad_request"

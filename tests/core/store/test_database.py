@@ -1,6 +1,7 @@
 """The store keeps what it acknowledged, and one caller's mistake costs nobody else."""
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from bot.outbox.store import open_store
 from core.common.database import Database, Dialect, Reads, Search, Transaction
 from core.common.database.connection import WAL_BYTES
 from core.common.database.group_commit import Work, Writer
-from core.common.database.sqlite import SqliteDatabase, apply
+from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
-from core.store import objects
+from core.models import parse_id
+from core.store import objects, sequences
 from core.store.measures import touch
-from core.store.schema import NEEDED, migrate, migrations
-from tests import stores
+from core.store.schema import migrate
+from tests import programs, stores
 from tests.stores import opened
 
 
@@ -123,14 +125,15 @@ async def test_of_works_that_share_a_commit_each_has_its_own_end(tmp_path: Path)
 @pytest.mark.usefixtures("each_database")
 @pytest.mark.parametrize("seq", [1, 2**63], ids=["is taken", "too large"])
 async def test_an_insert_that_fails_costs_its_own_work_alone(tmp_path: Path, seq: int) -> None:
-    """Also if it is stored together with those of others, or its work goes on without it."""
+    """Also if its work goes on without it."""
 
     def insert(tx: Transaction, seq: int | None, name: str) -> None:
-        sql = 'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
-        values = " VALUES (:seq, 1, :name, 'case', :id, 1, 'u')"
-        if seq is None:
-            sql, values = sql.replace("seq, ", ""), values.replace(":seq, ", "")
-        tx.insert(sql + values, {"seq": seq, "name": name, "id": objects.next_id(tx)})
+        number = sequences.take(tx, "event")[0] if seq is None else seq
+        tx.run(
+            'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
+            " VALUES (:seq, 1, :name, 'case', :id, 1, 'u')",
+            {"seq": number, "name": name, "id": objects.next_id(tx)},
+        )
 
     def reads_on(tx: Transaction) -> None:
         insert(tx, seq, "bad")
@@ -150,7 +153,7 @@ async def test_an_insert_that_fails_costs_its_own_work_alone(tmp_path: Path, seq
         lambda tx: insert(tx, None, "last"),
     ]
     async with opened(tmp_path / "a.db") as database:
-        await database.transaction(lambda tx: insert(tx, 1, "first"))
+        await database.transaction(lambda tx: insert(tx, None, "first"))
         results = await asyncio.gather(*map(database.transaction, works), return_exceptions=True)
         found = await database.read(lambda reads: reads.rows("SELECT seq, type, object_id FROM event ORDER BY seq"))
     assert [isinstance(result, Exception) for result in results] == [False, True, False, True, False, False]
@@ -164,20 +167,24 @@ async def test_an_insert_that_fails_costs_its_own_work_alone(tmp_path: Path, seq
 async def test_inserts_that_fail_again_and_again_cost_no_other_work(tmp_path: Path) -> None:
     """Not even those that PostgreSQL is to keep a plan for meanwhile, nor one that goes on after an error."""
     sql = (
-        "INSERT INTO event (at, type, object_type, object_id, root_id, \"user\") VALUES (:at, :type, 'case', 1, 1, 'u')"
+        'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")'
+        " VALUES (:seq, 1, :type, 'case', 1, 1, 'u')"
     )
 
+    def insert(tx: Transaction, *types: str | None, sql: str = sql) -> None:
+        tx.run_all(sql, [{"seq": sequences.take(tx, "event")[0], "type": type_} for type_ in types])
+
     def goes_on(tx: Transaction) -> None:
-        with suppress(Exception), tx.savepoint():  # which may be told of the error of another's insert
-            tx.row("SELECT 1")
+        with suppress(Exception), tx.savepoint():
+            insert(tx, None)
         objects.insert(tx, objects.next_id(tx), "case", "{}")
 
     works: list[Callable[[Transaction], Any]] = [
         lambda tx: objects.insert(tx, 1, "case", "{}"),
-        lambda tx: tx.insert(f"{sql} ", {"at": 1, "type": None}),
+        lambda tx: insert(tx, None, sql=f"{sql} "),
         goes_on,
-        lambda tx: tx.insert(sql, {"at": 1, "type": "good"}),
-        lambda tx: tx.run_all(sql, [{"at": 1, "type": None}, {"at": 2, "type": "bad"}]),
+        lambda tx: insert(tx, "good"),
+        lambda tx: insert(tx, None, "bad"),
     ]
     async with opened(tmp_path / "a.db") as database:
         await database.transaction(lambda tx: objects.insert(tx, objects.next_id(tx), "case", "{}"))
@@ -271,7 +278,7 @@ import asyncio, os, sys
 from pathlib import Path
 from core.common.database.sqlite import SqliteDatabase
 from core.store.schema import migrate
-from core.store import objects
+from core.store import objects, sequences
 async def main():
     database = SqliteDatabase(Path(sys.argv[1]), migrate)
     while True:
@@ -295,41 +302,38 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("text", ["12", "~", "~x", "~-1", "~١", "~~1", "", "~" + "9" * 40])
 def test_what_is_no_id_names_nothing(text: str) -> None:
-    assert objects.parse_id(text) is None
+    assert parse_id(text) is None
 
 
 def test_an_id_is_a_tilde_and_digits() -> None:
-    assert objects.parse_id("~12") == 12
+    assert parse_id("~12") == 12
 
 
-def of_the_future(*, needed: str) -> Callable[[sqlite_utils.Database], None]:
-    """Migrates a database as a later release does, with one more migration."""
-
-    def migrate_further(db: sqlite_utils.Database) -> None:
-        later = sqlite_utils.Migrations("core")
-        for one in migrations.pending(empty):
-            later(name=one.name)(lambda db: None)
-        later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
-        migrate(db)
-        apply(later, db, needed)
-
-    empty = sqlite_utils.Database(memory=True)
-    return migrate_further
+def migrate_further(db: sqlite_utils.Database) -> None:
+    """As a later release does, with one more migration."""
+    migrate(db)
+    later = sqlite_utils.Migrations("core")
+    later(name="from_the_future")(lambda db: db.execute("CREATE TABLE later (x)"))
+    later.apply(db)
 
 
-async def test_a_database_that_a_newer_release_needs_for_itself_is_left_alone(tmp_path: Path) -> None:
-    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed="from_the_future")).close()
-    with pytest.raises(ResponderBotError, match="made by a newer release"):
+async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    await SqliteDatabase(tmp_path / "a.db", migrate_further).close()
+    before = (tmp_path / "a.db").read_bytes()
+    with pytest.raises(ResponderBotError, match="made by a newer release; run that one, or name another") as refused:
         SqliteDatabase(tmp_path / "a.db", migrate)
+    assert refused.value.code == "bad_request"
+    assert (tmp_path / "a.db").read_bytes() == before
 
 
-async def test_a_database_to_which_a_newer_release_only_added_is_used_on(tmp_path: Path) -> None:
-    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed=NEEDED)).close()
-    async with opened(tmp_path / "a.db") as database:
-        assert await database.transaction(objects.next_id) == 1
-    await SqliteDatabase(tmp_path / "a.db", of_the_future(needed="from_the_future")).close()
-    with pytest.raises(ResponderBotError, match="made by a newer release"):
-        SqliteDatabase(tmp_path / "a.db", migrate)
+def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) -> None:
+    db = sqlite_utils.Database(tmp_path / "responder-bot.db")
+    migrate_further(db)
+    db.close()
+    for command in (["core"], ["user", "list"]):
+        ended = programs.run("core.cli", *command, cwd=tmp_path, env={**os.environ, "RESPONDER_BOT_CORE_PORT": "0"})
+        assert (ended.returncode, ended.stderr.count("\n"), ended.stdout) == (2, 1, "")
+        assert "made by a newer release" in ended.stderr
 
 
 @pytest.mark.usefixtures("each_database")
@@ -344,7 +348,7 @@ async def test_work_for_a_closed_store_is_refused_and_not_waited_for(tmp_path: P
 async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as database:
-        await database.transaction(lambda tx: objects.insert(tx, 1, "alert", "x" * 100_000))
+        await database.transaction(lambda tx: objects.insert(tx, 1, "case", "x" * 100_000))
         other = sqlite3.connect(path)
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         other.close()
@@ -352,7 +356,7 @@ async def test_a_file_that_is_damaged_while_in_use_is_told_as_such(tmp_path: Pat
             file.seek(4096)
             file.write(b"\xff" * (path.stat().st_size - 4096))
         with pytest.raises(ResponderBotError, match="restore a backup") as caught:
-            await database.read(lambda reads: objects.find(reads, "alert", 1))
+            await database.read(lambda reads: objects.find(reads, "case", 1))
     assert caught.value.code == "unavailable"
 
 
@@ -364,7 +368,7 @@ async def test_the_write_ahead_log_stays_short_and_becomes_short_again(tmp_path:
 
     async def write(database: Database, first: int, count: int) -> None:
         for number in range(first, first + count):
-            await database.transaction(lambda tx, n=number: objects.insert(tx, n, "alert", megabyte))  # type: ignore[misc] # n is bound here
+            await database.transaction(lambda tx, n=number: objects.insert(tx, n, "case", megabyte))  # type: ignore[misc] # n is bound here
 
     async with opened(path) as database:
         await write(database, 1, 40)
@@ -449,7 +453,7 @@ async def test_a_search_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None
 
 async def test_a_search_sees_what_was_written_after_one_that_stopped_early(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "core.db", migrate)
-    count = "SELECT last FROM sequence WHERE id = 2 UNION ALL SELECT 0"
+    count = "SELECT last FROM sequence WHERE name = 'probe'"
 
     def newest(search: Search) -> int:
         return int(next(search.rows(count))["last"])

@@ -6,7 +6,7 @@ See core/docs/storage.md#postgresql.
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -18,7 +18,6 @@ from core.common.database.group_commit import Writer
 from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
 from core.common.database.postgresql.listener import Listener
 from core.common.database.postgresql.migrations import migrate
-from core.common.database.postgresql.readers import Readers
 from core.common.database.postgresql.search import PostgresqlSearch
 from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, run_plainly
@@ -75,7 +74,7 @@ class PostgresqlDatabase:
         self._listener = Listener(self._server, self._server.schema, name, self._on_foreign_commit)
         self._group_writer = GroupWriter(self._server, self._listener, connection)
         self._writer = Writer(self._group_writer.commit)
-        self._readers = Readers(self._run, MAX_READS)
+        self._readers = ThreadPoolExecutor(MAX_READS, thread_name_prefix="store-reader")
         self._searchers = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="store-search")
         self._snapshots = ThreadPoolExecutor(MAX_SNAPSHOTS, thread_name_prefix="store-snapshot")
         self._background = ThreadPoolExecutor(1, thread_name_prefix="store-background")
@@ -84,13 +83,11 @@ class PostgresqlDatabase:
         await self._writer.close()
         for search in list(self._searches):
             search.stop()
-        self._readers.refuse()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        for executor in (self._searchers, self._snapshots, self._background):
+        for executor in (self._readers, self._searchers, self._snapshots, self._background):
             executor.shutdown()
-        self._readers.close()
         self._listener.close()
         self._group_writer.close()
         for connection in self._connections:
@@ -98,7 +95,7 @@ class PostgresqlDatabase:
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
-    async def read(self, work: Callable[[Reads], T], *, shared: Hashable = None) -> T:
+    async def read(self, work: Callable[[Reads], T]) -> T:
         """Runs in a thread."""
 
         def run(connection: Connection) -> T:
@@ -109,11 +106,9 @@ class PostgresqlDatabase:
             run_plainly(connection, "COMMIT")
             return result
 
-        if self._read_limit_s is None:
-            return await self._readers.run(run, shared)
         try:
             async with asyncio.timeout(self._read_limit_s):
-                return await self._readers.run(run, shared)
+                return await self._in_thread(self._readers, run)
         except TimeoutError as error:
             raise self._server.unreachable(psycopg.OperationalError("it does not answer")) from error
 

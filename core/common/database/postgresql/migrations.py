@@ -13,10 +13,9 @@ from core.common.database.postgresql.statements import Connection, PostgresqlTra
 from core.common.errors import ResponderBotError
 
 MIGRATION_S = 3_600.0
-ADDS_ONLY = "-- Adds only.\n"
 _TABLES = """
 CREATE TABLE migration (
-  number BIGINT PRIMARY KEY, is_needed BIGINT NOT NULL, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+  number BIGINT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
   applied_by TEXT NOT NULL DEFAULT current_user);
 CREATE TABLE place (tables TEXT NOT NULL, server TEXT NOT NULL, release BIGINT NOT NULL)
 """
@@ -57,10 +56,9 @@ def migrate(
 ) -> None:
     """Apply the steps that are pending, then `prepare`, in one transaction.
 
-    A step that begins with ADDS_ONLY leaves alone what processes of the release before use. `table` is one that these
-    tables have always had, and no other store's. Raises ResponderBotError: "bad_request" if a newer release has applied
-    another step that this one doesn't know, or for a schema of other tables; "unavailable" if the role may not create
-    or use the tables, or if another process migrates them for long.
+    `table` is one that these tables have always had, and no other store's. Raises ResponderBotError: "bad_request" if a
+    newer release has applied more steps, or for a schema of other tables; "unavailable" if the role may not create or
+    use the tables, or if another process migrates them for long.
     """
     usual_s = connection.answer_s
     try:
@@ -68,17 +66,14 @@ def migrate(
         run_plainly(connection, lock(server.schema))
         connection.answer_s = max(usual_s, MIGRATION_S)  # indexes on large tables take minutes
         run_plainly(connection, "SET LOCAL lock_timeout = 0")
-        applied, needed = _applied(connection, server, table)
-        if needed > len(steps):
+        applied = _applied(connection, server, table)
+        if applied > len(steps):
             raise ResponderBotError(
                 "bad_request", "This database was made by a newer release; run that one, or name another database."
             )
         for number, step in enumerate(steps[applied:], applied + 1):
             run_plainly(connection, step)
-            connection.execute(
-                "INSERT INTO migration (number, is_needed) VALUES (%(number)s, %(is_needed)s)",
-                {"number": number, "is_needed": not step.startswith(ADDS_ONLY)},
-            )
+            connection.execute("INSERT INTO migration (number) VALUES (%(number)s)", {"number": number})
         prepare(PostgresqlTransaction(connection), _is_copy(connection, server.schema))
         run_plainly(connection, "COMMIT")
     except errors.InsufficientPrivilege as error:
@@ -104,8 +99,8 @@ def migrate(
             run_plainly(connection, "ROLLBACK")
 
 
-def _applied(connection: Connection, server: Server, table: str) -> tuple[int, int]:
-    """How many steps have been applied, and how many a process has to know; makes the schema if there is none."""
+def _applied(connection: Connection, server: Server, table: str) -> int:
+    """How many steps have been applied; makes the schema if there is none."""
     values = {"schema": server.schema, "table": f"{server.schema}.{table}"}
     found = connection.execute(_FOUND, {**values, "migrations": f"{server.schema}.migration"}).fetchone()
     assert found is not None  # noqa: S101 - a select without a table always gives a row
@@ -119,11 +114,8 @@ def _applied(connection: Connection, server: Server, table: str) -> tuple[int, i
             " bot need a schema each, so name another search path there, or none."
         )
         raise ResponderBotError("bad_request", sentence)
-    row = connection.execute(
-        "SELECT coalesce(max(number), 0) AS last,"
-        " coalesce(max(CASE WHEN is_needed = 1 THEN number END), 0) AS needed FROM migration"
-    ).fetchone()
-    return (int(row["last"]), int(row["needed"])) if row else (0, 0)
+    row = connection.execute("SELECT coalesce(max(number), 0) AS last FROM migration").fetchone()
+    return int(row["last"]) if row else 0
 
 
 def _is_copy(connection: Connection, schema: str) -> bool:

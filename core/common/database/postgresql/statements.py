@@ -12,7 +12,7 @@ from psycopg.adapt import Dumper
 from psycopg.postgres import types as known_types
 from psycopg.pq import TransactionStatus
 
-from core.common.database.base import Params, Row
+from core.common.database.base import Note, Params, Row
 from core.common.database.postgresql.errors import is_in_doubt
 
 Cursor = psycopg.Cursor[dict[str, Any]]
@@ -137,22 +137,21 @@ class PostgresqlReads:
 class PostgresqlTransaction(PostgresqlReads):
     """The statements of a transaction that is open on this connection."""
 
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.notes: list[Note] = []
+
     def run(self, sql: str, params: Params | None = None) -> int:
         return self._execute(sql, params).rowcount
 
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
-        values: list[Params] = list(params)
+        values = list(params)
         if len(values) < 2:  # the usual case, without a pipeline
             return self.run(sql, values[0]) if values else 0
-        return self._execute_all(sql, values)
-
-    def insert(self, sql: str, params: Params) -> None:
-        self._execute(sql, params)
-
-    def next_numbers(self, sequence: int, count: int) -> range:
-        sql = "UPDATE sequence SET last = last + :count WHERE id = :id RETURNING last"
-        last = int(self.rows(sql, {"id": sequence, "count": count})[0]["last"])
-        return range(last - count + 1, last + 1)
+        text, names = translated(sql)
+        self._cursor.executemany(text, [[item[name] for name in names] for item in values])
+        self._count(self._cursor)
+        return self._cursor.rowcount
 
     @contextmanager
     def savepoint(self, name: str = "inner_work") -> Iterator[None]:
@@ -167,78 +166,3 @@ class PostgresqlTransaction(PostgresqlReads):
     def is_aborted(self) -> bool:
         """Whether a statement has failed, so that PostgreSQL refuses all further ones."""
         return self._connection.info.transaction_status == TransactionStatus.INERROR
-
-    def _execute_all(self, sql: str, values: list[Params]) -> int:
-        text, names = translated(sql)
-        self._cursor.executemany(text, [[params[name] for name in names] for params in values])
-        self._count(self._cursor)
-        return self._cursor.rowcount
-
-
-class SharedTransaction(PostgresqlTransaction):
-    """A transaction of several works: their inserts and numbers are stored together, so `finish` it before the commit.
-
-    A statement may raise what another work's insert has caused. Then `is_aborted`, and each work has to be run again in
-    a transaction that isn't shared.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        self._unsent: list[tuple[str, Params]] = []
-        self._last: dict[int, int] = {}
-        """The last number that each sequence has given. No other host can ask it meanwhile: commits are serial."""
-        self._has_failed = False
-
-    def insert(self, sql: str, params: Params) -> None:
-        self._unsent.append((sql, params))
-        self.changed += 1
-
-    def next_numbers(self, sequence: int, count: int) -> range:
-        if sequence not in self._last:
-            row = self.rows("SELECT last FROM sequence WHERE id = :id", {"id": sequence})[0]
-            self._last[sequence] = row["last"]
-        last = self._last[sequence]
-        self._last[sequence] += count
-        self.changed += 1
-        return range(last + 1, last + count + 1)
-
-    def finish(self) -> None:
-        """Store what is still to be stored."""
-        sql = "UPDATE sequence SET last = :last WHERE id = :id"
-        for sequence, last in self._last.items():
-            self._unsent.append((sql, {"id": sequence, "last": last}))
-        self._send()
-
-    @contextmanager
-    def savepoint(self, name: str = "inner_work") -> Iterator[None]:
-        self._send()
-        with super().savepoint(name):
-            try:
-                yield
-                self._send()
-            finally:
-                self._unsent = []
-
-    def is_aborted(self) -> bool:
-        return self._has_failed or super().is_aborted()
-
-    def _execute(self, sql: str, params: Params | None) -> Cursor:
-        self._send()
-        return super()._execute(sql, params)
-
-    def _execute_all(self, sql: str, values: list[Params]) -> int:
-        self._send()
-        return super()._execute_all(sql, values)
-
-    def _send(self) -> None:
-        if not self._unsent:
-            return
-        unsent, self._unsent = self._unsent, []
-        try:
-            with self._connection.pipeline():
-                for sql, params in unsent:
-                    text, names = translated(sql)
-                    self._cursor.execute(text, [params[name] for name in names])
-        except Exception:
-            self._has_failed = True
-            raise

@@ -10,7 +10,7 @@ from core.common.database.postgresql.errors import describe, is_damage, is_in_do
 from core.common.database.postgresql.listener import Listener
 from core.common.database.postgresql.migrations import lock
 from core.common.database.postgresql.server import Server
-from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, SharedTransaction, run_plainly
+from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
 from core.common.errors import ResponderBotError
 
 DOUBT_S = 10.0  # how long to ask whether a commit whose answer was lost took place
@@ -19,6 +19,7 @@ _TOO_LONG = (
     "A text by which PostgreSQL has to find something is too long for its index, such as the sourceRef of an alert, or"
     " a name; send one of at most 2,000 bytes."
 )
+_TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) AS timeline"
 _SEES_COMMITS = "ISOLATION LEVEL READ COMMITTED"  # also those made while it waits for its turn; a role may have another
 
 
@@ -33,6 +34,7 @@ class GroupWriter:
         self._server = server
         self._listener = listener
         self._connection: Connection | None = connection
+        self._timeline = _timeline(connection)
         self.commits = 0
 
     def close(self) -> None:
@@ -62,12 +64,13 @@ class GroupWriter:
     def _commit(self, works: list[Work]) -> None:
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect()
+            self._timeline = _timeline(self._connection)
         connection = self._connection
         try:
             transaction_id = self._begin(connection)
-            changed = _all_at_once(works, SharedTransaction(connection))
+            changed = _all_at_once(works, PostgresqlTransaction(connection))
             if changed is None:
-                connection.rollback()  # which knows that what a pipeline was to prepare may not be
+                connection.rollback()
                 transaction_id = self._begin(connection)
                 changed = _one_by_one(works, PostgresqlTransaction(connection))
         except psycopg.Error as error:
@@ -112,11 +115,17 @@ class GroupWriter:
         connection.close()
 
     def _took_place(self, transaction_id: str, cause: psycopg.Error) -> bool:
-        """Whether a commit without an answer took place. Raises ResponderBotError("unavailable") if nobody can tell."""
-        until = time.monotonic() + DOUBT_S
+        """Whether a commit without an answer took place. Raises ResponderBotError("unavailable") if nobody can tell.
+
+        A copy that has taken the server's place may have given its number to another transaction.
+        """
+        until, timeline = time.monotonic() + DOUBT_S, self._timeline
         while True:
             with suppress(ResponderBotError, psycopg.Error):
                 self._connection = self._server.connect()
+                self._timeline = _timeline(self._connection)
+                if self._timeline != timeline:
+                    break
                 status = self._connection.execute(
                     "SELECT pg_xact_status(CAST(%(number)s AS xid8)) AS status", {"number": transaction_id}
                 ).fetchone()
@@ -124,8 +133,9 @@ class GroupWriter:
                     return bool(status["status"] == "committed")
                 self._connection.close()
             if time.monotonic() > until:
-                raise self._server.unreachable(cause)
+                break
             time.sleep(DOUBT_PAUSE_S)
+        raise self._server.unreachable(cause)
 
     def _unwritable(self, error: BaseException) -> ResponderBotError:
         after = "restore a backup" if is_damage(error) else "try again in a moment, or look at PostgreSQL"
@@ -139,11 +149,19 @@ class GroupWriter:
             item.error = error
 
 
+def _timeline(connection: Connection) -> str:
+    """The timeline of the server, which is another one on a copy that has taken its place; `""` if it isn't told."""
+    with suppress(psycopg.errors.DatabaseError):
+        row = connection.execute(_TIMELINE).fetchone()
+        return str(row["timeline"]) if row else ""
+    return ""
+
+
 def _is_lost(connection: Connection) -> bool:
     return bool(connection.closed or connection.broken)
 
 
-def _all_at_once(works: list[Work], transaction: SharedTransaction) -> int | None:
+def _all_at_once(works: list[Work], transaction: PostgresqlTransaction) -> int | None:
     """Run each without a savepoint, the usual case, and return how many rows they have written.
 
     None if one has raised after it had written something, or if a statement has failed: PostgreSQL then refuses all
@@ -154,12 +172,6 @@ def _all_at_once(works: list[Work], transaction: SharedTransaction) -> int | Non
         item.attempt(transaction)
         if transaction.is_aborted() or (item.error is not None and transaction.changed != before):
             return None
-    try:
-        transaction.finish()
-    except Exception as error:
-        if is_in_doubt(error):
-            raise
-        return None
     return transaction.changed
 
 

@@ -22,7 +22,7 @@ def podman_of_session() -> Iterator[Podman]:
     if not shutil.which("podman"):
         pytest.skip("podman is not installed")
     if not any(os.path.exists(path) for path in ("/bin/busybox", "/usr/bin/busybox")):
-        pytest.skip("busybox-static, of which the images are made, is not installed")
+        pytest.skip("busybox-static, which the images are made from, is not installed")
     if os.getuid():
         pytest.skip("podman's containers are tested as root only")
     podman = Podman()
@@ -78,7 +78,7 @@ def run_script(make_engine: MakeEngine, offer: Offer) -> RunScript:
         engine = make_engine(sections={"Script_1_0": section or ResponderSection()}, **settings)
         await engine.install(lambda news: None, upgrade=False)
         report = await engine.run(await job_for(engine, "Script_1_0"), ProgressLog())
-        await engine.clean_up("~8257")
+        await engine.clean_up("8257-5e")
         return report
 
     return run

@@ -28,15 +28,15 @@ async def live(engine: ContainerEngine, job: Job) -> None:
     if POINT == "recorded":
         die()
     if POINT == "folder written":
-        await engine._prepare(job, engine._folder(job.action_id))
+        await engine._prepare(job, engine._folder(job.run_id))
         die()
     if POINT == "container started":
-        await engine._prepare(job, engine._folder(job.action_id))
-        await engine._start(job, engine._folder(job.action_id))
+        await engine._prepare(job, engine._folder(job.run_id))
+        await engine._start(job, engine._folder(job.run_id))
         die()
     if POINT == "runtime called":
-        await engine._prepare(job, engine._folder(job.action_id))
-        start = asyncio.create_task(engine._start(job, engine._folder(job.action_id)))
+        await engine._prepare(job, engine._folder(job.run_id))
+        start = asyncio.create_task(engine._start(job, engine._folder(job.run_id)))
         await asyncio.wait([start], timeout=0.05)  # anywhere within the call
         die()
     await engine.run(job, on_progress)

@@ -16,6 +16,7 @@ from core.engines.base import Job
 from core.engines.container.engine import ContainerEngine
 from core.engines.container.runtime import Runtime
 from core.settings import ResponderSection
+from tests.core.scripted_engine import run_id_of
 
 REPORT = """'{"success": true, "full": {"message": "%s"}}' > /job/output/output.json"""
 """The rest of a line of shell script that writes a report with this message."""
@@ -141,6 +142,7 @@ async def job_for(engine: ContainerEngine, name: str, *, action_id: str = "~8257
     found = next(item for item in (await engine.catalogue()).responders if item.name == name)
     job = Job(
         action_id=action_id,
+        run_id=run_id_of(action_id),
         responder_id=found.id,
         responder_name=found.name,
         data={"_id": "~12", "title": "Beacon to 198.51.100.7"},

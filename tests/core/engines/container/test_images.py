@@ -16,6 +16,7 @@ from core.settings import ResponderSection
 from tests.core.engines.container.conftest import MakeEngine, Offer
 from tests.core.engines.container.engines import REPORT, Podman, definition, job_for, write_definition
 from tests.core.engines.process.conftest import ProgressLog
+from tests.core.scripted_engine import run_id_of
 
 pytestmark = pytest.mark.container
 
@@ -99,7 +100,7 @@ async def installed(engine: ContainerEngine, *, upgrade: bool = False) -> list[t
 
 async def result_of(engine: ContainerEngine, action_id: str) -> str:
     report = await engine.run(await job_for(engine, "Pulled_1_0", action_id=action_id), ProgressLog())
-    await engine.clean_up(action_id)
+    await engine.clean_up(run_id_of(action_id))
     return report.message
 
 

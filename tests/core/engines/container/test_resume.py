@@ -14,7 +14,7 @@ from core.settings import ResponderSection
 from tests.core.engines.container.conftest import MakeEngine, Offer
 from tests.core.engines.container.engines import REPORT, Podman, job_for
 from tests.core.engines.process.conftest import NamedPipe, ProgressLog
-from tests.core.scripted_engine import open_actions
+from tests.core.scripted_engine import open_actions, run_id_of
 
 pytestmark = pytest.mark.container
 
@@ -78,7 +78,7 @@ async def test_the_next_core_ends_the_run_of_a_core_that_died(
     assert (report.success, report.message) == (True, "Slow")
     assert [progress.running for progress in progress_log.progress] == [True]
     assert (shared / "runs").read_text() == "one run\n"
-    await engine.clean_up(job.action_id)
+    await engine.clean_up(job.run_id)
     assert podman.containers() == []
 
 
@@ -167,7 +167,7 @@ async def test_a_container_that_was_created_and_not_started_is_replaced(
     shared: Path,
 ) -> None:
     engine = make_engine(sections=sections)
-    podman("create", "--name", engine._container(job.action_id), "--network=none", "localhost/slow:1")
+    podman("create", "--name", engine._container(job.run_id), "--network=none", "localhost/slow:1")
     running = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
     await ready.received()
     go.send()
@@ -197,7 +197,8 @@ async def test_only_leftovers_of_the_same_database_are_removed(
 ) -> None:
     mine, others = make_engine(sections=sections), make_engine(sections=sections, core_id="two")
     for engine, number in ((mine, "~1"), (others, "~1"), (mine, "~2")):
-        running = asyncio.create_task(engine.run(replace(job, action_id=number), ProgressLog()))
+        other = replace(job, action_id=number, run_id=run_id_of(number))
+        running = asyncio.create_task(engine.run(other, ProgressLog()))
         await ready.received()
         running.cancel()  # its core stops
         await asyncio.gather(running, return_exceptions=True)
@@ -206,5 +207,5 @@ async def test_only_leftovers_of_the_same_database_are_removed(
            *("localhost/slow:1", "-c", "sleep 600"))  # fmt: skip
     assert len(podman.containers()) == 4
     await make_engine(sections=sections).clean_up_ended(open_actions("~2"))
-    assert sorted(podman.containers()) == sorted(["foreign", others._container("~1"), mine._container("~2")])
+    assert sorted(podman.containers()) == sorted(["foreign", others._container("1-5e"), mine._container("2-5e")])
     podman("rm", "--force", "--time", "0", *podman.containers())

@@ -29,11 +29,12 @@ async def test_a_container_runs_and_leaves_nothing(run_script: RunScript, podman
 
 
 async def test_its_input_is_the_one_that_every_responder_gets(run_script: RunScript) -> None:
-    section = ResponderSection(config={"max_tlp": 3, "proxy_http": "http://u:drowssap@proxy.example:1"})
+    section = ResponderSection(max_tlp=1, config={"proxy_http": "http://u:drowssap@proxy.example:1"})
     report = await run_script(f"cat /job/input/input.json; {DONE}", section=section)
     assert list(given := json.loads(report.printed)) == [
         *("data", "dataType", "tlp", "pap", "message", "parameters", "config")
     ]
+    assert given["config"]["max_tlp"] == 1
     assert (given["dataType"], given["data"]["_id"]) == ("thehive:alert", "~12")
     assert "drowssap" not in report.printed
 
@@ -66,7 +67,7 @@ async def test_a_secret_is_in_no_argument_and_in_no_report(
     assert report.success
     assert '"password": "the-password"' not in report.printed
     assert '"password": "REMOVED"' in report.printed
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
 
 
 @pytest.mark.parametrize(("network", "interfaces"), [("none", ["lo"]), ("all", ["eth0", "lo"])])
@@ -124,7 +125,7 @@ async def test_a_cancelled_run_ends_at_once(
     assert (await running).message == "Cancelled"
     with pytest.raises(ResponderBotError, match="already ended"):
         await engine.cancel(job)
-    await engine.clean_up(job.action_id)
+    await engine.clean_up(job.run_id)
     assert podman.containers() == []
 
 
@@ -137,7 +138,7 @@ async def test_a_run_that_is_cancelled_while_it_starts_ends(make_engine: MakeEng
     await asyncio.sleep(0)  # it has begun
     await engine.cancel(job)
     assert (await running).message == "Cancelled"
-    await engine.clean_up(job.action_id)
+    await engine.clean_up(job.run_id)
 
 
 async def test_what_never_ran_here_cant_be_cancelled(make_engine: MakeEngine, offer: Offer) -> None:
@@ -242,7 +243,7 @@ async def test_limits_that_the_machine_lacks_are_told_and_left_out(
     report = await engine.run(await job_for(engine, "Any_1_0"), ProgressLog())
     assert report.success
     assert report.printed.strip() == "max" or int(report.printed) > 2**40
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
 
 
 # --- hostile containers -----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ QUICK = PollTiming(
 
 JOB = Job(
     action_id="~12",
+    run_id="12-5e",
     responder_id=str(BLOCKER["id"]),
     responder_name="Blocker_1_0",
     data={"_id": "~7", "id": "~7", "title": "Port scan", "createdAt": 1},

@@ -1,6 +1,7 @@
 """The catalogue of a remote engine."""
 
 import asyncio
+import gzip
 from collections.abc import Callable
 
 import pytest
@@ -98,9 +99,58 @@ async def test_an_engine_that_is_down_is_unavailable_and_comes_back(cortex: Fake
     assert await engine.catalogue() == Catalogue((OFFERED,))
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "deflate", "br", "x" * 8000])
+async def test_an_encoded_answer_is_not_decoded(cortex: FakeCortex, engine: CortexEngine, encoding: str) -> None:
+    cortex.always("search_responders", Reply(raw=gzip.compress(b"[]"), headers={"Content-Encoding": encoding}))
+    with pytest.raises(ResponderBotError, match="returned no list of responders: it is encoded") as caught:
+        await engine.catalogue()
+    assert encoding[:40] in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+async def test_identity_is_asked_for_and_no_cookie_is_sent_back(make_engine: Callable[..., CortexEngine]) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            await reader.readexactly(len(b'{"query": {}, "range": "all"}'))
+            cookies = b"".join(b"Set-Cookie: c%d=%s; Path=/\r\n" % (number, b"x" * 3000) for number in range(50))
+            writer.write(b"HTTP/1.1 200 OK\r\n" + cookies + b"Content-Length: 2\r\n\r\n[]")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        engine = make_engine(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for _ in range(2):
+            assert await engine.catalogue() == Catalogue()
+    assert len(heads) == 2
+    for head in heads:
+        assert b"Accept-Encoding: identity\r\n" in head
+        assert b"cookie" not in head.lower()
+
+
+@pytest.mark.parametrize(
+    "name", ["Bl\u043ecker_1_0", "Blocker\u200b_1_0", "Block\u00e9r_1_0", "Bl\nocker", "x" * 201, " B"]
+)
+async def test_a_name_that_might_hide_something_is_skipped(cortex: FakeCortex, engine: CortexEngine, name: str) -> None:
+    cortex.responders = [{**BLOCKER, "name": name}]
+    catalogue = await engine.catalogue()
+    assert catalogue.responders == ()
+    (skipped,) = catalogue.skipped
+    assert "give it another name there" in skipped.reason
+
+
+async def test_of_very_many_responders_the_first_are_read(cortex: FakeCortex, engine: CortexEngine) -> None:
+    cortex.responders = [{**BLOCKER, "id": f"r{number}", "name": f"R{number}_1_0"} for number in range(1002)]
+    catalogue = await engine.catalogue()
+    assert [responder.name for responder in catalogue.responders] == [f"R{number}_1_0" for number in range(1000)]
+    assert catalogue.skipped == (Skipped("?", "The engine lists 1002 responders; only the first 1000 are read."),)
+
+
 async def test_an_answer_without_end_is_cut_off(cortex: FakeCortex, engine: CortexEngine) -> None:
     cortex.always("search_responders", Reply(raw=b" " * (17 * 1024 * 1024)))
-    with pytest.raises(ResponderBotError, match="longer than"):
+    with pytest.raises(ResponderBotError, match=r"longer than|more than an answer can need"):
         await engine.catalogue()
 
 

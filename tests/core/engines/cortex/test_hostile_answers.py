@@ -42,7 +42,7 @@ JOBS = JSON | st.fixed_dictionaries(
         "status": st.sampled_from(["Waiting", "InProgress", "Success", "Failure", "Deleted"]) | JSON,
         "report": REPORTS,
         "startDate": JSON,
-        "label": st.just("~12") | JSON,
+        "label": st.just("~12-5e") | JSON,
         "data": JSON | st.fixed_dictionaries({"_id": JSON}),
         "workerId": JSON | st.just(JOB.responder_id),
         "type": st.just("akka.pattern.AskTimeoutException") | JSON,

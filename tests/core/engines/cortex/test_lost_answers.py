@@ -28,7 +28,7 @@ async def test_a_job_whose_answer_was_lost_is_found_and_followed(
     (job,) = cortex.jobs.values()
     assert progress == [Progress(job.id), Progress(job.id, running=True)]
     call = await cortex.until("search_jobs")
-    assert call.body["query"] == {"_field": "label", "_value": "~12"}
+    assert call.body["query"] == {"_field": "label", "_value": "~12-5e"}
 
 
 async def test_a_job_that_is_not_in_the_index_yet_is_looked_for_again(
@@ -77,7 +77,7 @@ async def test_whether_it_ran_stays_unknown_if_the_engine_never_comes_back(
 async def test_a_resumed_job_with_its_id_is_followed(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    job = cortex.seed({"label": "~12", "data": {}, "dataType": "thehive:alert"})
+    job = cortex.seed({"label": "~12-5e", "data": {}, "dataType": "thehive:alert"})
     await cortex.succeed(job.id)
     assert (await engine.run(replace(RESUMED, engine_job_id=job.id), progress)).success
     assert (cortex.count("run"), cortex.count("search_jobs")) == (0, 0)
@@ -87,8 +87,8 @@ async def test_a_resumed_job_with_its_id_is_followed(
 async def test_a_resumed_job_without_its_id_is_found_by_its_label(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.seed({"label": "~11", "data": dict(JOB.data), "dataType": "thehive:alert"})
-    job = cortex.seed({"label": "~12", "data": dict(JOB.data), "dataType": "thehive:alert"})
+    cortex.seed({"label": "~12-6f", "data": dict(JOB.data), "dataType": "thehive:alert"})
+    job = cortex.seed({"label": "~12-5e", "data": dict(JOB.data), "dataType": "thehive:alert"})
     await cortex.succeed(job.id)
     assert (await engine.run(RESUMED, progress)).success
     assert (cortex.count("run"), progress[0]) == (0, Progress(job.id))
@@ -105,8 +105,8 @@ async def test_a_resumed_job_that_is_not_found_is_not_started(
 async def test_a_job_of_another_core_with_the_same_label_is_ignored(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    cortex.seed({"label": "~12", "data": {"_id": "~7", "createdAt": 999}, "dataType": "thehive:alert"})
-    cortex.seed({"label": "~12", "data": dict(JOB.data), "dataType": "x"}, {"id": "other", "name": "Other_1_0"})
+    cortex.seed({"label": "~12-5e", "data": {"_id": "~7", "createdAt": 999}, "dataType": "thehive:alert"})
+    cortex.seed({"label": "~12-5e", "data": dict(JOB.data), "dataType": "x"}, {"id": "other", "name": "Other_1_0"})
     assert (await engine.run(RESUMED, progress)).message.startswith(UNKNOWN)
 
 

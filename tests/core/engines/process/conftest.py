@@ -14,6 +14,7 @@ from core.engines.base import Job, Progress
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.engines import engine_in
+from tests.core.scripted_engine import run_id_of
 
 MakeEngine = Callable[..., ProcessEngine]
 
@@ -62,6 +63,7 @@ async def job_for(
     found = next(item for item in (await engine.catalogue()).responders if item.name == name)
     return Job(
         action_id=action_id,
+        run_id=run_id_of(action_id),
         responder_id=found.id,
         responder_name=found.name,
         data={"_id": "~12", "title": "Beacon to 198.51.100.7"},
@@ -127,7 +129,7 @@ async def go(tmp_path: Path) -> AsyncIterator[NamedPipe]:
 
 def program_pid(engine: ProcessEngine, action_id: str = "~8257") -> int:
     """The pid of the program that was started for an action."""
-    record = StartRecord.read(engine._folder(action_id).started)
+    record = StartRecord.read(engine._folder(run_id_of(action_id)).started)
     assert record
     return record.pid
 

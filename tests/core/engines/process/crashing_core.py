@@ -29,10 +29,10 @@ async def live(engine: ProcessEngine, job: Job) -> None:
     if POINT == "recorded":
         die()
     if POINT == "folder written":
-        job_folder.create(engine._folder(job.action_id), job, runnable.configured)
+        job_folder.create(engine._folder(job.run_id), job, runnable.configured)
         die()
     if POINT == "launcher sent":
-        folder = engine._folder(job.action_id)
+        folder = engine._folder(job.run_id)
         job_folder.create(folder, job, runnable.configured)
         _, status = os.pipe()
         engine._starter.spawn(folder, runnable, status)

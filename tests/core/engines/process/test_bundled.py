@@ -17,6 +17,7 @@ from core.engines.base import Job, Report
 from core.engines.process.engine import ProcessEngine
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
+from tests.core.scripted_engine import run_id_of
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -186,6 +187,7 @@ async def test_an_unreachable_mail_server_is_a_failure(make_engine: MakeEngine) 
     assert report.message == f"The mail server 127.0.0.1:{port} could not take the mail: Connection refused"
 
 
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 TEXT = (
     "Beacon to hxxps://evil[.]example/a.php?x=1, and 198.51.100.7 (c2.evil.example), dropped invoice.exe "
     "d41d8cd98f00b204e9800998ecf8427e; seen 127.0.0.1 and version 1.2.3"
@@ -194,7 +196,7 @@ TEXT = (
 
 async def test_indicators_of_a_task_log_become_a_defanged_task_log(make_engine: MakeEngine) -> None:
     log = with_data({"_id": "~3", "message": TEXT}, "thehive:case_task_log")
-    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", log)
+    report = await run(make_engine(folders=()), EXTRACT, log)
     assert report.message == "Found 1 address, 1 domain, 1 URL, 1 hash."
     assert report.full["indicators"] == {
         "ip": ["198.51.100.7"],
@@ -202,20 +204,107 @@ async def test_indicators_of_a_task_log_become_a_defanged_task_log(make_engine: 
         "url": ["https://evil.example/a.php?x=1"],
         "hash": ["d41d8cd98f00b204e9800998ecf8427e"],
     }
-    (operation,) = report.operations
+    *added, operation = report.operations
     assert operation["type"] == "AddLogToTask"
     assert "- `hxxps://evil[.]example/a[.]php?x=1`" in operation["content"]
+    assert {item["type"] for item in added} == {"AddArtifactToCase"}
+    assert [(item["dataType"], item["data"]) for item in added] == [
+        (kind, value) for kind, values in report.full["indicators"].items() for value in values
+    ]
 
 
-async def test_indicators_of_an_alert_become_tags(make_engine: MakeEngine) -> None:
-    alert = with_data({"title": "Beacon", "description": TEXT})
-    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", alert)
-    assert [operation["tag"] for operation in report.operations] == ["has-ip", "has-domain", "has-url", "has-hash"]
+@pytest.mark.parametrize(("kind", "target"), [("thehive:alert", "Alert"), ("thehive:case", "Case")])
+async def test_indicators_of_an_alert_or_case_become_artifacts_and_tags(
+    make_engine: MakeEngine, kind: str, target: str
+) -> None:
+    known = [{"dataType": "domain", "data": "C2.evil.example"}, {"dataType": "file", "attachment": {"id": "1"}}]
+    data = with_data({"title": "Beacon", "description": TEXT, "artifacts": known}, kind)
+    report = await run(make_engine(folders=()), EXTRACT, data)
+    assert [tuple(operation.values()) for operation in report.operations] == [
+        (f"AddArtifactTo{target}", "ip", "198.51.100.7"),
+        (f"AddArtifactTo{target}", "url", "https://evil.example/a.php?x=1"),
+        (f"AddArtifactTo{target}", "hash", "d41d8cd98f00b204e9800998ecf8427e"),
+        *((f"AddTagTo{target}", f"has-{name}") for name in ("ip", "domain", "url", "hash")),
+    ]
+
+
+async def test_what_is_an_observable_already_is_not_added(make_engine: MakeEngine) -> None:
+    known = [{"dataType": "ip", "data": "198.51.100.7"}]
+    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": "198.51.100.7", "artifacts": known}))
+    assert report.message == "Found 1 address. All of them are observables already."
+    assert report.operations == ({"type": "AddTagToAlert", "tag": "has-ip"},)
+
+
+async def test_a_long_list_of_addresses_is_added_in_part(make_engine: MakeEngine) -> None:
+    text = " ".join(f"203.0.113.{number} 198.51.100.{number}" for number in range(1, 101))
+    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": text}))
+    assert report.message == "Found 200 addresses. Only the first 100 of 200 new ones are added as observables."
+    assert len(report.full["indicators"]["ip"]) == 200
+    assert len([item for item in report.operations if item["type"] == "AddArtifactToAlert"]) == 100
+
+
+SAMPLES = sorted((Path(__file__).parent / "siem").glob("*.json"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[path.stem for path in SAMPLES])
+async def test_exactly_the_indicators_of_what_a_siem_sends_are_found(make_engine: MakeEngine, sample: Path) -> None:
+    case = json.loads(sample.read_text())
+    text = case.get("text") or json.dumps(case["event"], indent=2)
+    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": "Alert", "description": text}))
+    found = {kind: sorted(values) for kind, values in report.full["indicators"].items()}
+    assert found == {kind: sorted(values) for kind, values in case["indicators"].items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "domains"),
+    [
+        ("host.name, user.id and kibana.alert.rule.name; event.dataset, winlog.event_data.TargetUserName", []),
+        ('{"azure.signinlogs.properties.app": "x", "vendor.custom.zone": 1} | **data.vendor.network** | 7 |', []),
+        ("vendor.custom.name: x, vendor.custom.id=7, userDetails.id and initiatedBy.user.id", []),
+        ("winword.exe wrote report.doc.zip, update.py, run.sh, clip.mov, README.md and libssl.so.3", []),
+        ("main.py:42 failed in ASP.NET", []),
+        (r"C:\Temp\run.sh /opt/tool/update.py lib/x.so C:\\Users\\ann\\evil.com", []),
+        ("System.IO, Microsoft.Storage, com.vendor.app, java.net; ann.info@corp.example", []),
+        ("GET /update.sh from transfer.sh:443, curl transfer.sh/x, query=beacon.zip, www.evil.mov, b[.]py", [
+            "transfer.sh", "beacon.zip", "www.evil.mov", "b.py"
+        ]),
+        ("evil.com: 5 hits, EVIL.NET, shop.com.py; xn--e1afmkfd.xn--p1ai ends here.", [
+            "evil.com", "evil.net", "shop.com.py", "xn--e1afmkfd.xn--p1ai"
+        ]),
+        ("${jndi:ldap://dir.evil.net:1389/a}, CN=ca.evil.org, files at \\\\fs.corp.local\\x", [
+            "dir.evil.net", "ca.evil.org", "fs.corp.local"
+        ]),
+        ("host.evil.id and email.bank.co.id are domains of Indonesia", ["host.evil.id", "email.bank.co.id"]),
+    ],
+)  # fmt: skip
+async def test_names_of_fields_files_and_classes_are_no_domains(
+    make_engine: MakeEngine, text: str, domains: list[str]
+) -> None:
+    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": text}))
+    assert report.full["indicators"]["domain"] == domains
+
+
+async def test_addresses_in_urls_count_and_versions_and_networks_do_not(make_engine: MakeEngine) -> None:
+    text = (
+        "http://ann:x@203.0.113.9:8080/a http://127.0.0.1?x http://203.0.113.10[ [2001:DB8::1]:443 fe80::1 "
+        "12:34:56 std::dec outside/203.0.113.11(80) aa:bb:cc:dd:ee:ff "
+        '"version": "1.2.3.4" Chrome/120.0.0.0 10.0.0.0-10.255.255.255'
+    )
+    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": text}))
+    assert report.full["indicators"]["ip"] == ["203.0.113.11", "203.0.113.9", "2001:db8::1"]
+
+
+@pytest.mark.parametrize("word", ["a.", "a-", "1.2.", "a:", "http://", "evil[.]com ", "h.name=", "C:\\\\", '"id": "'])
+async def test_a_text_made_to_be_slow_is_read_at_once(make_engine: MakeEngine, word: str) -> None:
+    text = (word * 1_000_000)[:1_000_000]
+    sections = {EXTRACT: ResponderSection(config={"jobTimeout": 1})}
+    report = await run(make_engine(folders=(), sections=sections), EXTRACT, with_data({"title": text}))
+    assert report.success, report.message
 
 
 async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine) -> None:
     alert = with_data({"title": "Nothing", "description": None})
-    report = await run(make_engine(folders=()), "ResponderBot_ExtractIndicators_1_0", alert)
+    report = await run(make_engine(folders=()), EXTRACT, alert)
     assert (report.success, report.operations) == (True, ())
 
 
@@ -228,7 +317,7 @@ async def test_the_lookup_reports_known_good_and_bad(make_engine: MakeEngine, tm
     assert report.message == ("Looked up 3 observables: 1 known bad, 1 known good. Bad: EVIL.example (botnet).")
     assert report.operations == ({"type": "AddTagToAlert", "tag": "known-bad"},)
     assert [item["level"] for item in report.summary["taxonomies"]] == ["malicious", "safe"]
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
     one = await run(engine, "ResponderBot_Lookup_1_0", with_data({"data": "evil.example"}, "thehive:case_artifact"))
     assert one.operations == ({"type": "AddTagToArtifact", "tag": "known-bad"},)
 
@@ -259,7 +348,7 @@ async def change(engine: ProcessEngine, name: str, data: object, action_id: str 
     report = await engine.run(
         replace(job, data={"dataType": "ip", "data": data}, data_type="thehive:case_artifact"), ProgressLog()
     )
-    await engine.clean_up(action_id)
+    await engine.clean_up(run_id_of(action_id))
     return report
 
 

@@ -92,7 +92,7 @@ time.sleep(600)
     await engine.cancel(job)
     report = await run
     assert report.message == "Cancelled"
-    assert (engine._folder(job.action_id).home / "asked").exists()
+    assert (engine._folder(job.run_id).home / "asked").exists()
     assert not is_alive(pid)
 
 
@@ -110,7 +110,7 @@ time.sleep(86396)
     await ready.received()
     await engine.cancel(job)
     assert (await run).message == "Cancelled"
-    assert os.fsencode(engine._folder(job.action_id).home) not in processes.homes_in_use()
+    assert os.fsencode(engine._folder(job.run_id).home) not in processes.homes_in_use()
 
 
 @works

@@ -300,9 +300,10 @@ async def test_packages_of_the_environment_are_confined_too(
     venv.EnvBuilder(symlinks=True, with_pip=False).create(environment)
     (site,) = environment.glob("lib/python*/site-packages")
     stealing = f"try:\n    found = open({str(secret)!r}).read()\nexcept OSError as error:\n    found = error.strerror\n"
-    for name in ("requests", "sitecustomize"):
+    for name in ("requests", "customizing"):
         (site / f"{name}.py").write_text(stealing)
-    program = f"{PREAMBLE}\n    import requests, sitecustomize\n    say(found=[requests.found, sitecustomize.found])"
+    (site / "customizing.pth").write_text("import customizing\n")  # so the interpreter imports it as it starts
+    program = f"{PREAMBLE}\n    import requests, sys\n    say(found=[requests.found, sys.modules['customizing'].found])"
     responder(tmp_path / "own", "Importing", program)
     engine = make_engine(folders=(tmp_path / "own",), confinement="landlock", python=environment / "bin" / "python")
     report = await engine.run(await job_for(engine, "Importing_1_0"), _ignore)

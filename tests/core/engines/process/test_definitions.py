@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ async def test_the_folder_of_a_single_responder_may_be_configured(make_engine: M
             "required configuration without a value: to.",
         ),
         ({"config": {"jobTimeout": 0}}, "jobTimeout must be a number of minutes above 0."),
+        ({"config": {"cacerts": "/etc/shadow"}}, "cacerts must be PEM text here; a path can be set in the settings"),
+        ({"configurationItems": [{"name": "cacerts", "defaultValue": "/dev/zero"}]}, "cacerts must be PEM text here"),
     ],
 )
 async def test_an_unusable_definition_is_skipped_with_file_and_reason(
@@ -257,3 +260,101 @@ def test_only_a_python_file_needs_no_execute_permission(tmp_path: Path) -> None:
     assert read_definition(root / "Mailer" / "Mailer.json").is_python is False
     put(root, "Other/Other.json", command="Other/mailer.py")
     assert read_definition(root / "Other" / "Other.json").is_python is True
+
+
+def _big(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1_500_000_000)  # takes no room on the disk
+
+
+def _link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to("pipe")
+
+
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "device": (lambda path: path.symlink_to("/dev/zero"), "is a link that leads out of its folder"),
+    "memory": (lambda path: path.symlink_to("/proc/self/mem"), "is a link that leads out of its folder"),
+    "elsewhere": (lambda path: path.symlink_to("../Other/Other.json"), "is a link that leads out of its folder"),
+    "pipe": (os.mkfifo, "is not a regular file"),
+    "link to a pipe": (_link_to_a_pipe, "pipe is not a regular file"),
+    "circle": (lambda path: path.symlink_to(path.name), "Too many levels of symbolic links"),
+    "directory": (Path.mkdir, "is not a regular file"),
+    "1.5 GB": (_big, "is longer than"),
+}
+"""What a folder may have in place of a file, and why that can't be read."""
+
+
+@pytest.mark.parametrize("name", ["Mailer.json", "requirements.txt"])
+@pytest.mark.parametrize(("spoil", "reason"), SPOILED.values(), ids=SPOILED.keys())
+async def test_a_spoiled_file_takes_no_other_responder_away(
+    make_engine: MakeEngine, tmp_path: Path, name: str, spoil: Callable[[Path], object], reason: str
+) -> None:
+    root = tmp_path / "own"
+    put(root, "Other/Other.json", name="Other", command="Other/mailer.py")
+    file = put(root)
+    (root / "Mailer" / name).unlink(missing_ok=True)
+    spoil(root / "Mailer" / name)
+    found = await catalogue(make_engine, root)
+    assert [item.name for item in found.responders] == ["Other_1_0"]
+    (skipped,) = found.skipped
+    assert skipped.reason.startswith(f"{file}: ")
+    assert reason in skipped.reason
+
+
+@pytest.mark.parametrize("name", ["Mailer.json", "requirements.txt"])
+async def test_a_link_within_the_folder_is_followed(make_engine: MakeEngine, tmp_path: Path, name: str) -> None:
+    """As a ConfigMap of Kubernetes is mounted."""
+    put(tmp_path / "own")
+    folder = tmp_path / "own" / "Mailer"
+    (folder / "requirements.txt").write_text("# nothing")
+    (folder / "..2026_11_23").mkdir()
+    (folder / name).rename(folder / "..2026_11_23" / name)
+    (folder / "..data").symlink_to("..2026_11_23")
+    (folder / name).symlink_to(f"..data/{name}")
+    assert [item.name for item in (await catalogue(make_engine, tmp_path / "own")).responders] == ["Mailer_1_0"]
+
+
+async def test_a_program_that_leads_to_itself_takes_no_other_responder_away(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    root = tmp_path / "own"
+    put(root, "Other/Other.json", name="Other", command="Other/mailer.py")
+    put(root, program=False)
+    (root / "Mailer" / "mailer.py").symlink_to("mailer.py")
+    found = await catalogue(make_engine, root)
+    assert [item.name for item in found.responders] == ["Other_1_0"]
+    assert ["is missing below" in item.reason for item in found.skipped] == [True]
+
+
+async def test_a_spoiled_file_of_a_single_responders_folder_is_skipped_alone(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    put(tmp_path / "own")
+    folder = tmp_path / "own" / "Mailer"
+    (folder / "A.json").write_bytes(b"[" * 100_000)
+    os.mkfifo(folder / "B.json")
+    found = await catalogue(make_engine, folder)
+    assert [[item.name for item in found.responders], len(found.skipped)] == [["Mailer_1_0"], 2]
+
+
+@pytest.mark.parametrize("key", ["name", "description", "title"])
+async def test_text_that_is_no_unicode_takes_no_responder_away(
+    make_engine: MakeEngine, tmp_path: Path, key: str
+) -> None:
+    root = tmp_path / "own"
+    put(root, "Other/Other.json", name="Other", command="Other/mailer.py")
+    keys: dict[str, Any] = {key: "a\ud800"}
+    put(root, **keys)
+    found = await catalogue(make_engine, root)
+    assert len(found.responders) == 2
+    assert "a?" in str(found.responders)
+
+
+async def test_the_name_of_a_file_may_be_any_bytes(make_engine: MakeEngine, tmp_path: Path) -> None:
+    folder = put(tmp_path / "own").parent
+    (folder / os.fsdecode(b"a\xff.json")).write_text("{")
+    found = await catalogue(make_engine, tmp_path / "own")
+    (skipped,) = found.skipped
+    assert (len(found.responders), skipped.name) == (1, "a?")
+    assert skipped.reason.startswith(f"{folder}/a?.json: ")

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
-import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.common.process_identity import read_stat
-from core.engines import files, job_folder
+from core.engines import files
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.conftest import (
     PREAMBLE,
@@ -226,8 +223,8 @@ async def test_a_deadline_holds_whatever_is_in_the_job_folder(
     pid = int(await ready.received())
     assert (await running).message == "Timed out after 0.02 minutes"
     assert not is_alive(pid)
-    await engine.clean_up(job.action_id)
-    assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
+    await engine.clean_up(job.run_id)
+    assert not (tmp_path / "jobs" / engine.job_id(job.run_id)).exists()
 
 
 @pytest.mark.parametrize("kind", ["directory", "link"])
@@ -253,7 +250,7 @@ async def test_a_run_whose_folder_was_removed_is_killed(
     await ready.received()
     dead.kill()
     await dead.wait()
-    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    folder = tmp_path / "jobs" / engine.job_id(job.run_id)
     started = StartRecord.read(folder / "started")
     assert started
     folder.rename(tmp_path / "aside")
@@ -275,7 +272,7 @@ async def test_a_clean_up_at_start_kills_what_runs_in_a_folder_that_it_cannot_re
     await dead.wait()
     await engine.clean_up_ended(open_actions())
     await wait_gone(pid)
-    assert not (tmp_path / "jobs" / engine.job_id(job.action_id)).exists()
+    assert not (tmp_path / "jobs" / engine.job_id(job.run_id)).exists()
 
 
 @pytest.mark.parametrize("removal", ["clean_up", "clean_up_ended"])
@@ -294,9 +291,9 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     engine = make_engine(folders=(tmp_path / "own",))
     job = await job_for(engine, "Moving_1_0")
     await engine.run(job, ProgressLog())
-    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    folder = tmp_path / "jobs" / engine.job_id(job.run_id)
     assert folder.is_symlink()
-    await (engine.clean_up(job.action_id) if removal == "clean_up" else engine.clean_up_ended(open_actions()))
+    await (engine.clean_up(job.run_id) if removal == "clean_up" else engine.clean_up_ended(open_actions()))
     assert not folder.is_symlink()
 
 
@@ -305,7 +302,7 @@ async def test_a_symlink_in_place_of_a_new_job_folder_is_replaced(
 ) -> None:
     engine = make_engine()
     job = await job_for(engine, "Forking_1_0")
-    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    folder = tmp_path / "jobs" / engine.job_id(job.run_id)
     folder.parent.mkdir()
     folder.symlink_to(target)
     assert (await engine.run(job, ProgressLog())).message == "Forked"
@@ -354,14 +351,6 @@ async def test_modes_are_private_whatever_the_umask(umask: int, make_engine: Mak
     assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()} == {"0o600"}
 
 
-async def test_the_folder_of_an_earlier_release_becomes_private_at_start(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
-    (tmp_path / "jobs").mkdir(mode=0o755)
-    await make_engine().clean_up_ended(open_actions())
-    assert oct((tmp_path / "jobs").stat().st_mode & 0o777) == "0o700"
-
-
 # --- programs that still run when their action has ended
 
 
@@ -390,9 +379,9 @@ async def test_clean_up_kills_a_run(
     keep_jobs: bool, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine, pid = await run_without_core(make_engine, tmp_path, ready, go, keep_jobs=keep_jobs)
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
     await wait_gone(pid)
-    assert (tmp_path / "jobs" / engine.job_id("~8257")).exists() is keep_jobs
+    assert (tmp_path / "jobs" / engine.job_id("8257-5e")).exists() is keep_jobs
 
 
 async def test_a_clean_up_at_start_kills_even_if_job_folders_are_kept(
@@ -403,59 +392,4 @@ async def test_a_clean_up_at_start_kills_even_if_job_folders_are_kept(
     assert is_alive(pid)
     await engine.clean_up_ended(open_actions())
     await wait_gone(pid)
-    assert (tmp_path / "jobs" / engine.job_id("~8257")).exists()
-
-
-# --- job folders of an early release: input and output beside core's own files
-
-
-def to_early_layout(job: Path) -> None:
-    for item in (job / "run").iterdir():
-        item.rename(job / item.name)
-    (job / "run").rmdir()
-
-
-async def test_an_unstarted_folder_of_an_early_release_is_used(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
-) -> None:
-    engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    folder = engine._folder(job.action_id)
-    job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
-    to_early_layout(folder.path)
-    running = asyncio.create_task(engine.run(replace(job, resumed=True), ProgressLog()))
-    await ready.received()
-    go.send()
-    assert (await running).message == "Slow"
-
-
-async def test_a_run_of_an_early_release_is_adopted_and_its_leftovers_are_killed(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
-) -> None:
-    engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    folder = engine._folder(job.action_id)
-    job_folder.create(folder, job, engine._catalogue.load().by_id[job.responder_id].configured)
-    to_early_layout(folder.path)
-    slow = Path(__file__).parents[3] / "responders" / "Slow" / "slow.py"
-    program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "import os, sys; os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '1000']); "
-          "exec(open(sys.argv.pop(1)).read())", str(slow), str(folder.path)),
-        env={"HOME": str(folder.path), "PATH": os.environ["PATH"]}, start_new_session=True,
-    )  # fmt: skip
-    await ready.received()
-    stat = read_stat(program.pid)
-    assert stat
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    facts = {"pid": program.pid, "pid_started": stat.pid_started, "boot": boot, "at": engine._clock()}
-    folder.started.write_text(json.dumps(facts))
-    progress_log = ProgressLog()
-    running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
-    await progress_log.first()
-    assert program_pid(engine) == program.pid
-    (child,) = [int(pid) for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()]
-    go.send()
-    assert (await running).message == "Slow"
-    await program.wait()
-    assert not is_alive(child)
-    shutil.rmtree(folder.path)
+    assert (tmp_path / "jobs" / engine.job_id("8257-5e")).exists()

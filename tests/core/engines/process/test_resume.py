@@ -90,7 +90,7 @@ async def test_a_program_that_ended_without_a_core_is_collected(
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
     await run_until_killed(tmp_path, job, ready)
-    started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started")
+    started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.run_id) / "started")
     assert started
     await ended(started, go)
     report = await make_engine().run(replace(job, resumed=True), ProgressLog())
@@ -104,7 +104,7 @@ async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
 ) -> None:
     job = await slow_job(make_engine, tmp_path, ready, go)
     await run_until_killed(tmp_path, job, ready)
-    file = tmp_path / "jobs" / make_engine().job_id(job.action_id) / "started"
+    file = tmp_path / "jobs" / make_engine().job_id(job.run_id) / "started"
     started = StartRecord.read(file)
     assert started
     watch = pidfd_if_alive(started)
@@ -171,7 +171,7 @@ async def test_a_cancellation_interrupted_by_a_crash_is_finished(
     job = await slow_job(make_engine, tmp_path, ready, go)
     await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
-    (tmp_path / "jobs" / engine.job_id(job.action_id) / "stop").write_text("cancel")
+    (tmp_path / "jobs" / engine.job_id(job.run_id) / "stop").write_text("cancel")
     assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
 
 
@@ -198,7 +198,7 @@ async def test_a_core_that_stops_while_a_run_is_started_leaves_it_to_the_next_on
     job = await slow_job(make_engine, tmp_path, ready, go)
     engine = make_engine()
     running = asyncio.create_task(engine.run(job, ProgressLog()))
-    folder = JobFolder(tmp_path / "jobs" / engine.job_id(job.action_id))
+    folder = JobFolder(tmp_path / "jobs" / engine.job_id(job.run_id))
     while not folder.path.exists():  # noqa: ASYNC110  # nothing tells
         await asyncio.sleep(0)
     running.cancel()
@@ -220,7 +220,7 @@ async def test_a_process_with_a_reused_pid_is_not_mistaken_for_the_run(
     job = await job_for(engine, "Forking_1_0")
     await engine.run(job, ProgressLog())
     bystander = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
-    started = tmp_path / "jobs" / engine.job_id(job.action_id) / "started"
+    started = tmp_path / "jobs" / engine.job_id(job.run_id) / "started"
     facts = json.loads(started.read_text())
     started.write_text(json.dumps({**facts, "pid": bystander.pid}))
     report = await engine.run(replace(job, resumed=True), ProgressLog())
@@ -245,7 +245,7 @@ async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
     job = await slow_job(make_engine, tmp_path, ready, go)
     await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
-    folder = tmp_path / "jobs" / engine.job_id(job.action_id)
+    folder = tmp_path / "jobs" / engine.job_id(job.run_id)
     started = StartRecord.read(folder / "started")
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()

@@ -12,8 +12,10 @@ import uvloop
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
+from core.engines.process.processes import StartRecord
 from core.engines.process.starter import RunLimits, program_environment
 from core.engines.run_report import LIMIT_MESSAGES
+from core.settings import ResponderSection
 from tests.core.engines.process.conftest import (
     MakeEngine,
     NamedPipe,
@@ -49,6 +51,16 @@ async def test_the_input_has_its_keys_in_order_and_the_merged_configuration(make
         ("max_pap", 3),
         ("proxy", {"http": "http://127.0.0.1:1", "https": None}),
     ]
+
+
+async def test_a_maximum_of_the_settings_is_that_of_the_catalogue_and_of_the_program(make_engine: MakeEngine) -> None:
+    section = ResponderSection(max_tlp=1, max_pap=2, config={"check_tlp": True})
+    engine = make_engine(sections={"Echo_1_0": section})
+    (echo,) = [one for one in (await engine.catalogue()).responders if one.name == "Echo_1_0"]
+    assert (echo.max_tlp, echo.max_pap) == (1, 2)
+    report = await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
+    config = report.full["input"]["config"]
+    assert (config["check_tlp"], config["max_tlp"], config["max_pap"]) == (True, 1, 2)
 
 
 async def test_a_program_gets_only_allowed_variables_and_no_standard_input(make_engine: MakeEngine) -> None:
@@ -96,17 +108,17 @@ async def test_secrets_are_in_no_report(make_engine: MakeEngine) -> None:
 async def test_the_job_folder_is_private_and_removed_by_clean_up(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine(config={"Echo_1_0": ECHO})
     await engine.run(await job_for(engine, "Echo_1_0"), ProgressLog())
-    folder = tmp_path / "jobs" / engine.job_id("~8257")
+    folder = tmp_path / "jobs" / engine.job_id("8257-5e")
     found = [folder, *folder.rglob("*")]
     assert {oct(path.stat().st_mode & 0o777) for path in found} == {"0o700", "0o600"}
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
     assert not folder.exists()
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
 
 
 async def test_it_is_an_engine(make_engine: MakeEngine) -> None:
     engine: Engine = make_engine()  # checked by mypy
-    assert (engine.name, engine.capacity, engine.job_id("~8257")) == ("local", 4, "local-8257")
+    assert (engine.name, engine.capacity, engine.job_id("8257-5e")) == ("local", 4, "local-8257-5e")
     await engine.close()
 
 
@@ -114,7 +126,7 @@ async def test_running_is_reported_once(make_engine: MakeEngine) -> None:
     engine, progress_log = make_engine(), ProgressLog()
     await engine.run(await job_for(engine, "Silent_1_0"), progress_log)
     (progress,) = progress_log.progress
-    assert (progress.engine_job_id, progress.running) == (engine.job_id("~8257"), True)
+    assert (progress.engine_job_id, progress.running) == (engine.job_id("8257-5e"), True)
 
 
 async def test_without_an_output_file_the_report_has_the_last_lines(make_engine: MakeEngine) -> None:
@@ -228,7 +240,7 @@ async def test_printing_without_end_is_stopped_by_the_size_limit(make_engine: Ma
     engine = make_engine(limits=RunLimits(file_bytes=1_000_000))
     report = await engine.run(await job_for(engine, "Noisy_1_0", bytes=5_000_000), ProgressLog())
     assert report.success is False
-    assert (tmp_path / "jobs" / engine.job_id("~8257") / "printed").stat().st_size <= 1_000_000
+    assert (tmp_path / "jobs" / engine.job_id("8257-5e") / "printed").stat().st_size <= 1_000_000
 
 
 async def test_a_hanging_run_is_killed_with_all_its_children(make_engine: MakeEngine, ready: NamedPipe) -> None:
@@ -325,6 +337,31 @@ async def test_two_runs_of_one_action_at_once_start_one_program(
     assert runs.read_text() == "one run\n"
 
 
+async def test_a_supervisor_is_reaped(make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe) -> None:
+    engine, progress_log = make_engine(), ProgressLog()
+    parameters: dict[str, Any] = {"runs": str(tmp_path / "runs"), "ready": str(ready.path), "go": str(go.path)}
+    job = await job_for(engine, "Slow_1_0", **parameters)
+    running = asyncio.create_task(engine.run(job, progress_log))
+    await ready.received()
+    await progress_log.first()
+    record = StartRecord.read(engine._folder(job.run_id).started)
+    assert record
+    supervisor = Path(f"/proc/{record.supervisor}")
+    assert f"PPid:\t{os.getpid()}\n" in (supervisor / "status").read_text()
+    go.send()
+    assert (await running).message == "Slow"
+    assert not supervisor.exists()
+
+
+async def test_a_hundred_runs_at_once_each_run_once(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    jobs = [await job_for(engine, "Silent_1_0", action_id=f"~{number}") for number in range(100)]
+    reports = await asyncio.gather(*(engine.run(job, ProgressLog()) for job in jobs))
+    assert [report.message for report in reports if "(exit code 3)" not in report.message] == []
+    records = [StartRecord.read(engine._folder(job.run_id).started) for job in jobs]
+    assert len({record.pid for record in records if record}) == 100
+
+
 def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
     async def once() -> Report:
         engine = engine_in(tmp_path)
@@ -351,7 +388,7 @@ async def test_no_variable_of_core_leaks(make_engine: MakeEngine) -> None:
     await engine.catalogue()
     runnable = next(item for item in engine._catalogue.load().by_id.values() if item.responder.name == "Echo_1_0")
     outer = {"SLACK_BOT_TOKEN": "xoxb", "RESPONDER_BOT_BOT_CORE_API_KEY": "k", "PYTHONPATH": "/x", "PATH": "/bin"}
-    given = program_environment(engine._folder("~1"), runnable.configured, runnable.interpreter.path, outer)
+    given = program_environment(engine._folder("1-5e"), runnable.configured, runnable.interpreter.path, outer)
     assert set(given) == {"LANG", "HOME", "TMPDIR", "PATH"}
 
 

@@ -92,7 +92,7 @@ async def test_a_program_runs_as_the_account_that_the_settings_name(shared: Path
     assert found.pop("who")[:3] == [NOBODY.uid, NOBODY.uid, NOBODY.gid]
     assert [name for name, outcome in found.items() if outcome == "done"] == ["input", "temporary"]
     assert found["fork"] == "BlockingIOError"
-    await engine.clean_up("~8257")
+    await engine.clean_up("8257-5e")
     assert not list(engine._jobs.iterdir())
 
 

@@ -1,0 +1,122 @@
+"""Choose several objects to run on: observables of an alert or case, or alerts."""
+
+from dataclasses import replace
+from typing import Any
+
+from bot.cards import ids, names, run_form, views
+from bot.cards.lists import MAX_OPTIONS, message_option
+from bot.cards.message import Block
+from bot.cards.run_request import RunRequest
+from bot.features import find, responses, subjects
+from bot.features.access import own_clearance
+from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.payload import view_of
+from bot.features.runs.targets import MOST, Target, find_targets, offered_on, run_target
+from bot.redaction import RedactedView, Subject, refanged
+from core.common.errors import ResponderBotError
+from core.models import OfferedResponder, parse_id
+
+GONE = "None of them is there any more for you to see. Nothing was run."
+
+
+def request_of(context: Context) -> RunRequest:
+    """What the modal keeps of the request."""
+    return RunRequest.from_text(str(view_of(context).get("private_metadata") or ""))
+
+
+async def on_several_button(context: Context) -> None:
+    """Ask for the observables of an alert or case, or for alerts: first those that a search had found."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    responses.require_permission(context, "manageAction")
+    channel, _, text = intent.argument.partition(" ")
+    request, chosen = RunRequest(channel=channel), list[Block]()
+    if intent.what == "several_found":
+        clearance = own_clearance(context)
+        alerts = (await find.search(context.core, text, clearance))[:MOST]
+        chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
+    else:
+        subject = await subjects.find(context.core, intent.object_id)
+        subjects.require_visible(context, subject)
+        request = replace(request, targets=(run_target(subject),))
+    if not await responses.show_view(context, run_form.targets_view(request, chosen, MOST)):
+        raise ResponderBotError("unavailable", "Slack opened no form. Try again.")
+
+
+async def on_alerts_button(context: Context) -> None:
+    """Ask for alerts, in place of the run modal's one."""
+    responses.require_permission(context, "manageAction")
+    channel = request_of(context).channel
+    await responses.show_view(context, run_form.targets_view(RunRequest(channel=channel), [], MOST))
+
+
+async def on_target_options(context: Context) -> Json:
+    """What can be chosen: visible observables with what is typed; of alerts those of the channel, until one types."""
+    request, typed = request_of(context), str(context.payload.get("value") or "")
+    if request.targets:
+        observables = await _observables(context, request.targets[0].object_id)
+        words = refanged(typed).casefold().split()
+        options = [
+            run_form.object_option(view.subject, view.clearance)
+            for view in observables
+            if all(word in refanged(view.title()).casefold() for word in words)
+        ]
+        return {"options": options[:MAX_OPTIONS]} if options else message_option("No observable has this text.")
+    options = await _alert_options(context, request.channel, typed)
+    return {"options": options} if options else message_option("No alert that you may see has this text.")
+
+
+async def _alert_options(context: Context, channel: str, typed: str) -> list[dict[str, Any]]:
+    clearance = own_clearance(context)
+    if not typed.strip():
+        newest = await context.services.outbox.alerts_in(channel, MAX_OPTIONS)
+        targets = (await find_targets(context, newest, responders=False)).values() if newest else ()
+        if alerts := [one.view.subject for one in targets if one.view.subject.kind == "alert"]:
+            return [run_form.object_option(subject, clearance) for subject in alerts]
+    found = await find.search(context.core, typed, clearance)
+    return [run_form.object_option(Subject.alert(alert), clearance) for alert in found[:MAX_OPTIONS]]
+
+
+async def _observables(context: Context, object_id: str) -> list[RedactedView]:
+    """The observables of an alert or case that this person may see."""
+    subject, document = await subjects.with_document(context.core, object_id)
+    case = document.case
+    if case is not None:
+        found = {one.id: Subject.artifact(one, case) for one in (*document.artifacts, *document.other_artifacts)}
+    else:
+        found = {one.id: part for one in subject.artifacts if (part := subject.part(one.id)) is not None}
+    shown = [RedactedView(part, own_clearance(context)) for part in found.values()]
+    return [view for view in shown if view.is_open]
+
+
+async def next_view(context: Context, request: RunRequest) -> Json:
+    """The next step after the objects: what can run on at least one of them."""
+    chosen = [one for one in views.chosen(view_of(context), "targets") if parse_id(one) is not None]
+    if not chosen or len(chosen) > MOST:
+        return views.errors({"targets": f"Choose up to {MOST}."})
+    targets = list((await find_targets(context, chosen)).values())
+    if not targets:
+        return views.problem(GONE)
+    offered = offered_on(targets)
+    counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
+    found = [(one, counts[one.id]) for one in offered if counts[one.id]]
+    if not found:
+        return views.errors({"targets": "No responder can run on any of these now."})
+    found.sort(key=lambda pair: (-pair[1], names.title(pair[0]).casefold()))
+    request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
+    return views.update(run_form.responder_view(request, found))
+
+
+def _can_run(target: Target, responder: OfferedResponder) -> bool:
+    here = target.responder(responder.id)
+    return here is not None and here.can_run
+
+
+FEATURE = Feature(
+    actions={
+        ids.SEVERAL: Entry(on_several_button, modal_title=run_form.SEVERAL_TITLE),
+        ids.SEVERAL_ALERTS: Entry(on_alerts_button),
+    },
+    options={ids.SEVERAL_TARGETS: Entry(on_target_options, Ack.ANSWER)},
+)

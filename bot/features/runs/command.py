@@ -1,0 +1,157 @@
+"""`/responder run NAME ~id`: what a command names, and the inputs that it gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bot.cards import inputs, names, questions
+from bot.cards.run_request import RunRequest
+from bot.features import responses, subjects
+from bot.features.base import Ack, Command, Context, Entry, Feature
+from bot.features.command_text import (
+    closest_match,
+    find_ids,
+    match_names,
+    same_name,
+    split_inputs,
+    split_name_and_id,
+    split_name_and_ids,
+)
+from bot.features.runs import flow
+from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
+from bot.redaction import Subject
+from core.common.errors import ResponderBotError
+from core.models import Artifact, OfferedResponder
+
+USAGE = "run NAME ~id"
+
+
+async def on_run_command(context: Context) -> None:
+    """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
+    text, typed = split_inputs(context.text)
+    rest, named_ids = split_name_and_ids(text)
+    wanted = list(dict.fromkeys(named_ids))
+    if len(wanted) > 1 and await _on_several(context, rest, wanted, typed):
+        return
+    if len(wanted) < len(named_ids):  # the same id twice
+        text = " ".join([rest, *wanted])
+    name, object_id = subjects.require_id(replace(context, text=text), USAGE)
+    command, targets = context.services.command, await subjects.targets(context.core, object_id)
+    view = subjects.require_visible(context, targets.subject)
+    named: Sequence[Artifact] = ()
+    if not is_name(name, targets.offered):  # else an observable that is called as a responder changes what is run
+        name, named = subjects.split_target(name, view)
+    # A name doesn't have the id of another object, though its version may have the same digits.
+    found = [] if find_ids(name) else _named(name, targets.offered)
+    if len(found) > 1:
+        shown = questions.ambiguous_name(name, found, targets.subject, command)
+        await responses.show(context, "Which one?", shown)
+        return
+    if not found:
+        raise subjects.no_target(name, view, command) or _no_such_responder(
+            name, targets.offered, targets.subject, command
+        )
+    subject, responder = targets.subject, found[0]
+    if named:
+        subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
+        view = subjects.require_visible(context, subject)
+        responder = next((r for r in offered if r.id == responder.id), responder)
+    elif not responder.can_run and (artifacts := subjects.takers(responder, targets, view)):
+        raise subjects.runs_elsewhere(responder, artifacts, view, f"{command} run {names.example(responder)}")
+    request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
+    request = request.with_typed(responder, typed)
+    declared = responder.parameters or ()
+    is_complete = bool(declared) and not inputs.missing(declared, request.parameters)
+    await flow.proceed(context, request, responder, [Target(view, [responder])], is_complete=is_complete)
+
+
+async def _on_several(context: Context, name: str, wanted: Sequence[str], typed: Mapping[str, str]) -> bool:
+    """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
+    responses.require_permission(context, "manageAction")
+    if len(wanted) > MOST:
+        raise ResponderBotError("bad_request", f"At most {MOST} objects at once, not {len(wanted)}.")
+    targets = list((await find_targets(context, wanted)).values())
+    is_part = any(one.view.subject.part(wanted[1]) for one in targets if one.view.subject.id == wanted[0])
+    if len(wanted) == 2 and (is_part or len(targets) == 1):
+        return False  # an alert and its observable, or what isn't there, which is told as for one
+    if not targets:
+        raise ResponderBotError("not_found", f"You may see none of these {len(wanted)} objects. Nothing was run.")
+    offered = offered_on(targets)
+    found = _named(name, offered)
+    if not found:
+        raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
+    if len(found) > 1:
+        which = ", ".join(names.title(one) for one in found[:10])
+        raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
+    objects = tuple(run_target(target.view.subject) for target in targets)
+    request = RunRequest(objects, found[0].id, channel=context.channel)
+    request = request.with_typed(found[0], typed)
+    is_complete = not inputs.missing(found[0].parameters or (), request.parameters)
+    on = on_so_many(len(targets), len(wanted))
+    await flow.proceed(context, request, found[0], targets, on=on, is_complete=is_complete)
+    return True
+
+
+def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
+    """The id of the artifact that is meant, of several with the same data the one that the responder takes."""
+    taken = [one for one in named if responder.name in targets.by_artifact.get(one.id, ())] or list(named)
+    if len(taken) == 1:
+        return taken[0].id
+    each = ", ".join(f"{one.data_type} ({one.id})" for one in taken[:10])
+    example = f"{command} run {names.example(responder)} {taken[0].id}"
+    raise ResponderBotError("bad_request", f"{len(taken)} observables have this data: {each}. Type `{example}`.")
+
+
+def _usage_error(rest: str, command: str) -> str:
+    rest = split_inputs(rest)[0]
+    name, object_id = split_name_and_id(rest)
+    if object_id is None or name:
+        return subjects.missing_id(USAGE)(rest, command)
+    return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
+
+
+def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    """The responders that a typed name, title or id may mean."""
+    exact = [r for r in offered if name in (r.id, r.name)]
+    return exact[:1] or matching(name, offered)
+
+
+def matching(typed: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    """The responders that a typed name or title may mean; those whose title or name is the same before others."""
+    found = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
+    return [r for r in offered if not found.isdisjoint(names.typed_names(r))]
+
+
+def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
+    """Whether it is the whole name or title of a responder, but for case and punctuation."""
+    return any(same_name(typed, known) for r in offered for known in (r.id, *names.typed_names(r)))
+
+
+def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder | None:
+    """The responder that was probably meant; None if none is called anything like it."""
+    meant = closest_match(typed, [known for r in offered for known in names.typed_names(r)])
+    return next((r for r in offered if meant in names.typed_names(r)), None)
+
+
+def _no_such_responder(
+    name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
+) -> ResponderBotError:
+    meant = closest(name, offered)
+    hint = (
+        f"Did you mean `{command} run {names.example(meant)} {subject.id}`?"
+        if meant
+        else f"{command} list {subject.id} shows what there is."
+    )
+    return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
+
+
+FEATURE = Feature(
+    commands={
+        "run": Command(
+            Entry(on_run_command, Ack.WRITE),
+            USAGE,
+            "run a responder, on each of several ids too; a part of its name will do",
+            "manageAction",
+            usage_error=_usage_error,
+        )
+    }
+)

@@ -1,0 +1,298 @@
+"""From a request to a run: why it can't run, the form for its inputs, the question, the start.
+
+Every way in leads to `proceed`, and what somebody has confirmed to `start`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bot.cards import bulks, notices, questions, run_form, runs
+from bot.cards.lists import reasons, shown_reasons
+from bot.cards.message import ButtonIds, Message
+from bot.cards.names import title
+from bot.cards.run_request import RunRequest
+from bot.cards.text import count, foreign, slack_date
+from bot.features import responses, subjects
+from bot.features.access import own_clearance
+from bot.features.base import Context
+from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
+from bot.features.retries import until_answered
+from bot.features.runs import parameters
+from bot.features.runs.targets import Target, find_targets, load, on_so_many
+from bot.outbox import RefreshRequest
+from bot.outbox.buttons import QUESTION_MS
+from bot.outbox.models import bulk_key
+from bot.redaction import RedactedView, Subject
+from core.common.errors import ResponderBotError
+from core.models import Action, BulkAnswer, OfferedResponder
+
+UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
+
+
+async def proceed(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    targets: Sequence[Target],
+    *,
+    on: str = "",
+    is_complete: bool = False,
+    confirmed: bool = False,
+) -> bool:
+    """Start the run, or show what comes before it: why it can't run, its inputs, a question. True if it started.
+
+    `is_complete`: the inputs are those that the person wants to give. `confirmed`: they were asked already. `on` says
+    on which of several objects, also if only one of them is visible.
+    """
+    responses.require_permission(context, "manageAction")
+    view = targets[0].view
+    if len(request.targets) == 1 and not responder.can_run:
+        await _show_refusal(context, request, responder, view)
+        return False
+    needs_confirmation = responder.policy is not None and bool(responder.policy.confirm) and not confirmed
+    if _wants_form(request, responder, is_complete, needs_confirmation) and responder.can_run:
+        await show_form(context, request, responder, view)
+        return False
+    if needs_confirmation or on or len(request.targets) > 1:
+        await ask(context, request, responder, targets, on)
+        return False
+    return await start(context, request, context.idempotency_key, responder, view)
+
+
+def _wants_form(request: RunRequest, responder: OfferedResponder, is_complete: bool, needs_confirmation: bool) -> bool:
+    """Whether to show the inputs as fields: they are to be given, or what was typed is to be confirmed."""
+    is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
+    if len(request.targets) > 1:
+        return is_open  # the question shows what was typed
+    return is_open or (needs_confirmation and _has_fields(request, responder))
+
+
+def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
+    """Whether the form is where the inputs are seen: they are declared, or were typed for this run."""
+    return bool(responder.parameters) or (bool(request.parameters) and not request.again)
+
+
+async def _show_refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> None:
+    is_admin = context.person is not None and context.person.profile == "org-admin"
+    may_override = is_admin and responder.can_be_overridden
+    await responses.show_with_buttons(
+        context,
+        "Can't run",
+        f"cannot:{view.subject.id}:{responder.id}",
+        lambda button: questions.cannot_run(
+            request, responder, view, shown_reasons(responder, view, 1500), button=button if may_override else None
+        ),
+    )
+
+
+async def show_form(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    running: Action | None = None,
+) -> None:
+    """Show the inputs as fields, with what they are for; if it already runs, that too."""
+    if await responses.show_view(context, await parameters.form_view(context, request, responder, view, running)):
+        return
+    if len(request.targets) > 1:
+        lacking = " ".join(f"{one.name}=..." for one in responder.parameters or () if one.required)
+        sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
+        raise ResponderBotError("bad_request", sentence)
+    await responses.show_with_buttons(
+        context,
+        "Inputs",
+        f"inputs:{view.subject.id}:{responder.id}:{request.again}",
+        lambda button: questions.needs_inputs(request, responder, view, button=button),
+    )
+
+
+async def ask(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    targets: Sequence[Target],
+    on: str = "",
+    ended: Action | None = None,
+) -> None:
+    """Ask to confirm the run; `ended` is the one that was open when the person was asked before."""
+    name = "Run this?" if len(request.targets) == 1 else run_form.SEVERAL_TITLE
+    await responses.show(context, name, await question(context, request, responder, targets, on, ended))
+
+
+async def question(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    targets: Sequence[Target],
+    on: str = "",
+    ended: Action | None = None,
+) -> Message:
+    """What `ask` shows. Its button holds the request with all inputs, so it works for an hour only."""
+
+    def shown(button: ButtonIds) -> Message:
+        if len(request.targets) == 1 and not on:
+            return questions.confirm(request, responder, targets[0].view, button=button, ended=ended)
+        ready, refused = [], []
+        for target in targets:
+            here = target.responder(responder.id)
+            if here is not None and here.can_run:
+                ready.append(target.view)
+            else:
+                lacks = f"{title(responder)} doesn't take it"
+                refused.append((target.view.subject.id, reasons(here, target.view) if here is not None else lacks))
+        words = on or on_so_many(len(targets), len(request.targets))
+        return questions.confirm_several(request, responder, ready, refused, words, button=button)
+
+    return await responses.with_buttons(context, f"run:{context.idempotency_key}", shown, life_ms=QUESTION_MS)
+
+
+# --- start ----------------------------------------------------------------------------------------------------------
+
+
+async def start(
+    context: Context,
+    request: RunRequest,
+    key: str,
+    responder: OfferedResponder | None = None,
+    view: RedactedView | None = None,
+) -> bool:
+    """Have core start the run, once for each `key`, and say so; core checks it all. Returns whether it started.
+
+    If the same responder is open on the object, show that run. Without `responder` and `view`, which somebody confirmed
+    before, they are read only once core has answered.
+    """
+    if len(request.targets) > 1:
+        await _start_several(context, request, key)
+        return True
+    try:
+        action = await create_action(context, request, key, responder)
+    except ResponderBotError as error:
+        existing = open_action(error)
+        if existing is None:
+            raise
+        await _show_open_action(context, request, existing, responder, view)
+        return False
+    if responder is not None and view is not None:
+        action, subject = runs.titled_by(action, responder), view.subject
+    else:
+        action, subject = await _of_action(context, action)
+    await responses.refresh_cards(context, subject)
+    await _confirm_start(context, action, RedactedView(subject, own_clearance(context)))
+    return True
+
+
+async def create_action(
+    context: Context, request: RunRequest, key: str, responder: OfferedResponder | None = None
+) -> Action:
+    """Have core start the run, once for each `key`. Raises ResponderBotError.
+
+    If core's answer is lost, such as when core is killed, ask again under the same Idempotency-Key, which starts
+    nothing twice.
+    """
+    body = request.run_input()
+    action = await until_answered(lambda: context.core.run(body, idempotency_key=key))
+    if action is None:
+        name, command = title(responder)[:100] if responder else "The run", context.services.command
+        raise ResponderBotError(
+            "unavailable",
+            f"{name} may have started on {body.object_id}: the responder service stopped answering. Before you ask "
+            f"again, see what ran with {command} actions {body.object_id}.",
+        )
+    return action
+
+
+async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]:
+    """The run with its titles, and what it is on; what was started is told also where core can't be asked for them."""
+    try:
+        return await subjects.of_action(context.core, action)
+    except ResponderBotError:
+        return action, Subject.unknown(action)
+
+
+def open_action(error: ResponderBotError) -> Action | None:
+    """The open action that kept core from starting the same one (`onlyIfIdle`); None for other errors."""
+    found = error.details.get("action")
+    if error.code != "conflict" or found is None:
+        return None
+    return found if isinstance(found, Action) else Action.model_validate(found)
+
+
+async def _show_open_action(
+    context: Context,
+    request: RunRequest,
+    action: Action,
+    responder: OfferedResponder | None,
+    view: RedactedView | None,
+) -> None:
+    if responder is None or view is None:
+        responder, (target, *_) = await offered(context, request)
+        view = target.view
+    shown_view, shown_responder = view, responder
+    if _has_fields(request, responder) or responder.is_timed:
+        await show_form(context, replace(request, anyway=action.id), responder, view, running=action)
+        return
+    await responses.show_with_buttons(
+        context,
+        "It already runs",
+        f"collision:{view.subject.id}:{responder.id}",
+        lambda button: questions.collision(request, action, shown_responder, shown_view, button=button),
+    )
+
+
+async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:
+    """The responder and the targets as they are now. Raises ResponderBotError if they are gone or not visible."""
+    targets = await load(context, [target.object_id for target in request.targets])
+    responder = next((found for one in targets if (found := one.responder(request.responder_id))), None)
+    if responder is None:
+        on = ", ".join(target.object_id for target in request.targets[:3])
+        raise ResponderBotError("not_found", f"{request.responder_id} is no longer on offer for {on}.")
+    return responder, targets
+
+
+async def _confirm_start(context: Context, action: Action, view: RedactedView) -> None:
+    """Say that it was started, unless its line on the clicked card already does."""
+    message = started_message(action, view)
+    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context):
+        await responses.respond(context, message, "Started")
+    elif runs.awaits_approval(action):
+        await context.respond(message)
+
+
+def started_message(action: Action, view: RedactedView) -> Message:
+    """Says that the action runs, waits for approval, or has ended already."""
+    name, on = runs.name(action), foreign(runs.target(view), runs.TARGET_LIMIT)
+    approval = action.approval
+    if approval is not None and runs.awaits_approval(action):
+        approvals = count(approval.needed - len(approval.approved_by), "approval")
+        return notices.notice(
+            f"{name} on {on} needs {approvals} until "
+            f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
+        )
+    if not runs.is_open(action):
+        return notices.notice(f"{name} {runs.state(action)} on {on} ({action.id}).")
+    return notices.notice(f"Started {name} on {on} ({action.id}). Its card and thread tell how it goes.")
+
+
+async def _start_several(context: Context, request: RunRequest, key: str) -> None:
+    body = request.bulk_input()
+    answer = await until_answered(lambda: context.core.run_bulk(body, key))
+    if answer is None:
+        raise ResponderBotError("unavailable", UNKNOWN)
+    is_channel = bool(request.channel) and context.services.clearance(request.channel) is not None
+    place = request.channel if is_channel else f"{context.team}:{context.user}"
+    context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, place)))
+    await responses.respond(context, bulks.outcome(await masked(context, answer)), run_form.SEVERAL_TITLE)
+
+
+async def masked(context: Context, answer: BulkAnswer) -> BulkAnswer:
+    """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
+    refused = [entry.object_id for entry in answer.actions if entry.action is None]
+    visible = await find_targets(context, refused, responders=False)
+    entries = [
+        entry.model_copy(update={"message": visible[entry.object_id].view.text(entry.message or "")})
+        if entry.action is None and entry.object_id in visible
+        else entry
+        for entry in answer.actions
+    ]
+    return answer.model_copy(update={"actions": entries})

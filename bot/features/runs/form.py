@@ -1,0 +1,296 @@
+"""The modals that lead to a run: from the command alone, the shortcuts, and buttons for inputs or several objects."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.cards import ids, inputs, notices, run_form, runs, views
+from bot.cards.lists import MAX_OPTIONS, message_option, reasons, responder_of_option, target_of_option
+from bot.cards.run_request import RunRequest
+from bot.cards.text import escape
+from bot.features import find, responses, subjects
+from bot.features.access import own_clearance, who_may_see
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.command_text import find_ids, parse_id
+from bot.features.payload import selected_value, view_of
+from bot.features.runs import choose, flow, parameters
+from bot.features.runs.choose import GONE, request_of
+from bot.features.runs.targets import Target, load, offered_on, run_target
+from bot.redaction import RedactedView, Subject, may_see
+from core.common.errors import ResponderBotError
+from core.models import OfferedResponder, Parameter
+
+LOOKUP_LIMIT = 5  # ids in a message that are looked up
+
+
+async def on_start_command(context: Context) -> None:
+    """Open the run modal, for `/responder` alone and for the global shortcut."""
+    request = RunRequest(channel=context.channel)
+    await context.show_modal(run_form.start_view(request, None, clearance=own_clearance(context)))
+
+
+async def on_message_shortcut(context: Context) -> None:
+    """Open the run modal for the object that a message is about; works in threads, where commands don't."""
+    await context.show_modal(views.loading(run_form.TITLE))
+    message = context.payload.get("message")
+    places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
+    found = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
+    await context.show_modal(await _view_of_known(context, list(dict.fromkeys(found))))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a message: its own, and those of its blocks and attachments."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key in ("text", "fallback", "title", "url") and isinstance(item, str):
+                yield item
+            else:
+                yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, Any]:
+    """The modal for the one of these ids that core knows, or asking which of them; a notice if core is down."""
+    try:
+        found = await _known(context, object_ids[:LOOKUP_LIMIT])
+    except ResponderBotError as error:
+        return views.notice("Not now", escape(notices.sentence(error)))
+    clearance, request = own_clearance(context), RunRequest(channel=context.channel)
+    if len(found) == 1:
+        return await _start_view(context, _on(request, found[0]), found[0])
+    choices = [run_form.object_option(subject, clearance) for subject in found]
+    return run_form.start_view(request, None, clearance=clearance, choices=choices)
+
+
+async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
+    found: list[Subject] = []
+    for object_id in object_ids:
+        try:
+            found.append(await subjects.find(context.core, object_id))
+        except ResponderBotError as error:
+            if error.code != "not_found":
+                raise
+    return found
+
+
+# --- options and fields ---------------------------------------------------------------------------------------------
+
+
+async def on_object_options(context: Context) -> Json:
+    """Alerts for what is typed, newest first; an id also finds a case, task, log or observable."""
+    if str(context.payload.get("block_id") or "").startswith(inputs.PREFIX):
+        return await _input_options(context)
+    typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
+    by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
+    alerts = [Subject.alert(alert) for alert in await find.search(context.core, typed, clearance)]
+    shown = {subject.id: run_form.object_option(subject, clearance) for subject in [*by_id, *alerts]}
+    if not shown:
+        return message_option("No alert that you may see has this text.")
+    return {"options": list(shown.values())[:MAX_OPTIONS]}
+
+
+async def _input_options(context: Context) -> Json:
+    """The options of an input that has too many for the modal itself."""
+    request, name = request_of(context), inputs.input_name(str(context.payload.get("block_id") or ""))
+    declared = await _declared(context, request)
+    parameter = next((one for one in declared if one.name == name), None)
+    if parameter is None:
+        return message_option("This input is no longer there; close this and start again.")
+    return {"options": inputs.options_of(parameter, str(context.payload.get("value") or ""))[:MAX_OPTIONS]}
+
+
+async def _declared(context: Context, request: RunRequest) -> Sequence[Parameter]:
+    if not request.targets:
+        return ()
+    target = request.targets[0]
+    offered = await context.core.responders(target.object_type, target.object_id, explain=True)
+    responder = next((one for one in offered if one.id == request.responder_id), None)
+    return (responder.parameters if responder else None) or ()
+
+
+async def on_object_field(context: Context) -> None:
+    """Show the object that was chosen, and its menu of responders."""
+    subject = await _typed_subject(context, views.values(view_of(context)).get("object", ""))
+    await _update(context, await _start_view(context, _on(request_of(context), subject), subject))
+
+
+async def on_responder_field(context: Context) -> None:
+    """Show the inputs of the responder that was chosen, and what its policy says."""
+    request, selected = request_of(context), selected_value(context)
+    object_id = target_of_option(selected) or (request.targets[0].object_id if request.targets else "")
+    subject, offered = await subjects.offered(context.core, object_id)
+    responder = responder_of_option(offered, selected)
+    if responder is not None and responder.can_run:
+        subjects.require_visible(context, subject)
+        await _update(context, await _start_view(context, _on(request, subject), subject, responder))
+
+
+async def _update(context: Context, shown: Json) -> None:
+    view = view_of(context)
+    view_id, state = str(view.get("id")), str(view.get("hash") or "")
+    await context.services.slack.views_update(view_id=view_id, hash=state, view=dict(shown))
+
+
+async def _start_view(
+    context: Context, request: RunRequest, subject: Subject, responder: OfferedResponder | None = None
+) -> dict[str, Any]:
+    """The modal for this object, with the inputs of this responder."""
+    clearance, form = own_clearance(context), None
+    who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
+    if responder is not None:
+        request = replace(request, responder_id=responder.id, parameters={})
+        form, logins = await parameters.form_of(context, request, responder, RedactedView(subject, clearance))
+        request = request.keeping(logins)
+    choices = views.options(view_of(context), "object")
+    return run_form.start_view(
+        request, subject, clearance=clearance, choices=choices, responder=responder, form=form, who=who
+    )
+
+
+# --- submissions ----------------------------------------------------------------------------------------------------
+
+
+async def on_run_view(context: Context) -> Json | None:
+    """Handle Next, Run and Run anyway: from the objects to a responder, to its inputs, to a question or the run.
+
+    Core checks each step again, since what the modal keeps comes from the client.
+    """
+    view, request = view_of(context), request_of(context)
+    blocks = views.labels(view)
+    if "targets" in blocks:
+        return await choose.next_view(context, request)
+    if "object" in blocks:
+        return await _object_chosen(context, request)
+    if not request.targets:
+        return views.problem("This form is out of date. Close it and start again.")
+    targets = await load(context, [target.object_id for target in request.targets])
+    if not targets:
+        return views.problem(GONE)
+    offered = offered_on(targets)
+    if "responder" not in blocks:
+        responder = next((one for one in offered if one.id == request.responder_id), None)
+        return await _submitted(context, request, targets, responder)
+    responder = responder_of_option(offered, views.values(view).get("responder", ""))
+    return await _submitted(context, request, targets, responder, asks=True)
+
+
+async def _object_chosen(context: Context, request: RunRequest) -> Json | None:
+    """The next step after an object, and perhaps a responder and its inputs."""
+    values = views.values(view_of(context))
+    try:
+        subject = await _typed_subject(context, values.get("object", ""))
+    except ResponderBotError as error:
+        if error.code not in ("bad_request", "not_found"):
+            raise
+        return views.errors({"object": error.message})
+    request = _on(request, subject)
+    selected = values.get(f"responder:{subject.id}", "")
+    if not selected:
+        return views.update(await _start_view(context, request, subject))
+    targets = await load(context, [target_of_option(selected) or subject.id])
+    request = _on(request, targets[0].view.subject)
+    return await _submitted(context, request, targets, responder_of_option(targets[0].offered, selected))
+
+
+async def _submitted(
+    context: Context,
+    request: RunRequest,
+    targets: Sequence[Target],
+    responder: OfferedResponder | None,
+    *,
+    asks: bool = False,
+) -> Json:
+    """Run it, or show what is lacking: the inputs, or a question, which `asks` wants also for one object."""
+    view, modal = targets[0].view, view_of(context)
+    is_several = len(request.targets) > 1
+    if responder is None:
+        return _menu_error(modal, view.subject, "That responder is no longer on offer; choose again.")
+    if not responder.can_run and request.override_reason is None and not is_several:
+        return _menu_error(modal, view.subject, f"It can't run: {reasons(responder, view)}")
+    if not run_form.is_shown(modal, request, responder):
+        if request.responder_id != responder.id:
+            request = replace(request, responder_id=responder.id, parameters={})
+        if "object" in views.labels(modal):
+            return views.update(await _start_view(context, request, view.subject, responder))
+        return views.update(await parameters.form_view(context, request, responder, view))
+    request, problems = await parameters.submitted(context, request, responder, view, modal)
+    if problems:
+        return views.errors(problems)
+    request = replace(request, responder_id=responder.id)
+    if is_several or asks:
+        question = await flow.question(context, request, responder, targets)
+        return views.update(views.message_view(run_form.SEVERAL_TITLE, question))
+    return await _start(context, request, responder, view)
+
+
+async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json:
+    # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
+    key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
+    try:
+        action = await flow.create_action(context, request, key, responder)
+    except ResponderBotError as error:
+        running = flow.open_action(error)
+        if running is None:
+            return _core_error(view_of(context), responder, error)
+        request = replace(request, anyway=running.id)
+        return views.update(await parameters.form_view(context, request, responder, view, running))
+    await responses.refresh_cards(context, view.subject)
+    return views.update(views.message_view("Started", flow.started_message(runs.titled_by(action, responder), view)))
+
+
+def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: ResponderBotError) -> Json:
+    """Core's errors at the fields that they are about; as a view if one of them has no field."""
+    if error.code == "key_reused":  # Slack didn't get the answer to an earlier submission
+        return views.problem("A run was started from this form already, with other inputs; its card shows it.")
+    key = inputs.key_of(responder)
+    problems = {
+        inputs.block_id(key, str(entry.get("name")).removeprefix("parameters.")): _field_error(entry)
+        for entry in error.fields
+    }
+    if error.code == "invalid_fields" and problems and problems.keys() <= views.labels(view).keys():
+        return views.errors(problems)
+    return views.problem(notices.sentence(error))
+
+
+def _field_error(entry: Mapping[str, Any]) -> str:
+    expected = str(entry.get("format") or "")
+    return f"This should be {expected}." if expected else "This is needed."
+
+
+def _menu_error(view: Mapping[str, Any], subject: Subject, text: str) -> Json:
+    """An error at the menu of responders, or as a view where there is no menu for this object."""
+    block_id = f"responder:{subject.id}"
+    return views.errors({block_id: text}) if block_id in views.values(view) else views.problem(text)
+
+
+def _request(context: Context) -> RunRequest:
+    return RunRequest.from_text(str(view_of(context).get("private_metadata") or ""))
+
+
+def _on(request: RunRequest, subject: Subject) -> RunRequest:
+    """The request for this object; that for another one forgets the responder."""
+    target = run_target(subject)
+    if request.targets == (target,):
+        return request
+    return replace(request, targets=(target,), responder_id="", parameters={})
+
+
+async def _typed_subject(context: Context, typed: str) -> Subject:
+    found = parse_id(typed.strip()) or next(iter(find_ids(typed)), None)
+    if found is None:
+        raise ResponderBotError("bad_request", "Choose an alert.")
+    return await subjects.find(context.core, found)
+
+
+FEATURE = Feature(
+    commands={"start": Command(Entry(on_start_command, modal_title=run_form.TITLE), "start", "", "manageAction")},
+    actions={ids.VALUE: Entry(on_object_field), ids.START_RESPONDER: Entry(on_responder_field)},
+    options={ids.VALUE: Entry(on_object_options, Ack.ANSWER)},
+    views={ids.START_VIEW: Entry(on_run_view, Ack.ANSWER), ids.SEVERAL_VIEW: Entry(on_run_view, Ack.ANSWER)},
+    shortcuts={
+        ids.RUN_SHORTCUT: Entry(on_start_command, modal_title=run_form.TITLE),
+        ids.RUN_MESSAGE_SHORTCUT: Entry(on_message_shortcut, modal_title=run_form.TITLE),
+    },
+)

@@ -1,0 +1,113 @@
+"""The inputs of a run as fields of a modal: what they hold when they are shown, and what was submitted."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.cards import inputs, run_form, runs
+from bot.cards.run_request import RunRequest, submitted_options
+from bot.features.base import Context
+from bot.redaction import RedactedView
+from core.common.errors import ResponderBotError
+from core.models import Action, OfferedResponder, Parameter
+
+MAX_PEOPLE = 20  # that are looked up for a form
+
+
+async def form_view(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    running: Action | None = None,
+) -> dict[str, Any]:
+    """The modal with the inputs as fields; `view` is of the first target, `running` an open run of the responder."""
+    form, logins = await form_of(context, request, responder, view)
+    metadata = request.keeping(logins)
+    if not request.again:
+        _require_room(request, form, metadata.parameters)
+    return run_form.form_view(metadata, responder, view, form, running)
+
+
+async def form_of(
+    context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView
+) -> tuple[inputs.Form, Mapping[str, str]]:
+    """What the fields hold when they are shown, and the logins that count where a field stays empty."""
+    declared, values = responder.parameters, request.parameters
+    if not declared:
+        return inputs.Form((), text=json.dumps(dict(values), ensure_ascii=False) if values else ""), {}
+    repeated = None if values else await _repeated(context, request, responder)
+    if repeated is not None:
+        values = runs.given_inputs(repeated)
+    people = await _people(context, declared, values)
+    if repeated is not None:
+        form = inputs.form_again(declared, repeated, view, people)
+    else:
+        form = inputs.form(declared, values, people=people)
+    types = {one.name: one.type for one in declared}
+    return form, {name: str(value) for name, value in form.kept.items() if types[name] == "user"}
+
+
+async def _repeated(context: Context, request: RunRequest, responder: OfferedResponder) -> Action | None:
+    """The run that is repeated; None if it was another responder's, or on another object."""
+    action = await context.core.action(request.again) if request.again else None
+    is_same = (
+        action is not None
+        and action.responder_name == responder.name
+        and [action.object_id] == [target.object_id for target in request.targets]
+    )
+    return action if is_same else None
+
+
+def _require_room(request: RunRequest, form: inputs.Form, kept: Mapping[str, Any]) -> None:
+    """Raise ResponderBotError("bad_request") if something that was typed in a command has no room in the modal."""
+    if lost := [name for name in form.kept if name in request.parameters and name not in kept]:
+        raise ResponderBotError(
+            "bad_request",
+            f"{', '.join(lost)[:200]} is too long for Slack's form. Give the other inputs in the command too. "
+            "Nothing was run.",
+        )
+
+
+async def _people(context: Context, declared: Sequence[Parameter], values: Mapping[str, Any]) -> Mapping[str, str]:
+    """The Slack users of the logins in the values and the defaults."""
+    given = [values.get(one.name) or one.default for one in declared if one.type == "user"]
+    logins = list(dict.fromkeys(login for login in given if isinstance(login, str)))[:MAX_PEOPLE]
+    users = await asyncio.gather(*(context.services.slack_user(context.team, login) for login in logins))
+    return {login: user for login, user in zip(logins, users, strict=True) if user}
+
+
+async def submitted(
+    context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView, modal: Mapping[str, Any]
+) -> tuple[RunRequest, Mapping[str, str]]:
+    """The request with what the modal's fields have, and what is wrong with them by block id."""
+    declared, key = responder.parameters or (), inputs.key_of(responder)
+    values, problems = inputs.submitted(modal, declared, key)
+    problems |= await _put_logins(context, declared, values, key)
+    asked, wrong = submitted_options(modal, request, key)
+    if problems or wrong:
+        return request, problems | wrong
+    kept = dict(request.parameters)
+    if request.again:
+        form, _ = await form_of(context, replace(request, parameters={}), responder, view)
+        kept = {**form.kept, **kept}
+    return replace(asked, parameters={**kept, **values}), {}
+
+
+async def _put_logins(
+    context: Context, declared: Sequence[Parameter], values: dict[str, Any], key: str
+) -> Mapping[str, str]:
+    """Put the logins of the people who were chosen in their place. Returns what is wrong by block id."""
+    problems: dict[str, str] = {}
+    for parameter in declared:
+        if parameter.type != "user" or parameter.name not in values:
+            continue
+        login = await context.services.login(context.team, str(values[parameter.name]))
+        if login:
+            values[parameter.name] = login
+        else:
+            problem = "This person has no access to responder-bot; choose somebody who has."
+            problems[inputs.block_id(key, parameter.name)] = problem
+    return problems

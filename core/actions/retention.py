@@ -1,0 +1,246 @@
+"""Deletes what is closed and old enough (core/docs/storage.md#retention).
+
+Each step is a transaction that looks again whether what it deletes from may go, so it may be interrupted anywhere, and
+several cores may be at it.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from core.actions.report import without_report
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.database.shrinking import shrink
+from core.common.errors import ResponderBotError
+from core.common.settings_file import RetentionSection
+from core.models import ClosedObjects, parse_id
+from core.records.writes import record_event
+from core.settings import CoreSettings, Rate, ResponderSection
+from core.store import actions as stored_actions
+from core.store import attachments, backup
+from core.store import retention as stored
+
+DAY_MS, MINUTE_MS = 86_400_000, 60_000
+STEP_S = 0.008  # of the writer's time; the commit comes on top
+PAUSE_S = 0.05  # after each step, for all others
+AT_ONCE = 200  # rows that are looked up together
+MAX_IDS = 200
+ROOTS: tuple[stored.Root, ...] = ("case", "alert")
+
+Position = tuple[int, int]
+"""The time and id of the last row that was looked at."""
+START: Position = (0, 0)
+
+
+@dataclass
+class Step:
+    """What one transaction deletes, by kind, and until when it may go on."""
+
+    until: float
+    """By the monotonic clock."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
+Work = Callable[[Transaction, Step, Position], Position | None]
+"""Deletes from there on until the step is over. Returns where to go on, or None at the end."""
+
+
+def longest_rule_ms(sections: Collection[ResponderSection]) -> int:
+    """How long a run counts for some rate or breaker."""
+    rates = [Rate.parse(text).ms for section in sections for text in (*section.rate, *section.rate_per_target)]
+    breakers = [section.breaker.within_minutes * MINUTE_MS for section in sections if section.breaker is not None]
+    return max([*rates, *breakers], default=0)
+
+
+class Retention:
+    """Deletes what is older than `[retention]` says; what is open, in force, on hold or waits stays."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        section: RetentionSection,
+        *,
+        rules_ms: int = 0,
+        step_s: float = STEP_S,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """Nothing is deleted that is younger than `rules_ms` (see `longest_rule_ms`), lest a rate forgets it."""
+        self._step_s, self._pause_s = step_s, pause_s
+        self._database = database
+        self._clock = clock
+        self._section = section
+        self._rules_ms = rules_ms
+        self.counts: Counter[str] = Counter()
+        """How much of each kind this process has deleted."""
+
+    @classmethod
+    def of(cls, settings: CoreSettings, database: Database, clock: Clock) -> "Retention":
+        """What these settings say."""
+        return cls(database, clock, settings.retention, rules_ms=longest_rule_ms(settings.responder.values()))
+
+    async def closed(self, ids: Collection[str]) -> ClosedObjects:
+        """Which of these objects belong to what is over; at most MAX_IDS. Raises ResponderBotError("bad_request")."""
+        numbers = {text: parse_id(text) for text in ids}
+        if not numbers or len(numbers) > MAX_IDS or None in numbers.values():
+            raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
+
+        def read(reads: Reads) -> ClosedObjects:
+            roots = {text: stored.root_of(reads, number or 0) for text, number in numbers.items()}
+            missing = [text for text, root_id in roots.items() if root_id is None]
+            found = {
+                text: stored.closed_at(reads, stored.deciding_root(reads, root_id))
+                for text, root_id in roots.items()
+                if root_id is not None
+            }
+            return ClosedObjects(
+                closed_at={text: at for text, at in found.items() if at is not None},
+                missing=missing,
+                database=backup.database_id(reads),
+            )
+
+        return await self._database.snapshot(read)
+
+    async def prune(self) -> Counter[str]:
+        """Delete all that is due; returns how much of each kind."""
+        already = self.counts.copy()
+        if self._section.alert_days:
+            for kind in ROOTS:
+                await self._run(partial(self._delete_roots, kind))
+            await self._run(self._delete_bulks)
+        if self._section.report_days:
+            await self._run(self._remove_reports)
+        await self._run(_delete_files)
+        await shrink(self._database, self._step_s, self._pause_s)
+        return self.counts - already
+
+    async def preview(self) -> Counter[str]:
+        """How much of each kind `prune` would delete now."""
+        found, shared = Counter[str](), Counter[tuple[str, str]]()
+
+        def count(after: Position, reads: Reads, *, kind: stored.Root) -> Position | None:
+            rows = stored.closed(reads, kind, self._alerts_before, after, AT_ONCE)
+            for row in rows:
+                for item in self._due_items(reads, kind, row["id"]):
+                    found[item.kind] += 1
+                    shared.update(stored.shared_by(reads, item))
+            return _last(rows, "closed_at")
+
+        def count_reports(after: Position, reads: Reads) -> Position | None:
+            rows = stored.reports(reads, self._reports_before, after, AT_ONCE)
+            found["report"] += sum(self._report_goes(reads, row) for row in rows)
+            return _last(rows, "report_at")
+
+        def count_shared(reads: Reads) -> None:
+            shared.update(("file", file_id) for file_id in attachments.dropped(reads))
+            for (kind, key), gone in shared.items():
+                found[kind] += stored.count_sharing(reads, kind, key) <= gone
+            if self._section.alert_days:
+                found["bulk"] += stored.count_refused_bulks(reads, self._alerts_before)
+
+        for kind in ROOTS if self._section.alert_days else ():
+            await self._read_all(partial(count, kind=kind))
+        if self._section.report_days:
+            await self._read_all(count_reports)
+        await self._database.snapshot(count_shared)
+        return +found
+
+    @property
+    def _alerts_before(self) -> int:
+        return self._clock() - max(self._section.alert_days * DAY_MS, self._rules_ms)
+
+    @property
+    def _reports_before(self) -> int:
+        return self._clock() - self._section.report_days * DAY_MS
+
+    async def _read_all(self, page: Callable[[Position, Reads], Position | None]) -> None:
+        after: Position | None = START
+        while after is not None:
+            after = await self._database.snapshot(partial(page, after))
+
+    async def _run(self, work: Work) -> None:
+        """Do all steps of a work."""
+        at: Position | None = START
+        while at is not None:
+            at, counts = await self._database.transaction(partial(self._step, work, at))
+            self.counts += counts
+            if at is not None:
+                await asyncio.sleep(self._pause_s)
+
+    def _step(self, work: Work, at: Position, tx: Transaction) -> tuple[Position | None, Counter[str]]:
+        step = Step(time.monotonic() + self._step_s)
+        return work(tx, step, at), step.counts
+
+    def _due_items(self, reads: Reads, kind: stored.Root, root_id: int) -> Iterator[stored.Item]:
+        """What goes with an alert or a case, and that itself at the end; nothing while it may not go."""
+        if stored.is_due(reads, root_id, self._alerts_before):
+            yield from stored.items(reads, kind, root_id, root_id)
+
+    def _delete_roots(self, kind: stored.Root, tx: Transaction, step: Step, at: Position) -> Position | None:
+        rows = stored.closed(tx, kind, self._alerts_before, at, AT_ONCE)
+        for row in rows:
+            for item in self._due_items(tx, kind, row["id"]):
+                self._delete(tx, item, step.counts)
+                if step.is_over:
+                    return at
+            at = row["closed_at"], row["id"]
+            if step.is_over:
+                return at
+        return _last(rows, "closed_at")
+
+    def _delete(self, tx: Transaction, item: stored.Item, counts: Counter[str]) -> None:
+        if not stored.delete(tx, item):
+            return
+        counts[item.kind] += 1
+        if item.bulk_id is not None:
+            counts["bulk"] += stored.delete_empty_bulk(tx, item.bulk_id)
+        for kind in ROOTS:
+            if item.kind == kind:
+                record_event(tx, kind, "deleted", item.id, item.id, "", self._clock())
+
+    def _delete_bulks(self, tx: Transaction, step: Step, at: Position) -> Position | None:
+        step.counts["bulk"] += stored.delete_refused_bulks(tx, self._alerts_before, AT_ONCE)
+        return at if step.counts["bulk"] == AT_ONCE else None
+
+    def _remove_reports(self, tx: Transaction, step: Step, at: Position) -> Position | None:
+        rows = stored.reports(tx, self._reports_before, at, AT_ONCE)
+        for row in rows:
+            action = stored_actions.find(tx, row["id"]) if _is_over(tx, row["root_id"]) else None
+            if action is not None:
+                step.counts["report"] += stored.remove_report(tx, row["id"], without_report(action["doc"]))
+            at = row["report_at"], row["id"]
+            if step.is_over:
+                return at
+        return _last(rows, "report_at")
+
+    def _report_goes(self, reads: Reads, row: Row) -> bool:
+        """Whether only the report of an action goes, and not all of it."""
+        root_id = stored.deciding_root(reads, row["root_id"])
+        all_goes = bool(self._section.alert_days) and stored.is_due(reads, root_id, self._alerts_before)
+        return _is_over(reads, row["root_id"]) and not all_goes
+
+
+def _is_over(reads: Reads, root_id: int) -> bool:
+    return stored.closed_at(reads, stored.deciding_root(reads, root_id)) is not None
+
+
+def _delete_files(tx: Transaction, step: Step, at: Position) -> Position | None:
+    """Files that were dropped: the content may have a megabyte, so time is looked at after each."""
+    for file_id in attachments.dropped(tx):
+        step.counts["file"] += stored.delete_file(tx, file_id)
+        if step.is_over:
+            return at
+    return None
+
+
+def _last(rows: Sequence[Row], column: str) -> Position | None:
+    """The position of the last of these rows; None if they are the last ones."""
+    return (rows[-1][column], rows[-1]["id"]) if len(rows) == AT_ONCE else None

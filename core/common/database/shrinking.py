@@ -1,0 +1,30 @@
+"""Give free pages of a SQLite file back to the file system; PostgreSQL's VACUUM does so by itself."""
+
+import asyncio
+import time
+
+from core.common.database.base import Database, Transaction
+
+
+async def shrink(database: Database, step_s: float, pause_s: float) -> None:
+    """Give back all free pages, in steps that take the writer so long, with a pause after each."""
+    is_done = database.dialect != "sqlite"
+    while not is_done:
+        is_done = await database.transaction(lambda tx: _give_back(tx, step_s))
+        await asyncio.sleep(pause_s)
+
+
+def _give_back(tx: Transaction, step_s: float) -> bool:
+    """Whether none is left. A file that was made without auto_vacuum keeps its pages."""
+    until, before = time.monotonic() + step_s, -1
+    while (free := _free_pages(tx)) and free != before:
+        if time.monotonic() >= until:
+            return False
+        tx.rows("PRAGMA incremental_vacuum(1)")
+        before = free
+    return True
+
+
+def _free_pages(tx: Transaction) -> int:
+    row = tx.row("PRAGMA freelist_count")
+    return int(row["freelist_count"]) if row else 0

@@ -1,0 +1,223 @@
+"""A store's rows as JSON lines, which move it from SQLite to PostgreSQL or back.
+
+The first line names the store. A line with `table` begins a table, and each row of it is a list, in the order of
+`columns`. The last line has the number of rows and the SHA-256 of each table.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import sqlite_utils
+
+from core.common.database.base import Database, Reads, Row, Transaction
+from core.common.database.location import Location
+from core.common.errors import ResponderBotError
+
+ROWS_AT_ONCE = 100  # in memory: a document may have a megabyte
+
+
+@dataclass(frozen=True)
+class Store:
+    """What core or the bot keeps."""
+
+    name: str
+    migrate: Callable[[sqlite_utils.Database], None]
+    """Makes its tables on SQLite."""
+    open: Callable[[Location], Database]
+    """Opens or creates it. Raises ResponderBotError."""
+    running: str
+    """Selects `host` of each process that works on it at `:now` (ms)."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The rows of a table."""
+
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    is_numbered: bool
+    """Whether the database gives its numbers."""
+
+
+async def export(store: Store, database: Database, file: TextIO, now: int) -> Mapping[str, Sum]:
+    """Write all rows, as of one moment. Raises ResponderBotError("conflict") while a process works on them."""
+
+    def write(reads: Reads) -> dict[str, Sum]:
+        for row in reads.rows(store.running, {"now": now}):
+            sentence = f"A responder-bot on {row['host']} uses this database; stop it first."
+            raise ResponderBotError("conflict", sentence)
+        _write(file, {"store": store.name})
+        sums = {}
+        for table in _tables(store):
+            _write(file, {"table": table.name, "columns": table.columns})
+            sums[table.name] = _sum(_each(_lines(reads, table), file.write))
+        _write(file, {"tables": {name: [each.rows, each.sha256] for name, each in sums.items()}})
+        return sums
+
+    return await database.snapshot(write)
+
+
+async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, Sum]:
+    """Fill an empty database with what `export` wrote, all or nothing; then read it again and compare.
+
+    Raises ResponderBotError: "exists" if it isn't empty, "bad_request" for a file that is no export of this store, is
+    cut or was changed.
+    """
+    tables = {table.name: table for table in _tables(store)}
+
+    def fill(tx: Transaction) -> dict[str, Sum]:
+        _clear(tx, tables)
+        file.seek(0)
+        if next(_parsed(file), None) != {"store": store.name}:
+            raise _unreadable(f"it is no export of the {store.name}")
+        table, sums, rows = None, dict[str, Sum](), list[dict[str, Any]]()
+        expected: object = None
+        for line in _parsed(file):
+            if isinstance(line, list) and table is not None and len(line) == len(table.columns):
+                rows.append(dict(zip(table.columns, line, strict=True)))
+                if len(rows) == ROWS_AT_ONCE:
+                    _insert(tx, table, rows)
+                continue
+            if table is not None:
+                _insert(tx, table, rows)
+                sums[table.name] = _sum(_lines(tx, table))
+            match line:
+                case {"table": str(name), "columns": list(columns)}:
+                    table = tables.get(name)
+                    if table is None or columns != list(table.columns) or name in sums:
+                        raise _unreadable(f"its table {name} isn't one of this release")
+                case {"tables": dict(found)}:
+                    expected, table = found, None
+                case _:
+                    raise _unreadable("it is damaged")
+        if expected != {name: [each.rows, each.sha256] for name, each in sums.items()} or sums.keys() != tables.keys():
+            raise _unreadable("it is cut or was changed, or the database stored something else")
+        if database.dialect == "postgresql":
+            for numbered in tables.values():
+                _go_on_numbering(tx, numbered)
+        return sums
+
+    return await database.transaction(fill)
+
+
+def _tables(store: Store) -> list[_Table]:
+    with closing(sqlite_utils.Database(memory=True)) as db:
+        store.migrate(db)
+        return [
+            _Table(
+                table.name,
+                tuple(column.name for column in table.columns),
+                tuple(table.pks if table.pks != ["rowid"] else table.columns_dict),
+                "AUTOINCREMENT" in table.schema,
+            )
+            for table in db.tables
+            if not table.name.startswith(("sqlite_", "_sqlite_")) and "_fts" not in table.name  # those of an index
+        ]
+
+
+def _lines(reads: Reads, table: _Table) -> Iterator[str]:
+    """The rows of a table by its key, each as a line."""
+    columns, key = _quoted(table.columns), _quoted(table.key)
+    after = f"({key}) > ({', '.join(f':after_{number}' for number in range(len(table.key)))})"
+    last: Row | None = None
+    while True:
+        values = {f"after_{number}": last[column] for number, column in enumerate(table.key)} if last else {}
+        rows = reads.rows(
+            f'SELECT {columns} FROM "{table.name}" {f"WHERE {after}" if last else ""}'
+            f" ORDER BY {key} LIMIT {ROWS_AT_ONCE}",
+            values,
+        )
+        for row in rows:
+            yield _line([_portable(row[column]) for column in table.columns])
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        last = rows[-1]
+
+
+def _clear(tx: Transaction, tables: Mapping[str, _Table]) -> None:
+    """Delete what every new database has. Raises ResponderBotError("exists") if it has more."""
+    first = ("sequence", "identity")
+    for name in tables:
+        if name not in first and tx.row(f'SELECT 1 FROM "{name}" LIMIT 1') is not None:
+            raise ResponderBotError("exists", "The database of the settings isn't empty; name a new one.")
+    for name in first:
+        if name in tables:
+            tx.run(f'DELETE FROM "{name}"')
+
+
+def _insert(tx: Transaction, table: _Table, rows: list[dict[str, Any]]) -> None:
+    places = ", ".join(f":{column}" for column in table.columns)
+    sql = f'INSERT INTO "{table.name}" ({_quoted(table.columns)}) VALUES ({places})'
+    try:
+        tx.run_all(sql, rows)
+    except Exception as error:
+        if tx.is_in_doubt(error):
+            raise
+        raise _unreadable(f"a row of {table.name} can't be stored ({str(error).splitlines()[0]})") from error
+    rows.clear()
+
+
+def _go_on_numbering(tx: Transaction, table: _Table) -> None:
+    if table.is_numbered:
+        (key,) = table.key
+        tx.row(
+            "SELECT setval(pg_get_serial_sequence(:table, :key), number) FROM"
+            f' (SELECT max("{key}") AS number FROM "{table.name}") AS last WHERE number IS NOT NULL',
+            {"table": table.name, "key": key},
+        )
+
+
+def _portable(value: Any) -> Any:
+    """The value as both databases store it: PostgreSQL takes no NUL."""
+    if not isinstance(value, str | int | None):
+        raise ResponderBotError("bad_request", f"{value!r:.40} is neither a text nor a number; restore a backup.")
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+
+
+def _quoted(names: tuple[str, ...]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _each(lines: Iterator[str], use: Callable[[str], object]) -> Iterator[str]:
+    for line in lines:
+        use(line)
+        yield line
+
+
+def _sum(lines: Iterator[str]) -> Sum:
+    digest, count = hashlib.sha256(), 0
+    for line in lines:
+        digest.update(line.encode())
+        count += 1
+    return Sum(count, digest.hexdigest())
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, separators=(",", ":")) + "\n"
+
+
+def _write(file: TextIO, value: object) -> None:
+    file.write(_line(value))
+
+
+def _parsed(file: TextIO) -> Iterator[Any]:
+    try:
+        for line in file:
+            yield json.loads(line)
+    except (ValueError, RecursionError):
+        raise _unreadable("it is damaged") from None
+
+
+def _unreadable(what: str) -> ResponderBotError:
+    return ResponderBotError("bad_request", f"Nothing was imported from the file, since {what}; export it once more.")

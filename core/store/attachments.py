@@ -1,0 +1,43 @@
+"""SQL for which alerts and artifacts have which files, so that a file goes once none has it."""
+
+from collections.abc import Iterable
+
+from core.common.database import Reads, Transaction
+from core.models import Artifact
+
+
+def save(tx: Transaction, object_id: int, artifacts: Iterable[Artifact]) -> None:
+    """Record the files of an alert's artifacts, or of one of a case; a file that it has no more may go."""
+    now = {artifact.attachment.id for artifact in artifacts if artifact.attachment is not None}
+    before = set(files_of(tx, object_id))
+    values = [{"file": file_id, "object": object_id} for file_id in before ^ now]
+    tx.run_all(
+        "INSERT INTO file_reference (file_id, object_id) VALUES (:file, :object)",
+        [one for one in values if one["file"] in now],
+    )
+    for one in values:
+        if one["file"] in before:
+            tx.run("DELETE FROM file_reference WHERE file_id = :file AND object_id = :object", one)
+            tx.run("INSERT INTO dropped_file (file_id) VALUES (:file) ON CONFLICT DO NOTHING", one)
+
+
+def files_of(reads: Reads, object_id: int) -> list[str]:
+    """The ids of the files that an alert or an artifact has."""
+    rows = reads.rows("SELECT file_id FROM file_reference WHERE object_id = :object", {"object": object_id})
+    return [row["file_id"] for row in rows]
+
+
+def count_references(reads: Reads, file_id: str) -> int:
+    """How many alerts and artifacts have a file."""
+    row = reads.row("SELECT count(*) AS total FROM file_reference WHERE file_id = :file", {"file": file_id})
+    return row["total"] if row else 0
+
+
+def dropped(reads: Reads) -> list[str]:
+    """Files that something had, and perhaps nothing has any more."""
+    return [row["file_id"] for row in reads.rows("SELECT file_id FROM dropped_file ORDER BY file_id")]
+
+
+def settle(tx: Transaction, file_id: str) -> None:
+    """Take a file from those that were dropped."""
+    tx.run("DELETE FROM dropped_file WHERE file_id = :file", {"file": file_id})

@@ -1,0 +1,180 @@
+"""SQL for what is old enough to go, and what belongs to it (core/docs/storage.md#retention)."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from core.common.database import Reads, Row, Transaction
+from core.models import parse_id
+from core.store import attachments, objects, texts
+
+Root = Literal["alert", "case"]
+
+_IN_FORCE = "undo_status IN ('available', 'waiting', 'running', 'failed')"
+_UNFINISHED = f"(status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL OR {_IN_FORCE})"
+"""As in the index: open, waits for approval or a slot, or in force, since it has an undo and is not undone."""
+_ROOTS = "(SELECT CAST(:id AS BIGINT) UNION ALL SELECT id FROM object WHERE case_id = :case)"
+"""An alert or a case, and the alerts of that case."""
+
+
+_REFUSED = "refused = total AND created_at < :before"
+
+
+class Item(NamedTuple):
+    """Something that goes: an object or an action."""
+
+    kind: str
+    """That of the object, or `action`."""
+    id: int
+    root_id: int
+    """The alert or case that it belongs to."""
+    bulk_id: int | None = None
+    """Of an action."""
+
+
+def closed(reads: Reads, kind: Root, before: int, after: tuple[int, int], limit: int) -> list[Row]:
+    """Alerts in no case, or cases, that are closed and unchanged since `before` (ms): `id, closed_at`, oldest first.
+
+    Those behind `after`, the `closed_at` and id of another one.
+    """
+    return reads.rows(
+        "SELECT id, closed_at FROM object WHERE kind = :kind AND case_id IS NULL AND closed_at IS NOT NULL"
+        " AND (closed_at, id) > (:at, :after) AND closed_at < :before ORDER BY closed_at, id LIMIT :limit",
+        {"kind": kind, "before": before, "at": after[0], "after": after[1], "limit": limit},
+    )
+
+
+def root_of(reads: Reads, number: int) -> int | None:
+    """The alert or case that an object or an action belongs to; None if there is none with this number."""
+    row = reads.row("SELECT kind, parent_id FROM object WHERE id = :id", {"id": number})
+    if row is not None:
+        return number if row["parent_id"] is None else root_of(reads, row["parent_id"])
+    of_alert = objects.find_alert_artifact(reads, number)
+    if of_alert is not None:
+        return int(of_alert["alert_id"])
+    action = reads.row("SELECT root_id FROM action WHERE id = :id", {"id": number})
+    return None if action is None else action["root_id"]
+
+
+def deciding_root(reads: Reads, root_id: int) -> int:
+    """The case of an alert that is in one, else the alert or case itself."""
+    row = reads.row("SELECT case_id FROM object WHERE id = :id AND case_id IS NOT NULL", {"id": root_id})
+    case = None if row is None else parse_id(row["case_id"])
+    return root_id if case is None else case
+
+
+def closed_at(reads: Reads, root_id: int) -> int | None:
+    """When an alert in no case, or a case or one of its alerts, was last changed (ms), if all of it is over.
+
+    None while something of it is open, on hold, waits or is in force.
+    """
+    values = {"id": root_id, "case": f"~{root_id}"}
+    row = reads.row(
+        "SELECT closed_at, (SELECT 1 FROM object WHERE case_id = :case AND closed_at IS NULL LIMIT 1) AS has_open,"
+        " (SELECT max(closed_at) FROM object WHERE case_id = :case) AS alert_closed_at FROM object WHERE id = :id",
+        values,
+    )
+    if row is None or row["closed_at"] is None or row["has_open"]:
+        return None
+    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {_UNFINISHED} LIMIT 1", values):
+        return None
+    return max(int(row["closed_at"]), row["alert_closed_at"] or 0)
+
+
+def is_due(reads: Reads, root_id: int, before: int) -> bool:
+    """Whether an alert in no case, or a case, may go: all of it is over, unchanged and without a run since then."""
+    at = closed_at(reads, root_id)
+    if at is None or at >= before:
+        return False
+    values = {"id": root_id, "case": f"~{root_id}", "before": before}
+    sql = f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND created_at >= :before LIMIT 1"
+    return reads.row(sql, values) is None
+
+
+def items(reads: Reads, kind: str, number: int, root_id: int) -> Iterator[Item]:
+    """An object with all that belongs to it, which comes before it."""
+    if kind == "case":
+        of_case = reads.rows("SELECT id FROM object WHERE case_id = :case ORDER BY id", {"case": f"~{number}"})
+        for row in of_case:
+            yield from items(reads, "alert", row["id"], row["id"])
+    if number == root_id:
+        for row in reads.rows("SELECT id, bulk_id FROM action WHERE root_id = :root", {"root": number}):
+            yield Item("action", row["id"], root_id, row["bulk_id"])
+    for row in reads.rows("SELECT id, kind FROM object WHERE parent_id = :id", {"id": number}):
+        yield from items(reads, row["kind"], row["id"], root_id)
+    yield Item(kind, number, root_id)
+
+
+def delete(tx: Transaction, item: Item) -> bool:
+    """Delete an item, after what belongs to it; False if it is gone."""
+    values = {"id": item.id}
+    if item.kind == "alert":
+        texts.forget(tx, item.id)
+        tx.run("DELETE FROM alert_artifact WHERE alert_id = :id", values)
+    if item.kind != "action":
+        attachments.save(tx, item.id, ())
+        return objects.delete(tx, item.id)
+    tx.run("DELETE FROM action_target WHERE action_id = :id", values)
+    tx.run("DELETE FROM failure WHERE action_id = :id", values)
+    return bool(tx.run("DELETE FROM action WHERE id = :id", values))
+
+
+def delete_empty_bulk(tx: Transaction, bulk_id: int) -> bool:
+    """Delete a bulk that has no action any more."""
+    sql = "DELETE FROM bulk WHERE id = :id AND NOT EXISTS (SELECT 1 FROM action WHERE bulk_id = :id)"
+    return bool(tx.run(sql, {"id": bulk_id}))
+
+
+def delete_refused_bulks(tx: Transaction, before: int, limit: int) -> int:
+    """Delete the oldest bulks from before then (ms) that have started nothing."""
+    return tx.run(
+        f"DELETE FROM bulk WHERE id IN (SELECT id FROM bulk WHERE {_REFUSED} ORDER BY created_at LIMIT :limit)",
+        {"before": before, "limit": limit},
+    )
+
+
+def count_refused_bulks(reads: Reads, before: int) -> int:
+    row = reads.row(f"SELECT count(*) AS total FROM bulk WHERE {_REFUSED}", {"before": before})
+    return row["total"] if row else 0
+
+
+def delete_file(tx: Transaction, file_id: str) -> bool:
+    """Delete the content of a file that was dropped, unless something has it again."""
+    attachments.settle(tx, file_id)
+    if attachments.count_references(tx, file_id):
+        return False
+    return bool(tx.run("DELETE FROM object WHERE kind = 'file' AND unique_key = :file", {"file": file_id}))
+
+
+def shared_by(reads: Reads, item: Item) -> list[tuple[str, str]]:
+    """What an item has together with others, and what goes with the last of them: kind and key."""
+    if item.kind == "action":
+        return [] if item.bulk_id is None else [("bulk", str(item.bulk_id))]
+    return [("file", file_id) for file_id in attachments.files_of(reads, item.id)]
+
+
+def count_sharing(reads: Reads, kind: str, key: str) -> int:
+    """How many items have that."""
+    if kind == "file":
+        return attachments.count_references(reads, key)
+    row = reads.row("SELECT count(*) AS total FROM action WHERE bulk_id = :bulk", {"bulk": int(key)})
+    return row["total"] if row else 0
+
+
+def reports(reads: Reads, before: int, after: tuple[int, int], limit: int) -> list[Row]:
+    """Actions that ended before then (ms) and have their report: `id, report_at, root_id`, oldest first."""
+    return reads.rows(
+        "SELECT id, report_at, root_id FROM action WHERE report_at IS NOT NULL AND report_at < :before"
+        " AND (report_at, id) > (:at, :after) ORDER BY report_at, id LIMIT :limit",
+        {"before": before, "at": after[0], "after": after[1], "limit": limit},
+    )
+
+
+def remove_report(tx: Transaction, action_id: int, doc: str) -> bool:
+    """Keep only `doc` of what an action shows."""
+    return bool(
+        tx.run(
+            "UPDATE action SET doc = :doc, whole_report = NULL, whole_operations = NULL, report_at = NULL"
+            " WHERE id = :id AND report_at IS NOT NULL",
+            {"doc": doc, "id": action_id},
+        )
+    )

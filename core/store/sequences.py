@@ -1,0 +1,23 @@
+"""SQL for numbers that are given once: ids of objects and actions, and the order of events."""
+
+from core.common.database import Reads, Transaction
+
+
+def take(tx: Transaction, name: str, count: int = 1) -> range:
+    """The next `count` numbers of a sequence; those of work that is rolled back are given again."""
+    row = tx.row(
+        "UPDATE sequence SET last = last + :count WHERE name = :name RETURNING last", {"name": name, "count": count}
+    )
+    last = int(row["last"]) if row else 0
+    return range(last - count + 1, last + 1)
+
+
+def last(reads: Reads, name: str) -> int:
+    """The last number given."""
+    row = reads.row("SELECT last FROM sequence WHERE name = :name", {"name": name})
+    return int(row["last"]) if row else 0
+
+
+def skip_to(tx: Transaction, name: str, number: int) -> None:
+    """Give numbers beyond this one from now on."""
+    tx.run("UPDATE sequence SET last = :number WHERE name = :name", {"name": name, "number": number})

@@ -1,0 +1,136 @@
+"""SQL for finding alerts by their words, within what a clearance may see.
+
+An alert has a row of words for each level at which more of it may be read: one for its own TLP, and one for each higher
+TLP of its artifacts, with all words up to there.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from core.common.database import Dialect, Row, Search, Transaction
+from core.common.errors import bad_request
+from core.models import Alert, Artifact
+from core.store.search import INDEXED_TAG_CHARS
+
+MAX_WORDS = 10_000  # of an alert; PostgreSQL counts no positions beyond 16,383
+MAX_WORD_CHARS = 200
+MAX_LEVEL = 3  # TLP:RED
+_NO_LEVEL = 99
+MAX_PHRASES, MAX_PARTS = 10, 100  # each may cost as much as a word that is in every alert
+NEWEST = 1_000  # in which words are looked for without their index
+_WORD = re.compile(r"[^\W_]+")
+_DOT = re.compile(r"[\[({]\s*dot\s*[\])}]", re.IGNORECASE)
+_DEFANGED = {"hxxp": "http", "hxxps": "https", "fxp": "ftp", "fxps": "ftps"}
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, defanged or not: `hxxps://evil[.]example` has `https`, `evil` and `example`."""
+    plain = _DOT.sub(".", unicodedata.normalize("NFKC", text)).casefold()
+    return [_DEFANGED.get(word, word)[:MAX_WORD_CHARS] for word in _WORD.findall(plain)]
+
+
+def save(tx: Transaction, alert: Alert) -> None:
+    """Store by what searches find an alert, as far as it has changed: its words and tags."""
+    number = alert.number
+    _save_words(tx, number, words_by_level(alert))
+    tags = {tag[:INDEXED_TAG_CHARS] for tag in alert.tags}
+    before = {row["tag"] for row in tx.rows("SELECT tag FROM alert_tag WHERE alert_id = :id", {"id": number})}
+    for sql, changed in (
+        ("DELETE FROM alert_tag WHERE tag = :tag AND alert_id = :id", before - tags),
+        ("INSERT INTO alert_tag (tag, alert_id) VALUES (:tag, :id) ON CONFLICT DO NOTHING", tags - before),
+    ):
+        tx.run_all(sql, [{"tag": tag, "id": number} for tag in sorted(changed)])
+
+
+def _save_words(tx: Transaction, number: int, rows: list[tuple[int, int, str]]) -> None:
+    before = tx.rows(
+        'SELECT level, "until", words FROM object_text WHERE object_id = :id ORDER BY level', {"id": number}
+    )
+    if [(row["level"], row["until"], row["words"]) for row in before] == rows:
+        return
+    _forget_words(tx, number)
+    tx.run_all(
+        'INSERT INTO object_text (id, object_id, level, "until", words) VALUES (:id, :object, :level, :until, :words)',
+        [
+            {"id": number * 4 + level, "object": number, "level": level, "until": until, "words": words}
+            for level, until, words in rows
+        ],
+    )
+
+
+def forget(tx: Transaction, alert_id: int) -> None:
+    """Delete by what searches find an alert."""
+    _forget_words(tx, alert_id)
+    tx.run("DELETE FROM alert_tag WHERE alert_id = :id", {"id": alert_id})
+
+
+def _forget_words(tx: Transaction, alert_id: int) -> None:
+    tx.run("DELETE FROM object_text WHERE object_id = :id", {"id": alert_id})
+
+
+def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int) -> list[Row]:
+    """The ids of the newest alerts (`id`) with all these words, each whole or its beginning; all without a text.
+
+    Of a word of several parts, such as an address, the parts follow each other. Raises ResponderBotError("bad_request")
+    for too many words.
+    """
+    phrases = [words_of(word) for word in dict.fromkeys(text.split())]
+    if not all(phrases):
+        return []  # such as for `@`, which is in no word
+    if len(phrases) > MAX_PHRASES or sum(map(len, phrases)) > MAX_PARTS:
+        raise bad_request(f"A search takes at most {MAX_PHRASES} words, with {MAX_PARTS} parts in all")
+    visible = 'level <= :clearance AND "until" > :clearance'
+    values: dict[str, Any] = {"clearance": clearance, "limit": limit, "newest": NEWEST}
+    if dialect == "sqlite":
+        values |= {f"phrase{number}": f" {' '.join(parts)}" for number, parts in enumerate(phrases)}
+        has_words = " AND ".join(f"instr(' ' || words, :phrase{number}) > 0" for number in range(len(phrases)))
+        source = (
+            "object_text_fts CROSS JOIN object_text ON object_text.id = object_text_fts.rowid"
+            f" WHERE object_text_fts MATCH :query AND {visible} ORDER BY object_text_fts.rowid DESC"
+        )
+        values["query"] = " AND ".join(f'"{" ".join(parts)}" *' for parts in phrases)
+    else:
+        has_words = "ts_match_vq(vector, CAST(:query AS tsquery))"  # as @@, but without its index
+        source = f"object_text WHERE vector @@ CAST(:query AS tsquery) AND {visible} ORDER BY id DESC"
+        values["query"] = " & ".join("'" + "' <-> '".join(parts) + "':*" for parts in phrases)
+    begin = "(SELECT id FROM object_text ORDER BY id DESC LIMIT 1 OFFSET :newest)" if phrases else "-1"
+    # Of a word that is in many alerts the newest ones have enough, while the index would list all of them.
+    found = list(
+        search.rows(
+            f"SELECT object_id AS id FROM object_text WHERE id > coalesce({begin}, -1) AND {visible}"
+            f" AND {has_words if phrases else 'TRUE'} ORDER BY object_text.id DESC LIMIT :limit",
+            values,
+        )
+    )
+    if not phrases or len(found) == limit:
+        return found
+    return list(search.rows(f"SELECT object_id AS id FROM {source} LIMIT :limit", values))
+
+
+def words_by_level(alert: Alert) -> list[tuple[int, int, str]]:
+    """Level, the next level, and the words of each row."""
+    own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
+    own += [str(text) for field in alert.custom_fields.items() for text in field]
+    levels = sorted({alert.tlp, *(artifact.tlp for artifact in alert.artifacts if artifact.tlp > alert.tlp)})
+    rows = []
+    for level, until in zip(levels, [*levels[1:], _NO_LEVEL], strict=True):
+        visible = (text for artifact in alert.artifacts if artifact.tlp <= level for text in _artifact_texts(artifact))
+        rows.append((level, until, _joined([*own, *visible])))
+    return rows
+
+
+def _artifact_texts(artifact: Artifact) -> Iterable[str]:
+    yield from (artifact.data or "", artifact.message or "", *artifact.tags)
+    if artifact.attachment is not None:
+        yield from (artifact.attachment.name, *artifact.attachment.hashes)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    words: list[str] = []
+    for text in texts:
+        words += words_of(text)
+        if len(words) > MAX_WORDS:
+            break
+    return " ".join(words[:MAX_WORDS])

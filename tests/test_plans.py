@@ -1,0 +1,182 @@
+"""No statement reads or sorts a table as a whole that grows for years."""
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlite_utils
+
+from bot.outbox.store import STORE as BOTS
+from core.store.opening import STORE as CORES
+from tests import statements, stores
+from tests.bench.grown import fill_postgresql
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment
+from tests.bot.running import SOC
+
+FEW = {
+    "access_request",
+    "backup",
+    "catalogue",
+    "dropped_file",
+    "group_member",
+    "host_catalogue",
+    "identity",
+    "lost_host",
+    "owner",
+    "refresh",
+    "replica",
+    "restore",
+    "sequence",
+    "slack_link",
+    "state",
+    "user",
+    "watch",
+}
+"""Tables of people, responders and hosts, and of what is done soon."""
+
+FEW_IN = {
+    "action_awaiting",
+    "action_open",
+    "action_open_by",
+    "action_undo_at",
+    "action_unclaimed",
+    "alert_group_changed",
+    "file_pending",
+    "inbox_pending",
+    "object_hold",
+    "message_doubt",
+    "message_next",
+    "message_pending",
+    "pause_open",
+}
+"""Indexes of what is open or pending."""
+
+BOUNDED: Mapping[str, str] = {
+    r"FROM (?:object|action) o0": "a client's own search, which sorts and counts what matches",
+    r"FROM object_text (?:WHERE|CROSS)|FROM object_text_fts": "counts the newest thousand, or reads the index of words",
+    r"FROM object_text WHERE object_id = \?": "the four levels of one alert",
+    r"FROM \(SELECT seq, at FROM event ORDER BY seq LIMIT": "some thousand events",
+    r"FROM action WHERE (?:object_id = \? AND )?kind = \? AND object_id": "actions on one object",
+    r"FROM action WHERE object_id = \? AND kind": "actions on one object",
+    r"FROM action WHERE status IN \(\?, \?\) AND": "open actions",
+    r"FROM action WHERE bulk_id IN": "the actions of some bulks",
+    r"FROM action GROUP BY responder_name, status": "metrics, by an index and in the background",
+    r"FROM inbox WHERE done_at|(?:FROM|UPDATE) placement|(?:FROM|UPDATE) alert_group": "kept for a day, or for thirty",
+    r"min\(seq\) FROM event": "the first",
+    r"FROM message m .* WHERE m.root_id = \?": "the messages of one alert or case",
+    r"FROM button_set WHERE message_key": "the buttons of one message",
+    r"FROM message m LEFT JOIN file f ON .* m.clearance < \?": "what a change of a clearance made stale",
+    r"UPDATE message SET clearance = \? WHERE clearance <> \?|max\(created_at, changed_at\)": "after events were lost",
+    r"PARTITION BY channel": "what is pending",
+    r"SELECT channel, problem, count": "what is pending and can't be delivered",
+    r"SELECT \* FROM \(SELECT root_id FROM message": "the newest of a channel",
+    r"SELECT min\(channel\) FROM message": "a step for each channel",
+}
+"""Statements that may scan or sort, by a part of them, and why that is little."""
+
+
+def is_bounded(sql: str) -> bool:
+    return any(re.search(part, re.sub(r"\s+", " ", sql)) for part in BOUNDED)
+
+
+def excess(plan: list[str]) -> list[str]:
+    """The lines of a plan that read too much."""
+    made = {words[1] for line in plan if (words := line.split())[0] in ("CO-ROUTINE", "MATERIALIZE")}
+
+    def reads_much(line: str) -> bool:
+        if "TEMP B-TREE" in line:
+            return not any(f" {name} " in f" {other} " for other in plan for name in FEW)
+        table = re.match(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?", line)
+        if table is None or "VIRTUAL TABLE" in line or "CONSTANT ROW" in line:
+            return False
+        return table[1] not in FEW | made and (table[2] or "") not in FEW_IN
+
+    return [line for line in plan if reads_much(line)]
+
+
+async def flows(env: FeatureEnvironment) -> None:
+    """What people do every day."""
+    anna, lea = env["anna"], env["lea"]
+    alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
+    first, second, _ = alerts
+    await env.card_of("anna", first)
+    for command in (f"watch {first.id}", "find beacon", "mine", "failed", "pending", "help", f"list {first.id}"):
+        await anna.command(SOC, f"/responder {command}")
+    await anna.command(SOC, f"/responder run fail {first.id}")
+    await env.told("anna", f"Started Fail on {first.id}")
+    await env.ended_run(first)
+    await anna.command(SOC, f"/responder run isolate {second.id}")
+    await env.until("anna", lambda view: card_in(view, SOC, second.id, "needs 1 approval"))
+    await anna.open_home()
+    await env.until("anna", lambda view: view.home)
+    await lea.command(SOC, "/responder pending")
+    await env.told("lea", "Waiting for your approval")
+    case = await env.client.create_case_from_alert(second.id)
+    await env.client.merge_alerts([first.id], case.id)
+    await env.until("anna", lambda view: card_in(view, SOC, first.id, case.id))
+
+
+async def test_no_statement_reads_a_table_that_grows_as_a_whole(tmp_path: Path) -> None:
+    with stores.using("sqlite"), statements.recorded() as found:
+        async with feature_environment(tmp_path) as env:
+            await flows(env)
+    assert len(found) > 100
+    with closing(sqlite3.connect(":memory:")) as core, closing(sqlite3.connect(":memory:")) as bot:
+        CORES.migrate(sqlite_utils.Database(core))
+        BOTS.migrate(sqlite_utils.Database(bot))
+        much = {}
+        for key, sql in found.items():
+            plan = statements.plan_on_sqlite(bot if _is_bots(sql, bot) else core, sql)
+            if (too_much := excess(plan)) and not is_bounded(key):
+                much[key] = too_much
+    assert not much, "\n".join(f"{plan}: {sql}" for sql, plan in much.items())
+
+
+def _is_bots(sql: str, bot: sqlite3.Connection) -> bool:
+    try:
+        bot.execute(f"EXPLAIN {sql}")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+MESSAGES = """
+    INSERT INTO button_set (nonce, channel, message_key, intents, expires_at)
+    SELECT 'n' || n, 'C' || n % 5, 'k' || n, '[]', n FROM generate_series(1, 50000) AS n;
+    INSERT INTO file (message_key, name, text, slack_id, status) SELECT 'k' || n, '', '', '', 'shown'
+    FROM generate_series(1, 20000) AS n;
+    INSERT INTO message (key, channel, root_id, thread_of, payload, version, post_id, ts, status, clearance, created_at)
+    SELECT 'k' || n, 'C' || n % 5, '~' || n / 2, CASE n % 2 WHEN 1 THEN 'k' || n - 1 ELSE '' END,
+      '{}', 1, '', n, 'delivered', 2, n FROM generate_series(1, 50000) AS n
+"""
+
+
+@pytest.mark.slow
+async def test_postgresql_reads_none_of_them_as_a_whole_either(tmp_path: Path) -> None:
+    """By its own choice, with 20,000 alerts: it may take another index than SQLite, or none."""
+    with stores.using("sqlite"), statements.recorded() as found:
+        async with feature_environment(tmp_path) as env:
+            await flows(env)
+    connections = []
+    for name, open_ in (("bot", BOTS.open), ("core", CORES.open)):
+        url = stores.on_postgresql(tmp_path / name)
+        await open_(url).close()
+        connections.append(psycopg.connect(url.text, autocommit=True))
+    bot, core = connections
+    with closing(bot), closing(core):
+        fill_postgresql(stores.on_postgresql(tmp_path / "core").text, 20_000)
+        bot.execute(MESSAGES.encode())
+        bot.execute("VACUUM ANALYZE")
+        for connection in connections:
+            connection.execute("SET enable_seqscan = off")  # which it takes for tables that are empty here
+        much = {}
+        for key, sql in found.items():
+            if is_bounded(key) or any(word in sql for word in statements.ONLY_SQLITE):
+                continue
+            if too_much := excess(statements.plan_on_postgresql((bot, core), sql)):
+                much[key] = too_much
+    assert not much, "\n".join(f"{plan}: {sql}" for sql, plan in much.items())
