@@ -54,12 +54,17 @@ class Caller:
         if sentence := self.why_not(permission, what):
             raise ResponderBotError("forbidden", sentence, details={"permission": permission})
 
+    @property
+    def sees_up_to(self) -> int:
+        """The highest TLP that an answer to this request may name."""
+        return self.clearance if self.is_on_behalf else 3
+
     def why_not_cleared(self, tlp: int) -> str:
         """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.
 
         `""` if they may see it, or use their own key.
         """
-        return too_high(tlp, self.clearance) if self.is_on_behalf and tlp > self.clearance else ""
+        return too_high(tlp, self.clearance) if tlp > self.sees_up_to else ""
 
     def require_clearance(self, tlp: int, what: str) -> None:
         """Raises ResponderBotError("forbidden") with `why_not_cleared`, if there is one."""

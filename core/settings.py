@@ -145,6 +145,10 @@ class BreakerSection(SettingsSection):
     within_minutes: int = Field(ge=1, le=525_600)
 
 
+def _by_commas(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 class ResponderSection(SettingsSection):
     """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
@@ -164,6 +168,10 @@ class ResponderSection(SettingsSection):
     rate: Rates = ()
     rate_per_target: Rates = ()
     breaker: BreakerSection | None = None
+    target: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = Field(
+        (), description='data types with commas between, such as "hostname, ip"'
+    )
+    """The data types of the artifacts that it acts on, in place of those of its definition."""
     protect: bool = True
     """Whether `[protect]` holds for it; False for one that only reads or tells."""
     parameter: tuple[Parameter, ...] = ()
@@ -195,10 +203,6 @@ class ResponderSection(SettingsSection):
     """Whether `responders install` may build its packages: their code then runs as core's account, unconfined."""
     run_as: str = ""
     """The account that its program runs as; core has to be root."""
-
-
-def _by_commas(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def section_for(name: str, sections: Mapping[str, ResponderSection]) -> ResponderSection | None:

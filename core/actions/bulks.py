@@ -239,7 +239,7 @@ class Bulks:
     def _check(self, reads: Reads, caller: Caller, request: BulkInput) -> list[_Checked]:
         """Each target, checked as a run on it alone would be; the second of two that are one object is refused."""
         found: list[_Checked] = []
-        seen: set[int] = set()
+        seen: set[tuple[int, str]] = set()
         for target in request.targets:
             try:
                 run = self._runs.check(reads, caller, request.on(target))
@@ -249,11 +249,13 @@ class Bulks:
                 log.exception("record_unreadable", object_id=target.object_id)
                 found.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
             else:
-                if run.target.id in seen:
+                acts_on = run.target.acts_on
+                key = run.target.id, " ".join(artifact.id for artifact in acts_on or ())
+                if key in seen:
                     sentence = f"{target.object_id} is among the targets twice; it runs once."
                     found.append(Refusal("bad_request", sentence, is_repeated=True))
                 else:
-                    seen.add(run.target.id)
+                    seen.add(key)
                     found.append((run, run.serialized()))
         return found
 

@@ -233,7 +233,14 @@ class _DocumentReader:
         open_runs = rights.open_runs(self._reads, number)
         may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.clearance)
         rules = RulesFor(offers.guards, self._reads, caller.login)
-        explained = offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
+        explained = offers.explained(
+            target,
+            may_run=may_run,
+            open_runs=open_runs,
+            why_not=why_not,
+            rules=rules,
+            clearance=caller.sees_up_to,
+        )
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
         document.responders[f"~{number}"] = text

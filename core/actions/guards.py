@@ -322,7 +322,7 @@ class RulesFor:
         self._reads = reads
         self._login = login
         self._of_caller: dict[str, list[Refusal]] = {}
-        self._protected: dict[tuple[str, int], list[Refusal]] = {}
+        self._protected: dict[tuple[str, int, str], list[Refusal]] = {}
 
     def refusals(self, responder_name: str, target: Target) -> list[Refusal]:
         """As `Guards.refusals`, for a run without inputs."""
@@ -342,7 +342,7 @@ class RulesFor:
         return [name for name in responder_names if not self.refusals(name, target)]
 
     def _of_protect(self, run: AskedRun) -> list[Refusal]:
-        key = run.target.kind, run.target.id
+        key = run.target.kind, run.target.id, " ".join(artifact.id for artifact in run.target.acts_on or ())
         if key not in self._protected:
             self._protected[key] = list(self._guards.of_protect(self._reads, run))
         return self._protected[key]

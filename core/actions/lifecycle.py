@@ -135,6 +135,7 @@ class Lifecycle:
             engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
             object_type=target.object_type,
             object_id=f"~{target.id}",
+            target=None if target.acts_on is None else list(target.acts_on),
             status="Waiting",
             start_date=now,
             operations="[]",

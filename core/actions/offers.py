@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from core.actions import target as targets
 from core.actions.guards import Guards, RulesFor
 from core.actions.hosts import Host
 from core.actions.target import Target, applies
@@ -27,8 +28,10 @@ from core.models import (
     InputTitle,
     Kind,
     OfferedResponder,
+    OfferedTarget,
     Parameter,
     Policy,
+    Refusal,
     parse_parameters,
 )
 from core.settings import ResponderSection
@@ -305,8 +308,8 @@ class Offers:
         return [
             _offered(offer)
             for offer in self._by_name.values()
-            if any(not _reasons_not(entry, target) for _, entry in offer.entries)
-            and not (rules and rules.refusals(offer.name, target))
+            if any(not self._reasons_not(offer, entry, target) for _, entry in offer.entries)
+            and not (rules and self._refusals(offer, target, rules))
         ]
 
     def names_for(self, kind: Kind, data_type: str, tlp: int, pap: int) -> list[str]:
@@ -318,7 +321,7 @@ class Offers:
         return [
             offer.name
             for offer in self._by_name.values()
-            if any(not _reasons_not(entry, target) for _, entry in offer.entries)
+            if any(not self._reasons_not(offer, entry, target) for _, entry in offer.entries)
             and any(self._is_up(name, offer.name) for name, _ in offer.entries)
         ]
 
@@ -330,20 +333,55 @@ class Offers:
         open_runs: Mapping[str, str],
         why_not: str = "",
         rules: RulesFor | None = None,
+        clearance: int = targets.RED,
     ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
 
         `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, if
-        so. With those that can't be used at all, if they are for this kind of object.
+        so. With those that can't be used at all, if they are for this kind of object. No artifact above `clearance` is
+        named as one to act on.
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
             more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
         usable = [
-            self._explain(offer, target, more_reasons, open_runs.get(offer.name), rules)
+            self._explain(offer, target, more_reasons, open_runs.get(offer.name), rules, clearance)
             for offer in self._by_name.values()
         ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
+
+    def target_types(self, offer: Offer) -> targets.TargetTypes:
+        """What a responder acts on, as the settings or else its definition declare."""
+        return targets.TargetTypes(self.section(offer.name).target or offer.first.target, is_required=True)
+
+    def _reasons_not(self, offer: Offer, entry: Responder, target: Target) -> list[str]:
+        """Why a responder of an engine can't run on an object."""
+        reasons = _reasons_not(entry, target)
+        why = "" if not _fits(entry, target) else targets.why_none_fits(target, self.target_types(offer))
+        return [*reasons, why] if why else reasons
+
+    def _target(self, offer: Offer, target: Target, clearance: int) -> OfferedTarget | None:
+        """What a run on this object would act on."""
+        types = self.target_types(offer)
+        found = targets.fitting(target, types) if _fits(offer.first, target) else None
+        if found is None:
+            return None
+        return OfferedTarget(
+            data_types=list(types.names) or [target.data_type],
+            artifacts=[artifact for artifact in found if artifact.tlp <= clearance][: targets.MAX_SHOWN],
+            total=len(found),
+            required=types.is_required and len(found) > 1,
+        )
+
+    def _refusals(self, offer: Offer, target: Target, rules: RulesFor) -> list[Refusal]:
+        """The rules that stand in the way on whatever a run may choose to act on."""
+        refusals = rules.refusals(offer.name, target)
+        types = self.target_types(offer)
+        found = targets.fitting(target, types) or ()
+        if len(found) < 2 or not types.is_required or not any(refusal.rule == "protect" for refusal in refusals):
+            return refusals
+        alone = (targets.acting_on(target, types, [artifact.id]) for artifact in found[: targets.MAX_SHOWN])
+        return min((rules.refusals(offer.name, one) for one in alone), key=len)
 
     def choose(
         self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
@@ -361,9 +399,10 @@ class Offers:
         entries = [entry for entry in offer.entries if engine_name in (None, entry[0])] if offer else []
         if offer is None or not entries:
             raise self._missing(responder_id, offer.name if offer else responder_id, engine_name)
-        allowed = [entry for entry in entries if not _reasons_not(entry[1], target)]
+        allowed = [entry for entry in entries if not self._reasons_not(offer, entry[1], target)]
         if not allowed:
-            raise ResponderBotError("bad_request", _cannot_run(offer.name, _reasons_not(entries[0][1], target)))
+            reasons = self._reasons_not(offer, entries[0][1], target)
+            raise ResponderBotError("bad_request", _cannot_run(offer.name, reasons))
         up = [entry for entry in allowed if self._is_up(entry[0], offer.name)] or allowed[:1]
         name, entry = next((entry for entry in up if entry[0] not in full), up[0])
         return Choice(offer, name, self._here(name, offer.name), entry)
@@ -384,9 +423,9 @@ class Offers:
         """Why an engine may no longer run a responder on an object, or `""`; checked again just before it is called."""
         offer = self._by_name.get(responder_name)
         entry = offer.on(engine_name) if offer else None
-        if entry is None:
+        if offer is None or entry is None:
             return f"The engine {engine_name} no longer offers {responder_name}."
-        reasons = _reasons_not(entry, target)
+        reasons = _reasons_not(entry, target)  # what it acts on was settled when it was asked for
         return _cannot_run(responder_name, reasons) if reasons else ""
 
     def _missing(self, responder_id: str, name: str, engine_name: str | None) -> ResponderBotError:
@@ -410,10 +449,12 @@ class Offers:
         more_reasons: Sequence[str],
         open_run: str | None,
         rules: RulesFor | None,
+        clearance: int,
     ) -> OfferedResponder:
-        reasons = [*min((_reasons_not(entry, target) for _, entry in offer.entries), key=len), *more_reasons]
+        reasons = min((self._reasons_not(offer, entry, target) for _, entry in offer.entries), key=len)
+        reasons = [*reasons, *more_reasons]
         # What a responder isn't for needs no further reason.
-        refusals = rules.refusals(offer.name, target) if rules and _fits(offer.first, target) else []
+        refusals = self._refusals(offer, target, rules) if rules and _fits(offer.first, target) else []
         if not any(self._is_up(name, offer.name) for name, _ in offer.entries):
             names = ", ".join(name for name, _ in offer.entries)
             reasons = [*reasons, f"its engine {names} does not answer"]
@@ -423,6 +464,7 @@ class Offers:
             update={
                 "title": self.title(offer.name),
                 "parameters": list(self.parameters(offer)),
+                "target": self._target(offer, target, clearance),
                 "verdict": "cannot_run" if reasons or refusals else "can_run",
                 "reasons": [*reasons, *notes],
                 "refusals": refusals or None,
@@ -835,5 +877,5 @@ def _skipped(entry: Mapping[str, Any]) -> Skipped:
 
 
 def _responder(entry: Mapping[str, Any]) -> Responder:
-    lists = {name: tuple(entry[name]) for name in ("data_types", "items", "parameters")}
+    lists = {name: tuple(entry[name]) for name in ("data_types", "items", "parameters", "target")}
     return Responder(**{**entry, **lists})

@@ -142,6 +142,8 @@ class Runs:
             target = targets.load(reads, request.object_type, parse_id(request.object_id), on_run=True)
         caller.require_clearance(target.clearance, "create action")
         choice = self._offers.choose(target, request.responder_id, request.engine_id)
+        if undoing is None:
+            target = self._acting(caller, target, request, choice)
         declared = self._offers.parameters(choice.offer)
         values = inputs.checked(reads, declared, request.parameters, self._offers.guards.login)
         checked = request.model_copy(update={"parameters": values})
@@ -165,11 +167,14 @@ class Runs:
         """
         request, choice, undoing = checked.request, checked.choice, checked.undoing
         undone = None if undoing is None else undoing.require(tx)
-        target = _as_now(tx, checked.target) if undone is None else targets.to_undo(tx, undone)
+        is_ruled = self._offers.guards.has_rules(choice.offer.name) or request.break_glass is not None
+        if undone is not None:
+            target = targets.to_undo(tx, undone)
+        else:
+            target = _as_now(tx, checked.target, is_whole=is_ruled)
+            target = self._acting(checked.caller, target, request, choice)
         glass, guards = None, self._offers.guards
-        if guards.has_rules(choice.offer.name) or request.break_glass:
-            if undone is None:
-                target = targets.load(tx, target.kind, target.id, on_run=True)  # as it is now
+        if is_ruled:
             undoes = undone is not None
             run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters, undoes=undoes)
             reason = request.break_glass.reason if request.break_glass else None
@@ -194,6 +199,11 @@ class Runs:
         if undoing is not None and undone is not None:
             undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)
         return action
+
+    def _acting(self, caller: Caller, target: Target, request: RunInput, choice: Choice) -> Target:
+        """The target with what the run is to act on. Raises ResponderBotError("bad_request")."""
+        types = self._offers.target_types(choice.offer)
+        return targets.acting_on(target, types, request.target, caller.sees_up_to)
 
     def queue(self, action: Action) -> None:
         """Queue a recorded action for its engine, unless it waits for approval."""
@@ -251,8 +261,10 @@ class Runs:
         return None if known is None else int(known["action_id"])
 
 
-def _as_now(reads: Reads, target: Target) -> Target:
-    """The target; an artifact with the id and the case that it may have got since it was read."""
+def _as_now(reads: Reads, target: Target, *, is_whole: bool) -> Target:
+    """The target as it is now; unless `is_whole`, only an artifact, for its id and the case that it may have got."""
+    if is_whole:
+        return targets.load(reads, target.kind, target.id, on_run=True)
     if target.kind != artifacts.KIND:
         return target
     number = artifacts.current_number(reads, target.id)

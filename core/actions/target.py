@@ -6,7 +6,7 @@ A run stores its target when it is asked for, and gets that and nothing else
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ from pydantic_core import from_json
 
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
-from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Alert, Kind, number_of
+from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Action, Alert, Kind, TargetArtifact, number_of, parse_id
+from core.protection import targets_in
 from core.records import artifacts
 from core.store import objects
 
@@ -25,6 +26,19 @@ _MISSING: Mapping[Kind, str] = {
     "case_task_log": "Log not found",
     "case_artifact": "Artifact not found",
 }
+
+_OBJECTS: Mapping[Kind, str] = {
+    **{"alert": "an alert", "case": "a case", "case_task": "a task", "case_task_log": "a log"},
+    "case_artifact": "an artifact",
+}
+_TYPE_NAMES = {
+    **{"hostname": "host", "fqdn": "host", "ip": "address", "mail": "mail address", "url": "URL"},
+    **{"mail-address": "mail address", "username": "account", "user": "account"},
+}
+"""Data types as people say them."""
+MAX_SHOWN = 100  # artifacts to choose from, as many as a menu in Slack has
+SHOWN_NAMES = 10  # of them in a sentence
+SHOWN_CHARS = 100
 
 RED = TLP_NAMES.index("red")
 
@@ -51,6 +65,8 @@ class Target:
     """Of an artifact: the TLP of its alert or case."""
     stored: Mapping[str, int] | None = None
     """Of a stored target: the TLP of each of its artifacts, by `_digest`."""
+    acts_on: Sequence[TargetArtifact] | None = None
+    """The artifacts that a run acts on; None if it may act on anything in the object."""
 
     @property
     def clearance(self) -> int:
@@ -83,6 +99,98 @@ def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
         of_data = ""
     names = [name.lower() for name in data_types]
     return any(name.rpartition(":")[2] == kind or (of_data and name == of_data) for name in names)
+
+
+class TargetTypes(NamedTuple):
+    """The data types of what a responder acts on."""
+
+    names: Sequence[str] = ()
+    """Empty if nobody has declared them."""
+    is_required: bool = False
+    """Whether a run has to say which of several that fit it is to act on."""
+
+
+def fitting(target: Target, types: TargetTypes) -> Sequence[TargetArtifact] | None:
+    """The artifacts that a run on this can act on; None if it may act on anything.
+
+    A run on an artifact acts on that. What runs on a case, a task or a log looks for the artifacts by itself.
+    """
+    if target.kind == artifacts.KIND:
+        is_fit = not types.names or _is_of(types, target.data_type)
+        return [_acted_on(target.json)] if is_fit else []
+    if target.kind != "alert" or not types.names:
+        return None
+    return [_acted_on(artifact) for artifact in target.json["artifacts"] if _is_of(types, artifact["dataType"])]
+
+
+def why_none_fits(target: Target, types: TargetTypes) -> str:
+    """The reason why a responder that acts on these types can't run on this, or `""`."""
+    if target.kind == artifacts.KIND:
+        if not types.names or _is_of(types, target.data_type):
+            return ""
+        return f"this observable is no {_any_of(types)}"
+    return f"this alert names no {_any_of(types)}" if fitting(target, types) == [] else ""
+
+
+def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearance: int = RED) -> Target:
+    """The target of a run that is to act on these artifacts (`chosen`: ids or data), or on the only one that fits.
+
+    An alert is given to the responder without the others that fit. Raises ResponderBotError("bad_request"), with
+    those that fit as `targets` if one of them has to be chosen; not with those above `clearance`.
+    """
+    found = fitting(target, types)
+    if found is None:
+        if chosen:
+            what = f"nobody has declared what it acts on in {_OBJECTS[target.kind]}"
+            raise ResponderBotError("bad_request", f"target can't be chosen here: {what}; run it on the artifact.")
+        return target
+    by_text = {text: _meant(text, found) for text in chosen}
+    unknown = [text for text, meant in by_text.items() if not meant]
+    if not unknown and (chosen or len(found) == 1 or not types.is_required):
+        meant = {artifact.id for named in by_text.values() for artifact in named}
+        return _only(target, found, [artifact for artifact in found if artifact.id in meant or not chosen])
+    shown = [artifact for artifact in found if artifact.tlp <= clearance][:MAX_SHOWN]
+    names = ", ".join(f"{artifact.data[:SHOWN_CHARS]} ({artifact.id})" for artifact in shown[:SHOWN_NAMES])
+    more = f" and {len(found) - len(shown[:SHOWN_NAMES])} more" if len(found) > len(shown[:SHOWN_NAMES]) else ""
+    which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
+    raise ResponderBotError(
+        "bad_request",
+        f"Choose what it is to act on, as target; {which}: {names}{more}.",
+        details={"targets": [json.loads(artifact.to_json()) for artifact in shown]},
+    )
+
+
+def _only(target: Target, found: Sequence[TargetArtifact], chosen: Sequence[TargetArtifact]) -> Target:
+    if target.kind == artifacts.KIND or len(chosen) == len(found):
+        return replace(target, acts_on=chosen)
+    left_out = {artifact.id for artifact in found} - {artifact.id for artifact in chosen}
+    kept = [artifact for artifact in target.json["artifacts"] if artifact["id"] not in left_out]
+    return replace(target, json={**target.json, "artifacts": kept}, acts_on=chosen)
+
+
+def _acted_on(artifact: Mapping[str, Any]) -> TargetArtifact:
+    data = artifact.get("data") or (artifact.get("attachment") or {}).get("name") or ""
+    return TargetArtifact(id=artifact["id"], data_type=artifact["dataType"], data=data, tlp=artifact["tlp"])
+
+
+def _is_of(types: TargetTypes, data_type: str) -> bool:
+    return data_type.lower() in {name.lower() for name in types.names}
+
+
+def _meant(text: str, found: Sequence[TargetArtifact]) -> Sequence[TargetArtifact]:
+    """The artifacts that a request means by an id, or by data in any spelling."""
+    exact = [artifact for artifact in found if text in (artifact.id, artifact.data)]
+    if exact or parse_id(text) is not None:
+        return exact
+    types = {artifact.data_type for artifact in found}
+    names = {data_type: targets_in(text, data_type) for data_type in types}
+    return [
+        artifact for artifact in found if targets_in(artifact.data, artifact.data_type) == names[artifact.data_type]
+    ]
+
+
+def _any_of(types: TargetTypes) -> str:
+    return " or ".join(dict.fromkeys(_TYPE_NAMES.get(name.lower(), name) for name in types.names))
 
 
 def parse_kind(text: str) -> Kind:
@@ -165,7 +273,8 @@ def to_undo(reads: Reads, row: Row) -> Target:
         _refuse_deleted(now)
     asked = _asked(row, now)
     tlp, pap, root_tlp = max(asked.tlp, now.tlp), max(asked.pap, now.pap), max(asked.root_tlp, now.root_tlp)
-    return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp)
+    acts_on = Action.model_validate_json(row["doc"]).target
+    return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp, acts_on=acts_on)
 
 
 def _asked(row: Row, now: Target) -> Target:

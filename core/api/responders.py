@@ -29,7 +29,14 @@ def endpoints(offers: Offers, actions: Actions, database: Database) -> list[Endp
                 return offers.offered(target, rules)
             may_run, open_runs = caller.may("manageAction"), rights.open_runs(reads, target.id)
             why_not = caller.why_not_cleared(target.clearance)
-            return offers.explained(target, may_run=may_run, open_runs=open_runs, why_not=why_not, rules=rules)
+            return offers.explained(
+                target,
+                may_run=may_run,
+                open_runs=open_runs,
+                why_not=why_not,
+                rules=rules,
+                clearance=caller.sees_up_to,
+            )
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
 

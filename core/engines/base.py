@@ -32,6 +32,8 @@ class Responder:
     """As people read it; made of the name if there is none."""
     parameters: tuple[JsonObject, ...] = ()
     """The inputs that it declares, as the interface shows them (`core.models.Parameter`)."""
+    target: tuple[str, ...] = ()
+    """The data types of the artifacts that it acts on, where its definition says so."""
     items: tuple[str, ...] = ()
     """Names of the configuration items that the settings may set; none if the engine keeps the configuration."""
 

@@ -151,6 +151,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
             definition=definition.name,
             title=definition.title,
             parameters=tuple(from_json(parameter.to_json()) for parameter in definition.parameters),
+            target=definition.target,
             items=(*(item.name for item in definition.items), *RUN_SETTINGS),
         )
 

@@ -60,6 +60,8 @@ class Definition:
     """As people read its name."""
     parameters: tuple[Parameter, ...]
     """The inputs that it declares."""
+    target: tuple[str, ...]
+    """The data types of the artifacts that it acts on, if it declares them."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,7 @@ def _common_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
         "items": _items(raw),
         "title": _title(raw, name),
         "parameters": _parameters(raw),
+        "target": _target(raw),
     }
 
 
@@ -335,6 +338,13 @@ def _parameters(raw: Mapping[str, Any]) -> tuple[Parameter, ...]:
         return parse_parameters(raw.get("parameters") or ())
     except ValueError as reason:
         raise UnusableDefinitionError(str(reason)) from reason
+
+
+def _target(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    value = raw.get("target")
+    if not isinstance(value, str | None):
+        raise UnusableDefinitionError("the key 'target' must be data types with commas between, such as hostname,ip.")
+    return tuple(part.strip() for part in (value or "").split(",") if part.strip())
 
 
 def _items(raw: Mapping[str, Any]) -> tuple[ConfigurationItem, ...]:

@@ -360,6 +360,16 @@ class Undo(ApiModel):
     """The newest one that was asked for."""
 
 
+class TargetArtifact(ApiModel):
+    """An artifact that a run acts on, or may act on."""
+
+    id: ObjectId
+    data_type: str
+    data: str
+    """Or the name of the file."""
+    tlp: Level
+
+
 class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -376,6 +386,8 @@ class Action(Identified):
     engine_job_id: str
     object_type: str
     object_id: ObjectId
+    target: list[TargetArtifact] | None = None
+    """What it acts on, of several any; None if nobody knows: then it may act on anything in its object."""
     status: ActionStatus
     outcome: Outcome | None = None
     """None until the end."""
@@ -494,6 +506,19 @@ class Policy(ApiModel):
     """Whether a run may ask for a longer time, or for no end."""
 
 
+class OfferedTarget(ApiModel):
+    """What a responder would act on."""
+
+    data_types: list[str]
+    """Those that it acts on, such as `hostname`."""
+    artifacts: list[TargetArtifact]
+    """Those of the object that fit, at most 100; without those that the caller may not see."""
+    total: int
+    """How many fit."""
+    required: bool
+    """Whether one of several has to be chosen; otherwise it may act on any."""
+
+
 class OfferedResponder(ApiModel):
     """A responder that can run on an object; with `explain=true` also one that can't.
 
@@ -510,6 +535,8 @@ class OfferedResponder(ApiModel):
     """Its name as people read it."""
     parameters: list[Parameter] | None = None
     """The inputs that it declares."""
+    target: OfferedTarget | None = None
+    """Absent if nobody knows what it acts on: then it may act on anything in the object."""
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
     """Why it can't run, besides `refusals`, and what to know otherwise."""

@@ -437,11 +437,20 @@ class RunOptions(Input):
     )
 
 
+def _in_a_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 class RunTarget(Input):
     """An object to run a responder on."""
 
     object_type: Kind = Field(description="the kind of the object to run it on")
     object_id: str = Field(description="the object's id, `~` and digits")
+    target: Annotated[list[Reference], BeforeValidator(_in_a_list)] = Field(
+        default_factory=list,
+        max_length=MAX_TARGETS,
+        description="the artifacts that it is to act on, by id or data, where several fit; a text or a list",
+    )
 
 
 class RunInput(RunTarget, RunOptions):
@@ -483,7 +492,7 @@ class BulkInput(RunOptions):
     def on(self, target: RunTarget) -> RunInput:
         """The run on one of the targets."""
         options = {name: value for name, value in self if name != "targets"}
-        return RunInput.model_construct(**options, object_type=target.object_type, object_id=target.object_id)
+        return RunInput.model_construct(**options, **dict(target))
 
 
 class Decision(Input):
