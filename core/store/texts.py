@@ -6,7 +6,8 @@ TLP of its artifacts, with all words up to there.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from core.common.database import Dialect, Row, Search, Transaction
@@ -15,7 +16,9 @@ from core.models import Alert, Artifact
 from core.store.search import INDEXED_TAG_CHARS
 
 MAX_WORDS = 10_000  # of an alert; PostgreSQL counts no positions beyond 16,383
+MAX_BYTES = 900_000  # of them; PostgreSQL's index takes 1 MiB, and some bytes more for each word
 MAX_WORD_CHARS = 200
+READ_CHARS = 1_048_576  # of a text: a character may stand for 18 others
 MAX_LEVEL = 3  # TLP:RED
 _NO_LEVEL = 99
 MAX_PHRASES, MAX_PARTS = 10, 100  # each may cost as much as a word that is in every alert
@@ -25,9 +28,23 @@ _DOT = re.compile(r"[\[({]\s*dot\s*[\])}]", re.IGNORECASE)
 _DEFANGED = {"hxxp": "http", "hxxps": "https", "fxp": "ftp", "fxps": "ftps"}
 
 
+class _Plain(dict[int, str]):
+    """What `str.translate` makes of each character, filled as they are met: without case, width and accents.
+
+    One by one, as Python takes the square of the time to normalize a text of many accents.
+    """
+
+    def __missing__(self, code: int) -> str:
+        parts = unicodedata.normalize("NFKD", chr(code))
+        return self.setdefault(code, "".join(part for part in parts if not unicodedata.combining(part)).casefold())
+
+
+_PLAIN = _Plain()
+
+
 def words_of(text: str) -> list[str]:
     """The words of a text, defanged or not: `hxxps://evil[.]example` has `https`, `evil` and `example`."""
-    plain = _DOT.sub(".", unicodedata.normalize("NFKC", text)).casefold()
+    plain = _DOT.sub(".", text.translate(_PLAIN)[:READ_CHARS])
     return [_DEFANGED.get(word, word)[:MAX_WORD_CHARS] for word in _WORD.findall(plain)]
 
 
@@ -111,13 +128,14 @@ def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int
 
 def words_by_level(alert: Alert) -> list[tuple[int, int, str]]:
     """Level, the next level, and the words of each row."""
-    own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
-    own += [str(text) for field in alert.custom_fields.items() for text in field]
+    texts = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
+    texts += [str(text) for field in alert.custom_fields.items() for text in field]
+    own = list(islice(_words(texts), MAX_WORDS))
     levels = sorted({alert.tlp, *(artifact.tlp for artifact in alert.artifacts if artifact.tlp > alert.tlp)})
     rows = []
     for level, until in zip(levels, [*levels[1:], _NO_LEVEL], strict=True):
         visible = (text for artifact in alert.artifacts if artifact.tlp <= level for text in _artifact_texts(artifact))
-        rows.append((level, until, _joined([*own, *visible])))
+        rows.append((level, until, _joined(chain(own, _words(visible)))))
     return rows
 
 
@@ -127,10 +145,9 @@ def _artifact_texts(artifact: Artifact) -> Iterable[str]:
         yield from (artifact.attachment.name, *artifact.attachment.hashes)
 
 
-def _joined(texts: Iterable[str]) -> str:
-    words: list[str] = []
-    for text in texts:
-        words += words_of(text)
-        if len(words) > MAX_WORDS:
-            break
-    return " ".join(words[:MAX_WORDS])
+def _words(texts: Iterable[str]) -> Iterator[str]:
+    return (word for text in texts for word in words_of(text))
+
+
+def _joined(words: Iterator[str]) -> str:
+    return " ".join(islice(words, MAX_WORDS)).encode()[:MAX_BYTES].decode(errors="ignore")

@@ -122,6 +122,17 @@ def test_an_address_is_found_however_it_is_written() -> None:
     assert texts.words_of("203[.]0.113.7") == ["203", "0", "113", "7"]
 
 
+def test_a_word_is_found_with_or_without_accents_and_width() -> None:
+    for text in ("Zürich", "Zu\u0308rich", "ZURICH", "\uff3a\uff35\uff32\uff29\uff23\uff28"):
+        assert texts.words_of(text) == ["zurich"]
+    assert texts.words_of("\uac01") == texts.words_of("\u1100\u1161\u11a8")
+
+
+def test_a_text_of_many_accents_is_read_in_no_time() -> None:
+    """To bring them into order, as normalizing does, would take the writer minutes."""
+    assert texts.words_of("a" + "\u0315\u0301" * 250_000 + "b") == ["ab"]
+
+
 def test_a_long_alert_is_found_by_its_first_words(both: tuple[asyncio.Runner, list[Database]]) -> None:
     doc = {"title": "first", "tags": ["word " * 500_000 + "last"], "tlp": 2, "artifacts": []}
     runner, databases = both
@@ -166,6 +177,23 @@ def test_words_of_old_alerts_are_found_beyond_the_newest(both: tuple[asyncio.Run
         assert await found("old common", clearance=2) == list(range(20, 0, -2))
         assert await found("x7 new", limit=3) == [799, 798, 797]
         assert (await found("x7", limit=300))[-1] == 7
+
+    for database in databases:
+        runner.run(check(database))
+
+
+@pytest.mark.parametrize("letter", ["x", "\u65e5", "\ufdfa"])
+def test_an_alert_of_long_words_is_saved(both: tuple[asyncio.Runner, list[Database]], letter: str) -> None:
+    """PostgreSQL takes an index of 1 MiB for a row."""
+    words = " ".join(f"{number}{letter * (1_000_000 // len(letter.encode()) // 9_000)}" for number in range(9_000))
+    doc = {"title": f"first {words}", "tags": [], "tlp": 2, "artifacts": []}
+    runner, databases = both
+
+    async def check(database: Database) -> None:
+        await database.transaction(lambda tx: save(tx, 1, doc))
+        for text in ("first", f"1{letter}"):
+            rows = await database.search(lambda search: texts.find(search, database.dialect, text, 2, 10))  # noqa: B023
+            assert [row["id"] for row in rows] == [1]
 
     for database in databases:
         runner.run(check(database))
