@@ -151,7 +151,7 @@ class Environments:
             on_progress(BuildStatus(spec.folder, "building"))
             status = await self._build(spec, lines, path)
         if status.state != "failed":
-            await _compile(path)
+            await self._compile(path)
         on_progress(status)
         return status
 
@@ -181,10 +181,8 @@ class Environments:
 
         uv sees nothing of the responder's folder, which could configure it.
         """
-        own: str = getattr(sys, "_base_executable", "") or sys.executable  # not that of core's environment
-        base = str(self._python or own)
         steps = (
-            ("venv", "--relocatable", "--allow-existing", "--no-project", "--python", base, str(new)),
+            ("venv", "--relocatable", "--allow-existing", "--no-project", "--python", self._base, str(new)),
             (
                 *("pip", "install", "--python", str(new / "bin" / "python"), "-r", str(new / FILE)),
                 *(() if allow_builds else ("--no-build",)),
@@ -197,14 +195,20 @@ class Environments:
                 return f"{reason}{trust}" if "--no-build" in reason else reason
         return ""
 
+    @property
+    def _base(self) -> str:
+        """The interpreter that environments are made from; not that of core's environment."""
+        own: str = getattr(sys, "_base_executable", "") or sys.executable
+        return str(self._python or own)
 
-async def _compile(path: Path) -> None:
-    """Compile the packages of an environment: a confined run can't write there, so each would compile them again.
+    async def _compile(self, path: Path) -> None:
+        """Compile the packages of an environment: a confined run can't write there, so each would compile them again.
 
-    What can't be compiled is left to the run that imports it. Takes some 50 ms if all is compiled.
-    """
-    with contextlib.suppress(OSError):
-        await _run((str(path / "bin" / "python"), "-I", "-S", "-m", "compileall", "-q", str(path / "lib")), path)
+        Not by its own interpreter, whose standard library a package may have replaced. What can't be compiled is left
+        to the run that imports it. Takes some 50 ms if all is compiled.
+        """
+        with contextlib.suppress(OSError):
+            await _run((self._base, "-I", "-S", "-m", "compileall", "-q", str(path / "lib")), path)
 
 
 def is_usable(path: Path) -> bool:

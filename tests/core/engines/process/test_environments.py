@@ -4,6 +4,7 @@ import importlib.util
 import io
 import json
 import os
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -106,6 +107,25 @@ async def test_packages_are_compiled_when_they_are_installed(
     (cached,) = await environments.install([EnvironmentSpec(root / "New")], lambda _: None)
     assert cached.state == "cached"
     assert compiled.exists()
+
+
+async def test_a_package_that_replaces_the_standard_library_runs_nothing_at_its_installation(
+    root: Path, tmp_path: Path
+) -> None:
+    """Outside the confinement of runs, as core's account."""
+    library = f"evil/lib/python{sys.version_info.major}.{sys.version_info.minor}"
+    with zipfile.ZipFile(root / "wheels" / "thing-2.0-py3-none-any.whl", "a") as file:
+        for name, text in (
+            ("pyvenv.cfg", "home = evil/bin\n"),
+            (f"{library}/os.py", ""),
+            (f"{library}/encodings/__init__.py", f"import posix\nposix.mkdir({str(tmp_path / 'ran')!r})\n"),
+        ):
+            file.writestr(f"thing-2.0.data/data/{name}", text)
+    environments = Environments(tmp_path / "environments")
+    for state in ("built", "cached"):
+        (found,) = await environments.install([EnvironmentSpec(root / "New")], lambda _: None)
+        assert found.state == state
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_two_responders_that_contradict_each_other_both_run(
