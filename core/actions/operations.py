@@ -62,9 +62,11 @@ def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any
             outcomes = [_apply(unit, operation) for operation in slice_]
             unit.save()
             return outcomes
-    except ResponderBotError as error:  # one of the changes can't be saved, and applied alone each shows which
+    except Exception as error:  # one of the changes can't be saved, and applied alone each shows which
+        if tx.is_in_doubt(error):
+            raise
         if len(slice_) == 1:
-            return [_failure(error.message)]
+            return [_unsaved(slice_[0], error)]
         return [outcome for operation in slice_ for outcome in apply_slice(tx, context, [operation])]
 
 
@@ -106,16 +108,25 @@ def _apply(unit: UnitOfWork, operation: Any) -> OperationOutcome:
     try:
         with unit.tx.savepoint():
             return {"status": "Success", "message": apply(unit, operation) or ""}
-    except ResponderBotError as error:
-        return _failure(error.message)
     except ValidationError as error:
         first = error.errors()[0]
         return _failure(f"The operation {name} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}.")
-    except Exception as error:  # otherwise the action could never end
+    except Exception as error:
         if unit.tx.is_in_doubt(error):
             raise
-        log.exception("operation_failed", operation=name)
-        return _failure(f"The operation {name} could not be applied; core's log says why.")
+        return _unsaved(operation, error)
+
+
+def _unsaved(operation: Operation, error: Exception) -> OperationOutcome:
+    """The outcome of an operation that the store refuses, such as a text that is too long for an index.
+
+    Raised, the error would keep the action from ending.
+    """
+    if isinstance(error, ResponderBotError):
+        return _failure(error.message)
+    name = operation["type"]
+    log.error("operation_failed", operation=name, exc_info=error)
+    return _failure(f"The operation {name} could not be applied; core's log says why.")
 
 
 def _add_tag_to_alert(unit: UnitOfWork, operation: Operation) -> None:

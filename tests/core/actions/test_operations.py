@@ -1,6 +1,7 @@
 """Operations of responders: which work from which kind of object, and what they change."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from core.models import (
     Kind,
     SearchInput,
 )
+from tests import stores
 from tests.core.actions.every_kind import ObjectsOfEveryKind, objects_of_every_kind
 from tests.core.actions.harness import ANNA, LEAD, open_harness, run_input
 
@@ -201,3 +203,13 @@ async def test_operations_of_a_failed_run_are_not_applied(tmp_path: Path) -> Non
         (await harness.engine.taken.get()).finish(Report(False, operations=tuple(operations)))
         ended = await harness.ended(started.action.id)
     assert (ended.status, ended.operations) == ("Failure", "[]")
+
+
+async def test_an_operation_with_a_text_that_is_too_long_for_an_index_fails_alone(tmp_path: Path) -> None:
+    """As the indexes of PostgreSQL are; those of SQLite take any. The action ends on both."""
+    owner = os.urandom(4_000).hex()
+    async with objects_of_every_kind(tmp_path) as objects:
+        found = await objects.outcomes("case", {**ASSIGN, "owner": owner}, TAG_CASE)
+    message = "The operation AssignCase could not be applied; core's log says why."
+    assigned = ("Success", "") if stores.dialect() == "sqlite" else ("Failure", message)
+    assert found == [("AssignCase", *assigned), ("AddTagToCase", "Success", "")]
