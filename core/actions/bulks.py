@@ -298,7 +298,9 @@ class Bulks:
         offer = self._offers.find(self._offers.name(request.responder_id))
         # Nobody knows what an unknown responder would declare.
         names = frozenset(request.parameters) if offer is None else secret_names(self._offers.parameters(offer))
-        return request.model_copy(update={"parameters": reports.without_secrets(request.parameters, names)})
+        note = reports.why_without_secrets(request.note, request.parameters, names)
+        parameters = reports.without_secrets(request.parameters, names)
+        return request.model_copy(update={"parameters": parameters, "note": note})
 
     async def _outcomes(self, number: int) -> BulkOutcomes:
         def read(reads: Reads) -> BulkOutcomes:

@@ -109,6 +109,11 @@ def without_secrets(parameters: Mapping[str, Any], secret_names: frozenset[str])
     return shown
 
 
+def why_without_secrets(text: str, parameters: Mapping[str, Any], secret_names: frozenset[str]) -> str:
+    """Why somebody runs it, as they say, with REMOVED for each secret that they give it."""
+    return str(_redact_in_text(parameters, secret_names)(text)) if text else ""
+
+
 def has_lost_secret(parameters: Any) -> bool:
     """Whether a secret was removed from these parameters, so that they can't be used again."""
     return REMOVED in _dump(parameters)

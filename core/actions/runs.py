@@ -146,10 +146,14 @@ class Runs:
             target = self._acting(caller, target, request, choice)
         declared = self._offers.parameters(choice.offer)
         values = inputs.checked(reads, declared, request.parameters, self._offers.guards.login)
-        checked = request.model_copy(update={"parameters": values})
+        secret_names = inputs.secret_names(declared)
+        note, glass = reports.why_without_secrets(request.note, values, secret_names), request.break_glass
+        if glass is not None:
+            reason = reports.why_without_secrets(glass.reason, values, secret_names)
+            glass = glass.model_copy(update={"reason": reason})
+        checked = request.model_copy(update={"parameters": values, "note": note, "break_glass": glass})
         section = self._offers.section(choice.offer.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
-        secret_names = inputs.secret_names(declared)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secret_names)
 
     def record(

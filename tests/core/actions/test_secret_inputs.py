@@ -16,7 +16,7 @@ from core.engines.base import Catalogue, Report
 from core.models import Action, Parameter, UndoInput, parse_parameters
 from core.settings import ResponderSection
 from tests import stores
-from tests.core.actions.harness import ANNA, BEN, Harness, next_run, open_harness, run_input, started_run
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input, started_run
 from tests.core.core_process import alert_in, core_process, run_body, setup_in, until, write_pipe
 from tests.core.running import RunningCore, running_core
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
@@ -29,6 +29,7 @@ LONG = SECRET * 900  # takes pages of its own in a database
 DECLARED = ({"name": "passphrase", "secret": True, "type": "text"}, {"name": "reason", "type": "text"})
 GIVEN = {"passphrase": SECRET, "reason": f"it said {SECRET}"}
 SHOWN = {"passphrase": "REMOVED", "reason": "it said REMOVED"}
+NOTE = f"since {SECRET} was seen"
 
 
 def section(**policy: Any) -> ResponderSection:
@@ -53,7 +54,7 @@ def traces(folder: Path, secret: str = SECRET) -> list[str]:
 
 async def run_to(harness: Harness, end: str, parameters: Mapping[str, Any]) -> Action:
     """A run of ANNA with these inputs that ends so."""
-    request = run_input(harness, parameters=parameters)
+    request = run_input(harness, parameters=parameters, note=NOTE if parameters == GIVEN else "")
     body = json.dumps(parameters)
     action = (await harness.actions.start(ANNA, request, key=f"{len(body)}", body=body)).action
     assert SECRET not in action.to_json()
@@ -84,8 +85,19 @@ async def test_no_byte_of_a_secret_is_left_once_its_run_has_ended(tmp_path: Path
         await harness.actions.deny(BEN, waiting.action.id)
         ended = await run_to(harness, end, GIVEN)
         assert (ended.outcome, json.loads(ended.parameters or "")) == (end, SHOWN)
+        assert ended.note == "since REMOVED was seen"
         await run_to(harness, end, {"passphrase": LONG})
     assert traces(tmp_path) == []
+
+
+async def test_why_glass_is_broken_shows_no_secret(tmp_path: Path) -> None:
+    policies = {BLOCK: section(rate=("1/1h",))}
+    async with open_harness(tmp_path, policies=policies) as harness:
+        await harness.actions.start(ANNA, run_input(harness))
+        request = run_input(harness, parameters=GIVEN, breakGlass={"reason": NOTE})
+        action = (await harness.actions.start(LEAD, request)).action
+        assert action.break_glass is not None
+        assert (action.note, action.break_glass.reason) == ("since REMOVED was seen",) * 2
 
 
 async def test_no_byte_of_a_secret_is_left_among_many_runs(tmp_path: Path) -> None:
@@ -177,7 +189,7 @@ async def new_alerts(core: RunningCore, count: int) -> list[str]:
 async def test_a_bulk_leaves_no_secret_and_is_not_run_again_without_it(tmp_path: Path) -> None:
     async with core_in(tmp_path, approval=1) as core:
         targets = [{"objectType": "alert", "objectId": number} for number in await new_alerts(core, 3)]
-        body = {"responderId": CLOSE, "targets": targets, "parameters": GIVEN}
+        body = {"responderId": CLOSE, "targets": targets, "parameters": GIVEN, "note": NOTE}
         headers = {"Idempotency-Key": "k"}
         bulk = (await core.send("POST", f"{ACTION}/_bulk", body, profile="analyst", headers=headers)).json()
         unknown = {**body, "responderId": "Nobody_1_0"}
