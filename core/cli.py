@@ -514,10 +514,9 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
 
 
 async def _unreadable_secrets(engine: "Engine") -> list[str]:
-    from core.engines.container.engine import ContainerEngine
-    from core.engines.process.engine import ProcessEngine
+    from core.engines.job_folder_engine import JobFolderEngine
 
-    return await engine.unreadable_secrets() if isinstance(engine, ProcessEngine | ContainerEngine) else []
+    return await engine.unreadable_secrets() if isinstance(engine, JobFolderEngine) else []
 
 
 def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Sequence[str]) -> None:

@@ -11,28 +11,35 @@ from core.settings import CoreSettings, EngineSection
 
 if TYPE_CHECKING:
     from core.engines.container.engine import ContainerEngine
+    from core.engines.job_folder_engine import EngineOptions
 
 Factory = Callable[[EngineSection, CoreSettings, str], Engine]
 
 
-def _process(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
-    from core.engines.process.engine import ProcessEngine
+def _options(section: EngineSection, settings: CoreSettings) -> "EngineOptions":
+    from core.engines.job_folder_engine import EngineOptions
 
     core = settings.core
-    return ProcessEngine(
+    return EngineOptions(
         section.name,
         organisation=core.organisation,
         product=core.product,
-        folders=section.responders,
         responders=settings.responder,
         # One folder per engine: at start an engine removes job folders that it does not know.
         jobs=core.jobs / section.name,
         environments=core.environments,
         capacity=core.max_concurrent_actions,
         keep_jobs=core.keep_jobs,
-        python=section.python,
         output_limit_bytes=core.output_limit_bytes,
-        confinement=core.confinement,
+    )
+
+
+def _process(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
+    from core.engines.process.engine import ProcessEngine
+
+    options = _options(section, settings)
+    return ProcessEngine(
+        options, folders=section.responders, python=section.python, confinement=settings.core.confinement
     )
 
 
@@ -41,21 +48,8 @@ def container_engine(section: EngineSection, settings: CoreSettings, core_id: st
     from core.engines.container.engine import ContainerEngine
     from core.engines.container.runtime import Runtime
 
-    core = settings.core
-    return ContainerEngine(
-        section.name,
-        runtime=Runtime(section.runtime),
-        core_id=core_id,
-        organisation=core.organisation,
-        product=core.product,
-        responders=section.responders,
-        sections=settings.responder,
-        jobs=core.jobs / section.name,
-        environments=core.environments,
-        capacity=core.max_concurrent_actions,
-        keep_jobs=core.keep_jobs,
-        output_limit_bytes=core.output_limit_bytes,
-    )
+    options, runtime = _options(section, settings), Runtime(section.runtime)
+    return ContainerEngine(options, runtime=runtime, core_id=core_id, responders=section.responders)
 
 
 def _cortex(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 from pydantic_core import from_json
@@ -24,6 +24,9 @@ class Runnable(Protocol):
 
     @property
     def responder(self) -> Responder: ...
+
+    @property
+    def configured(self) -> ConfiguredResponder[Any]: ...
 
 
 R = TypeVar("R", bound=Runnable)

@@ -17,12 +17,13 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.common.accounts import Account
+import structlog
+
 from core.common.private_files import make_private
 from core.engines import files
 from core.engines.base import Job
@@ -54,6 +55,8 @@ _LOCK_TRIES = 500
 _LOCK_RETRY_S = 0.01
 
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,13 @@ class JobFolder:
         return text if text in STOP_REASONS else ""
 
     def mark_stopped(self, reason: str) -> None:
-        """Record one of STOP_REASONS for the core that will report on the run. Raises OSError."""
-        files.replace(self.path.parent, self.path.name, "stop", content=reason.encode())
+        """Record one of STOP_REASONS for the core that will report on the run. Logs what prevents that."""
+        try:
+            files.replace(self.path.parent, self.path.name, "stop", content=reason.encode())
+        except FileNotFoundError:
+            return  # the folder does not exist yet, or no longer
+        except OSError as error:
+            log.warning("stop_reason_not_recorded", folder=self.path.name, error=str(error))
 
     def facts(self) -> RunFacts:
         """Read back what `create` wrote. Raises OSError or ValueError when the program removed or replaced it."""
@@ -138,6 +146,13 @@ class JobFolder:
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"facts.json was replaced ({error})") from error
 
+    def facts_left(self) -> RunFacts | None:
+        """As `facts`; None when the program removed or replaced them."""
+        try:
+            return self.facts()
+        except (OSError, ValueError):
+            return None
+
     def _read(self, name: str, *, limit_bytes: int) -> bytes:
         return files.read_regular(self.path.parent, self.path.name, name, limit_bytes=limit_bytes)
 
@@ -152,22 +167,17 @@ def _slug(engine: str) -> str:
     return plain if plain == engine else f"{plain}_{hashlib.sha256(engine.encode()).hexdigest()[:8]}"
 
 
-def create(folder: JobFolder, job: Job, configured: ConfiguredResponder[Any]) -> None:
-    """Create the folder atomically, by rename. Leaves an existing one alone. Raises OSError."""
-    os.close(create_locked(folder, job, configured))
-
-
-def create_locked(
+def create(
     folder: JobFolder,
     job: Job,
     configured: ConfiguredResponder[Any],
     *,
     confined: str = "",
-    account: Account | None = None,
+    share: Callable[[Path], None] = lambda new: None,
 ) -> int:
-    """Create the folder as `create` does; it is locked, as by `lock`, before anyone else can see it.
+    """Create the folder atomically, by rename, and locked, as by `lock`. Leaves an existing one alone. Raises OSError.
 
-    With an `account`, this may read the input and write the output.
+    `share` gets the new folder before anyone else can see it, and lets the account of the program in.
     """
     jobs = folder.path.parent
     make_private(jobs)
@@ -177,8 +187,7 @@ def create_locked(
     lock_descriptor = lock(JobFolder(new))
     try:
         _fill(new, job, configured, confined)
-        if account:
-            _open_to(account, new)
+        share(new)
         renamed = _rename(new, folder.path)
         _sync(jobs)
     except BaseException:
@@ -201,21 +210,6 @@ def _fill(new: Path, job: Job, configured: ConfiguredResponder[Any], confined: s
         _write(run / "input" / "cacerts", configured.cacerts if is_pem else Path(configured.cacerts).read_text())
     _write(new / "facts.json", json.dumps({**_facts(configured), "confined": confined}, ensure_ascii=False))
     _write(new / "printed", "")
-
-
-def _open_to(account: Account, new: Path) -> None:
-    """Let an account through to the input, which it may read, and give it the rest of what the program needs."""
-    run = new / "run"
-    new.chmod(0o711)
-    new.parent.chmod(0o711)
-    for folder in (run, run / "input"):
-        os.chown(folder, -1, account.gid)
-        folder.chmod(0o750)
-    for file in (run / "input").iterdir():
-        os.chown(file, -1, account.gid)
-        file.chmod(0o640)
-    for path in (run / "output", run / "tmp", new / "printed"):
-        os.chown(path, account.uid, account.gid)
 
 
 def _make_directory(directory: Path) -> None:
@@ -412,9 +406,3 @@ def remove_free(folders: Iterable[JobFolder]) -> None:
         with locked_for_removal(folder) as is_free:
             if is_free:
                 files.remove_tree(folder.path)
-
-
-def of_ended_runs(folders: Iterable[JobFolder], engine: str, open_run_ids: Collection[str]) -> list[JobFolder]:
-    """The folders of runs that aren't open; another core may still follow some of them."""
-    open_names = {folder_name(engine, run_id) for run_id in open_run_ids}
-    return [folder for folder in folders if folder.path.name not in open_names]

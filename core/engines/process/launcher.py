@@ -284,9 +284,9 @@ class Usage:
 
     def add_folders(self, job: str) -> None:
         """The folders that the program may write to, and what it printed. A folder that can't be read is too much."""
-        for name in ("run/output", "run/tmp", "printed"):
+        for names in (("run", "output"), ("run", "tmp"), ("printed",)):
             try:
-                path_fd = os.open(f"{job}/{name}", os.O_PATH | os.O_NOFOLLOW)
+                path_fd = open_path(job, *names)
             except OSError:
                 continue  # the program has replaced it
             try:
@@ -356,6 +356,18 @@ class Usage:
         self._files -= 1
         if self._bytes < 0 or self._files < 0:
             self.over = "disk" if self._bytes < 0 else "files"
+
+
+def open_path(job: str, *names: str) -> int:
+    """An O_PATH descriptor of what `names` lead to. Raises OSError, also if a symlink leads there."""
+    path_fd = os.open(job, os.O_PATH | os.O_NOFOLLOW)
+    for name in names:
+        parent = path_fd
+        try:
+            path_fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
+        finally:
+            os.close(parent)
+    return path_fd
 
 
 def tasks_of_machine() -> int:

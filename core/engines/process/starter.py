@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from core.common.accounts import Account
 from core.engines.configuration import ConfiguredResponder
 from core.engines.confinement import Confinement, Mode, interpreter_folders, unavailable
 from core.engines.definitions import ProgramDefinition
@@ -151,6 +152,23 @@ class ProgramStarter:
         if mode == "bwrap":
             return confinement.bwrap_ruleset(definition.root)
         return replace(confinement, writable=(*confinement.writable, folder.printed)).ruleset()
+
+
+def let_in(account: Account | None, new: Path) -> None:
+    """Let the account of a program, if it has its own, read the input and write the rest of what it needs."""
+    if account is None:
+        return
+    run = new / "run"
+    new.chmod(0o711)
+    new.parent.chmod(0o711)
+    for folder in (run, run / "input"):
+        os.chown(folder, -1, account.gid)
+        folder.chmod(0o750)
+    for file in (run / "input").iterdir():
+        os.chown(file, -1, account.gid)
+        file.chmod(0o640)
+    for path in (run / "output", run / "tmp", new / "printed"):
+        os.chown(path, account.uid, account.gid)
 
 
 def _account(runnable: RunnableResponder) -> tuple[int, int, Sequence[int]] | None:

@@ -27,17 +27,13 @@ async def live(engine: ContainerEngine, job: Job) -> None:
     await engine.catalogue()
     if POINT == "recorded":
         die()
-    if POINT == "folder written":
-        await engine._prepare(job, engine._folder(job.run_id))
-        die()
-    if POINT == "container started":
-        await engine._prepare(job, engine._folder(job.run_id))
-        await engine._start(job, engine._folder(job.run_id))
-        die()
-    if POINT == "runtime called":
-        await engine._prepare(job, engine._folder(job.run_id))
-        start = asyncio.create_task(engine._start(job, engine._folder(job.run_id)))
-        await asyncio.wait([start], timeout=0.05)  # anywhere within the call
+    if POINT in ("folder written", "container started", "runtime called"):
+        folder, runnable = engine._folder(job.run_id), await engine._runnable(job)
+        await engine._create(folder, job, runnable)
+        if POINT != "folder written":
+            start = asyncio.create_task(engine._start(folder, job, runnable))
+            # The runtime is killed anywhere within the call.
+            await asyncio.wait([start], timeout=0.05 if POINT == "runtime called" else None)
         die()
     await engine.run(job, on_progress)
     if POINT == "report read":

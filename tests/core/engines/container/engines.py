@@ -15,6 +15,7 @@ from typing import Any
 from core.engines.base import Job
 from core.engines.container.engine import ContainerEngine
 from core.engines.container.runtime import Runtime
+from core.engines.job_folder_engine import EngineOptions
 from core.settings import ResponderSection
 from tests.core.scripted_engine import run_id_of
 
@@ -113,19 +114,18 @@ def engine_in(
 
     Without `podman` it uses the one that the environment names.
     """
-    return ContainerEngine(
+    options = EngineOptions(
         "boxes",
-        runtime=Runtime(program, environ or {**os.environ, **(podman.environment if podman else {})}),
-        core_id=core_id,
         organisation="default",
         product="thehive",
-        responders=responders or (place / "responders",),
-        sections=_without_network(place, sections or {}),
+        responders=_without_network(place, sections or {}),
         jobs=place / "jobs",
         environments=place / "environments",
         capacity=4,
         **{"keep_jobs": False, "grace_s": 1.0, **settings},
     )
+    runtime = Runtime(program, environ or {**os.environ, **(podman.environment if podman else {})})
+    return ContainerEngine(options, runtime=runtime, core_id=core_id, responders=responders or (place / "responders",))
 
 
 def _without_network(place: Path, sections: Mapping[str, ResponderSection]) -> Mapping[str, ResponderSection]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -105,6 +106,26 @@ async def test_a_container_outlives_a_core_that_is_killed_in_its_middle(
     again = await make_engine(sections=sections).run(replace(job, resumed=True, seen_running=True), ProgressLog())
     assert again.message == "Slow"
     assert (shared / "runs").read_text() == "one run\n"
+
+
+async def test_a_container_that_ended_in_time_has_a_result_also_after_the_deadline(
+    make_engine: MakeEngine,
+    sections: dict[str, ResponderSection],
+    podman: Podman,
+    tmp_path: Path,
+    job: Job,
+    ready: NamedPipe,
+    go: NamedPipe,
+    shared: Path,
+) -> None:
+    core = await start_core("never", tmp_path, podman, job, shared)
+    await ready.received()
+    core.kill()
+    await core.wait()
+    go.send()
+    engine = make_engine(sections=sections, clock=lambda: time.time() + 3600)
+    podman("wait", engine._container(job.run_id))
+    assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Slow"
 
 
 async def test_a_core_that_stops_leaves_the_container_running(

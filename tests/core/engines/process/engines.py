@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from core.engines.confinement import Mode
+from core.engines.job_folder_engine import EngineOptions
 from core.engines.process.engine import ProcessEngine
 from core.engines.process.starter import RunLimits
 from core.engines.secret_reader import SecretReader
@@ -30,19 +31,17 @@ def engine_in(
 
     Programs of these tests write to files outside their job folders, so only tests of confinement confine them.
     """
-    return ProcessEngine(
+    options = EngineOptions(
         name,
         organisation="default",
         product="thehive",
-        folders=folders,
         responders=sections or {key: ResponderSection(config=values) for key, values in (config or {}).items()},
         jobs=folder / "jobs",
         environments=folder / "environments",
         capacity=4,
         keep_jobs=keep_jobs,
-        python=python,
-        limits=limits,
         grace_s=grace_s,
-        confinement=confinement,
-        secret_reader=secret_reader,
+    )
+    return ProcessEngine(
+        options, folders=folders, python=python, limits=limits, confinement=confinement, secret_reader=secret_reader
     )

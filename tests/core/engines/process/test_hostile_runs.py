@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from core.engines import files
+from core.engines.process.launcher import Usage
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.conftest import (
     PREAMBLE,
@@ -295,6 +296,25 @@ async def test_a_symlink_in_place_of_a_job_folder_is_removed_and_not_followed(
     assert folder.is_symlink()
     await (engine.clean_up(job.run_id) if removal == "clean_up" else engine.clean_up_ended(open_actions()))
     assert not folder.is_symlink()
+
+
+def test_nothing_behind_a_symlink_counts_as_used_by_a_run(tmp_path: Path) -> None:
+    job, other = tmp_path / "job", tmp_path / "other"
+    for folder in (job / "run", other / "run"):
+        (folder / "output").mkdir(parents=True)
+        (folder / "output" / "file").write_bytes(bytes(65_536))
+    assert usage_over(job) == "disk"
+    (job / "run").rename(tmp_path / "aside")
+    (job / "run").symlink_to(other / "run")
+    assert usage_over(job) == ""
+    (tmp_path / "link").symlink_to(other)
+    assert usage_over(tmp_path / "link") == ""
+
+
+def usage_over(job: Path) -> str:
+    usage = Usage(most_bytes=4096, most_files=10)
+    usage.add_folders(str(job))
+    return usage.over
 
 
 async def test_a_symlink_in_place_of_a_new_job_folder_is_replaced(
