@@ -21,7 +21,6 @@ from core.models import ApiModel, Input, Permission
 
 JSON_TYPE = "application/json"
 ANONYMOUS = Caller("", frozenset(), "", "read-only", 0)
-SEARCHES_PER_CALLER = 2  # of the store's four at once, so that one caller can't keep others waiting
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _process_id = os.urandom(4).hex()
@@ -30,19 +29,19 @@ _numbers = count(1)  # random ones would let other threads in between at each re
 T = TypeVar("T")
 
 Handler = Callable[["Request"], Awaitable[Response]]
-SearchSlots = WeakValueDictionary[str, asyncio.Semaphore]
-"""By login."""
+SearchTurns = WeakValueDictionary[str, asyncio.Lock]
+"""By login: each runs one search at a time of the store's four, so that few callers can't keep others waiting."""
 
 
 class Request:
     """One request: what it says and, as the router checks it, who sends it, for which endpoint, and its body."""
 
     __slots__ = (
-        *("method", "raw_path", "raw_query", "headers", "headers_bytes", "id", "address", "receive", "_slots"),
+        *("method", "raw_path", "raw_query", "headers", "headers_bytes", "id", "address", "receive", "_turns"),
         *("caller", "endpoint", "path", "query", "raw", "body", "is_unread"),
     )
 
-    def __init__(self, scope: Scope, receive: Receive, slots: SearchSlots) -> None:
+    def __init__(self, scope: Scope, receive: Receive, turns: SearchTurns) -> None:
         self.method: str = scope["method"]
         path: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         self.raw_path = "/" + path.lstrip("/")  # clients append `/api/...` to a base URL that ends in a slash
@@ -56,7 +55,7 @@ class Request:
         logs.set_request_id(self.id)
         client = scope.get("client")
         self.address: str = client[0] if client else ""
-        self.receive, self._slots = receive, slots
+        self.receive, self._turns = receive, turns
         self.caller = ANONYMOUS
         self.endpoint: Endpoint | None = None
         self.path: Mapping[str, str] = {}
@@ -76,17 +75,17 @@ class Request:
         return self.endpoint.path if self.endpoint else "none"
 
     async def run_search(self, search: Coroutine[Any, Any, T]) -> T:
-        """Await a search; each caller runs only a few at once.
+        """Await a search; those of a caller run one after the other.
 
         Raises ClientDisconnected, and stops the search, if the client hangs up.
         """
-        slots = self._slots.setdefault(self.caller.login, asyncio.Semaphore(SEARCHES_PER_CALLER))
+        turn = self._turns.setdefault(self.caller.login, asyncio.Lock())
 
-        async def search_in_slot() -> T:
-            async with slots:
+        async def search_in_turn() -> T:
+            async with turn:
                 return await search
 
-        searching, hang_up = asyncio.create_task(search_in_slot()), asyncio.create_task(self._disconnected())
+        searching, hang_up = asyncio.create_task(search_in_turn()), asyncio.create_task(self._disconnected())
         try:
             await asyncio.wait((searching, hang_up), return_when=asyncio.FIRST_COMPLETED)
             if not searching.done():

@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from core.access import Access, Caller
-from core.api.endpoint import ANONYMOUS, Endpoint, Request, SearchSlots
+from core.api.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns
 from core.api.errors import MethodNotAllowedError, error_response
 from core.api.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, credentials, query_of
 from core.common.errors import ResponderBotError
@@ -69,7 +69,7 @@ class Router:
         self._paths = _paths(endpoints)
         self._access = access
         self._bodies = BodyReader(body_limit_bytes, body_timeout_s)
-        self._slots = SearchSlots()
+        self._turns = SearchTurns()
         self._observe = observe
         self._last_event = last_event
         self._log = structlog.get_logger("core.api").bind()
@@ -78,7 +78,7 @@ class Router:
         if scope["type"] != "http":
             raise RuntimeError(f"core speaks HTTP only, not {scope['type']}")
         started = time.perf_counter()
-        request = Request(scope, receive, self._slots)
+        request = Request(scope, receive, self._turns)
         try:
             response = await self._respond(request)
         except ClientDisconnected:
