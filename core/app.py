@@ -25,7 +25,6 @@ from core.actions.lifecycle import Lifecycle
 from core.actions.offers import Offers
 from core.actions.retention import Retention
 from core.actions.runner import Runner
-from core.actions.runs import IDEMPOTENCY_KEY_MS
 from core.actions.service import Actions
 from core.actions.undos import Undos
 from core.api import access as access_api
@@ -178,7 +177,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     database = open_database(section.database)
     stack.push_async_callback(database.close)
     access = Access(database, section.user_domain, clock)
-    feed = await Feed.open(database, clock)
+    feed = await Feed.open(database)
 
     for problem in (*folder_problems(settings), *run_as_problems(settings)):
         raise ResponderBotError("unavailable", problem)
@@ -222,7 +221,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     await undos.open()
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
-    pruning = _prune_hourly(settings, retention, feed, database, clock, keeping)
+    pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
 
     people = People(database, access, clock)
@@ -401,21 +400,14 @@ def _summary(catalogue: Catalogue) -> str:
 
 
 async def _prune_hourly(
-    settings: CoreSettings,
-    retention: Retention,
-    feed: Feed,
-    database: Database,
-    clock: Clock,
-    keeping: Sequence[str],
+    settings: CoreSettings, retention: Retention, database: Database, clock: Clock, keeping: Sequence[str]
 ) -> None:
     """Delete what is beyond its retention, every hour; `keeping` are the engines that keep job folders."""
     while True:
         try:
-            await feed.prune(settings.core.event_days)
-            await database.transaction(lambda tx: stored_actions.forget_keys(tx, clock() - IDEMPOTENCY_KEY_MS))
             await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
             if found := await retention.prune():
-                structlog.get_logger("core.app").info("pruned", **found)
+                structlog.get_logger("core.app").info("pruned", counts=dict(found))
             for name in keeping:
                 await _remove_job_folders(settings.core.jobs / name, name, database)
         except ResponderBotError as error:

@@ -59,7 +59,6 @@ BOUNDED: Mapping[str, str] = {
     r"FROM (?:object|action) o0": "a client's own search, which sorts and counts what matches",
     r"FROM object_text (?:WHERE|CROSS)|FROM object_text_fts": "counts the newest thousand, or reads the index of words",
     r"FROM object_text WHERE object_id = \?": "the four levels of one alert",
-    r"FROM \(SELECT seq, at FROM event ORDER BY seq LIMIT": "some thousand events",
     r"FROM action WHERE (?:object_id = \? AND )?kind = \? AND object_id": "actions on one object",
     r"FROM action WHERE object_id = \? AND kind": "actions on one object",
     r"FROM action WHERE status IN \(\?, \?\) AND": "open actions",

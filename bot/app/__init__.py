@@ -220,7 +220,7 @@ class Bot:
         while True:
             try:
                 if found := await self.retention.prune():
-                    log.info("pruned", **found)
+                    log.info("pruned", counts=dict(found))
             except ResponderBotError as error:
                 log.warning("prune_failed", reason=error.message)
             await asyncio.sleep(PRUNE_EVERY_S)

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 
 from core.actions.report import without_report
+from core.actions.runs import IDEMPOTENCY_KEY_MS
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
@@ -21,7 +23,7 @@ from core.models import ClosedObjects, parse_id
 from core.records.writes import record_event
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
-from core.store import attachments, backup
+from core.store import attachments, backup, events
 from core.store import retention as stored
 
 DAY_MS, MINUTE_MS = 86_400_000, 60_000
@@ -69,15 +71,20 @@ class Retention:
         clock: Clock,
         section: RetentionSection,
         *,
+        event_days: int = 0,
         rules_ms: int = 0,
         step_s: float = STEP_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Nothing is deleted that is younger than `rules_ms` (see `longest_rule_ms`), lest a rate forgets it."""
+        """Events go after `event_days`; 0: never.
+
+        Nothing else goes that is younger than `rules_ms` (see `longest_rule_ms`), lest a rate forgets it.
+        """
         self._step_s, self._pause_s = step_s, pause_s
         self._database = database
         self._clock = clock
         self._section = section
+        self._event_days = event_days
         self._rules_ms = rules_ms
         self.counts: Counter[str] = Counter()
         """How much of each kind this process has deleted."""
@@ -85,7 +92,8 @@ class Retention:
     @classmethod
     def of(cls, settings: CoreSettings, database: Database, clock: Clock) -> "Retention":
         """What these settings say."""
-        return cls(database, clock, settings.retention, rules_ms=longest_rule_ms(settings.responder.values()))
+        rules_ms = longest_rule_ms(settings.responder.values())
+        return cls(database, clock, settings.retention, event_days=settings.core.event_days, rules_ms=rules_ms)
 
     async def closed(self, ids: Collection[str]) -> ClosedObjects:
         """Which of these objects belong to what is over; at most MAX_IDS. Raises ResponderBotError("bad_request")."""
@@ -112,6 +120,9 @@ class Retention:
     async def prune(self) -> Counter[str]:
         """Delete all that is due; returns how much of each kind."""
         already = self.counts.copy()
+        if self._event_days:
+            await self._run(self._delete_events)
+        await self._run(self._delete_keys)
         if self._section.alert_days:
             for kind in ROOTS:
                 await self._run(partial(self._delete_roots, kind))
@@ -134,6 +145,11 @@ class Retention:
                     shared.update(stored.shared_by(reads, item))
             return _last(rows, "closed_at")
 
+        def count_events(after: Position, reads: Reads) -> Position | None:
+            rows = self._old_events(reads, after)
+            found["event"] += len(rows)
+            return _last(rows, "at")
+
         def count_reports(after: Position, reads: Reads) -> Position | None:
             rows = stored.reports(reads, self._reports_before, after, AT_ONCE)
             found["report"] += sum(self._report_goes(reads, row) for row in rows)
@@ -146,6 +162,8 @@ class Retention:
             if self._section.alert_days:
                 found["bulk"] += stored.count_refused_bulks(reads, self._alerts_before)
 
+        if self._event_days:
+            await self._read_all(count_events)
         for kind in ROOTS if self._section.alert_days else ():
             await self._read_all(partial(count, kind=kind))
         if self._section.report_days:
@@ -178,6 +196,25 @@ class Retention:
     def _step(self, work: Work, at: Position, tx: Transaction) -> tuple[Position | None, Counter[str]]:
         step = Step(time.monotonic() + self._step_s)
         return work(tx, step, at), step.counts
+
+    def _old_events(self, reads: Reads, after: Position) -> list[Row]:
+        """The next events that are old enough; they are in order of time, but for a clock that was set back."""
+        before = self._clock() - self._event_days * DAY_MS
+        return list(takewhile(lambda row: row["at"] < before, events.oldest(reads, after[1], AT_ONCE)))
+
+    def _delete_events(self, tx: Transaction, step: Step, at: Position) -> Position | None:
+        while rows := self._old_events(tx, START):
+            step.counts["event"] += events.delete_until(tx, rows[-1]["id"])
+            if step.is_over:
+                return at
+        return None
+
+    def _delete_keys(self, tx: Transaction, step: Step, at: Position) -> Position | None:
+        before = self._clock() - IDEMPOTENCY_KEY_MS
+        while stored_actions.forget_keys(tx, before, AT_ONCE):
+            if step.is_over:
+                return at
+        return None
 
     def _due_items(self, reads: Reads, kind: stored.Root, root_id: int) -> Iterator[stored.Item]:
         """What goes with an alert or a case, and that itself at the end; nothing while it may not go."""

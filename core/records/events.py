@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import NEW_ALERT, Event, EventPage
@@ -33,9 +32,8 @@ class FeedPosition:
 class Feed:
     """Reads the feed, and waits for changes."""
 
-    def __init__(self, database: Database, clock: Clock, database_id: str) -> None:
+    def __init__(self, database: Database, database_id: str) -> None:
         self._database = database
-        self._clock = clock
         self._committed = asyncio.Event()
         """Set by the next commit of this process."""
         self.newest = LastEvent(database, database_id)
@@ -48,9 +46,9 @@ class Feed:
         database.on_commit(self._on_commit)
 
     @classmethod
-    async def open(cls, database: Database, clock: Clock) -> "Feed":
+    async def open(cls, database: Database) -> "Feed":
         """The feed of a database. Raises ResponderBotError("unavailable")."""
-        return cls(database, clock, await database.read(backup.database_id))
+        return cls(database, await database.read(backup.database_id))
 
     async def page(self, after: int | None, wait_s: float, database: str = "", *, gather_s: float = 0.0) -> EventPage:
         """The events after number `after` (None: after the newest); waits up to `wait_s` if there are none yet.
@@ -113,12 +111,6 @@ class Feed:
                 committed = self._committed
                 self._last, self._last_at = await self.newest.read(), committed
             return self._last
-
-    async def prune(self, days: int) -> None:
-        """Delete the events that are older than `days`."""
-        before = self._clock() - days * DAY_MS
-        while await self._database.transaction(lambda tx: stored.prune(tx, before)) == stored.PRUNED_AT_ONCE:
-            pass
 
     def _on_commit(self) -> None:
         self._committed.set()

@@ -447,5 +447,7 @@ def digest_of(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()
 
 
-def forget_keys(tx: Transaction, before: int) -> int:
-    return tx.run("DELETE FROM idempotency WHERE created_at < :before", {"before": before})
+def forget_keys(tx: Transaction, before: int, limit: int) -> int:
+    some = "SELECT login, key FROM idempotency WHERE created_at < :before LIMIT :limit"
+    sql = f"DELETE FROM idempotency WHERE (login, key) IN ({some})"
+    return tx.run(sql, {"before": before, "limit": limit})

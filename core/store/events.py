@@ -4,8 +4,6 @@ from core.common import logs
 from core.common.database import Reads, Row, Transaction
 from core.store import sequences
 
-PRUNED_AT_ONCE = 5_000  # writers wait for it
-
 
 def record(
     tx: Transaction,
@@ -54,16 +52,13 @@ def last(reads: Reads) -> int:
     return sequences.last(reads, "event")
 
 
-def prune(tx: Transaction, before: int) -> int:
-    """Delete the first events that are older than `before` (ms), at most PRUNED_AT_ONCE; returns how many.
-
-    Events are in order of time, so no index on it is needed.
-    """
-    oldest = tx.row(
-        "SELECT coalesce(min(CASE WHEN at >= :before THEN seq END), max(seq) + 1) AS kept"
-        " FROM (SELECT seq, at FROM event ORDER BY seq LIMIT :limit) AS oldest",
-        {"before": before, "limit": PRUNED_AT_ONCE},
+def oldest(reads: Reads, after: int, limit: int) -> list[Row]:
+    """The first events that are stored after number `after`: `id, at`."""
+    return reads.rows(
+        "SELECT seq AS id, at FROM event WHERE seq > :after ORDER BY seq LIMIT :limit", {"after": after, "limit": limit}
     )
-    if oldest is None or oldest["kept"] is None:
-        return 0
-    return tx.run("DELETE FROM event WHERE seq < :kept", {"kept": oldest["kept"]})
+
+
+def delete_until(tx: Transaction, last: int) -> int:
+    """Delete all events up to number `last`; returns how many."""
+    return tx.run("DELETE FROM event WHERE seq <= :last", {"last": last})

@@ -281,7 +281,7 @@ async def test_a_tlp_that_changed_in_a_gap_of_the_feed_is_enforced(tmp_path: Pat
     async with posted_alert(tmp_path) as it:
         await it.scene.bot.close()
         await it.level(3)
-        await it.scene.core.core.feed.prune(-1)
+        await it.scene.core.prune_events(-1)
         async with another_bot(it.scene, it.scene.settings) as bot:
             await settled(it.scene, bot)
             assert await it.seen(SOC) == set()

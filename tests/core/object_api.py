@@ -80,7 +80,7 @@ class ObjectApi:
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
     async with stores.opened(folder / "core.db") as database:
-        access, feed = Access(database, "soc.example", clock), await Feed.open(database, clock)
+        access, feed = Access(database, "soc.example", clock), await Feed.open(database)
         documents = Documents(database, feed, Offers([], {}, database, clock))
         router = Router(
             [

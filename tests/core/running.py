@@ -8,7 +8,10 @@ from typing import Any
 
 import httpx
 
+from core.actions.retention import Retention
 from core.app import Core, serving
+from core.common.clock import now_ms
+from core.common.settings_file import RetentionSection
 from core.models import Profile
 from core.settings import CoreSection, CoreSettings
 from tests import stores
@@ -30,6 +33,10 @@ class RunningCore:
         if name not in self.keys:
             self.keys[name] = await self.core.access.add(name, profile)
         return self.keys[name]
+
+    async def prune_events(self, days: int) -> None:
+        """Delete the events that are older; -1: all."""
+        await Retention(self.core.database, now_ms, RetentionSection(), event_days=days, pause_s=0).prune()
 
     async def send(
         self,

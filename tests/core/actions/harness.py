@@ -104,7 +104,7 @@ async def action_parts(
     runner = Runner(lifecycle, offers, hosts, database, clock, tick_s=tick_s)
     await runner.open()
     try:
-        feed = await Feed.open(database, clock)
+        feed = await Feed.open(database)
         actions = Actions(lifecycle, runner, offers, database, feed, clock)
         undos = Undos(actions.runs, offers, database, clock)
         yield ActionParts(database, clock, lifecycle, runner, feed, actions, offers, undos, hosts)

@@ -11,7 +11,6 @@ from core.engines.base import Report
 from core.records.events import Feed
 from core.records.last_event import FILE
 from tests import stores
-from tests.clock import SetClock
 from tests.core.actions.harness import ANNA, another_core, next_run, open_harness, run_input, started_run
 from tests.core.core_process import CoreSetup, alert_in, core_process, counting, hosts_in, run_body, setup_in, stepwise
 from tests.core.engines.process.engines import engine_in
@@ -113,7 +112,7 @@ async def test_only_a_host_that_saw_more_is_refused(tmp_path: Path) -> None:
 
 async def remembered(setup: CoreSetup, number: int) -> str:
     async with stores.opened(setup.database) as database:
-        return f"{(await Feed.open(database, SetClock())).database_id} {number}"
+        return f"{(await Feed.open(database)).database_id} {number}"
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", "another-database 999999", "\xff"])

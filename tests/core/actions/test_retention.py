@@ -378,6 +378,16 @@ async def test_two_cores_delete_nothing_twice(soc: Soc) -> None:
     assert deleted == alerts
 
 
+async def test_a_key_goes_after_a_day(soc: Soc) -> None:
+    request = RunInput.model_validate({"responderId": PLAIN, "objectType": "alert", "objectId": await soc.alert()})
+    await soc.parts.actions.start(ANNA, request, key="first")
+    soc.later(0.9)
+    await soc.parts.actions.start(ANNA, request, key="second")
+    soc.later(0.2)
+    await soc.retention().prune()
+    assert stores.rows(soc.parts.location, "SELECT key FROM idempotency") == [("second",)]
+
+
 @pytest.mark.sqlite
 async def test_sqlite_gives_its_space_back(soc: Soc) -> None:
     for _ in range(40):

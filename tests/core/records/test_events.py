@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from core.actions.retention import AT_ONCE, Retention
+from core.common.clock import DAY_MS
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.common.settings_file import RetentionSection
 from core.records.events import GATHER_STEP_S, PAGE_EVENTS, Feed
 from core.store import events
-from core.store.events import PRUNED_AT_ONCE, bounds
+from core.store.events import bounds
 from tests.clock import SetClock
 from tests.stores import opened
-
-DAY_MS = 86_400_000
 
 
 async def change(database: Database, number: int, at: int = 1, type: str = "alert.created") -> None:
@@ -23,9 +24,13 @@ async def change(database: Database, number: int, at: int = 1, type: str = "aler
     )
 
 
+def retention(database: Database, clock: SetClock) -> Retention:
+    return Retention(database, clock, RetentionSection(), event_days=30, step_s=0, pause_s=0)
+
+
 async def test_earlier_events_are_answered_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, SetClock())
+        feed = await Feed.open(database)
         await change(database, 5)
         page = await feed.page(0, wait_s=30)
     assert [(event.seq, event.object_id, event.root_id, event.type) for event in page.events] == [
@@ -36,7 +41,7 @@ async def test_earlier_events_are_answered_at_once(tmp_path: Path) -> None:
 
 async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, SetClock())
+        feed = await Feed.open(database)
         await change(database, 5)
         waiting = asyncio.ensure_future(feed.page(None, wait_s=30))
         while not waiting.done():  # what is committed before it waits is not new
@@ -47,7 +52,7 @@ async def test_without_after_only_new_events_are_answered(tmp_path: Path) -> Non
 
 async def test_a_commit_of_another_process_is_seen_too(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as here, opened(tmp_path / "a.db") as there:
-        feed = await Feed.open(here, SetClock())
+        feed = await Feed.open(here)
         waiting = asyncio.ensure_future(feed.page(0, wait_s=30))
         await asyncio.sleep(0)
         await change(there, 9)
@@ -57,13 +62,13 @@ async def test_a_commit_of_another_process_is_seen_too(tmp_path: Path) -> None:
 
 async def test_a_wait_without_events_ends_empty(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        page = await (await Feed.open(database, SetClock())).page(0, wait_s=0.05)
+        page = await (await Feed.open(database)).page(0, wait_s=0.05)
     assert (page.events, page.last) == ([], 0)
 
 
 async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, SetClock())
+        feed = await Feed.open(database)
         waiting = asyncio.ensure_future(feed.page(0, wait_s=30, gather_s=3600))
         for number in (5, 6, 7):
             await change(database, number)
@@ -88,10 +93,10 @@ async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path
 async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, clock)
+        feed = await Feed.open(database)
         await change(database, 1, at=clock() - 31 * DAY_MS)
         await change(database, 2, at=clock())
-        await feed.prune(30)
+        await retention(database, clock).prune()
         with pytest.raises(ResponderBotError) as caught:
             await feed.page(0, wait_s=0)
         page = await feed.page(1, wait_s=0)
@@ -102,27 +107,27 @@ async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Pat
 async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) -> None:
     clock = SetClock()
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, clock)
+        feed = await Feed.open(database)
         await change(database, 1, at=clock() - 31 * DAY_MS)
-        await feed.prune(30)
+        await retention(database, clock).prune()
         page = await feed.page(1, wait_s=0)
     assert page.events == []
 
 
 async def test_many_events_are_pruned_bit_by_bit(tmp_path: Path) -> None:
-    """Everybody who writes waits for each of these transactions, and PostgreSQL ends one that takes 10 s."""
+    """Everybody who writes waits for each of these transactions."""
     clock = SetClock()
     old = {"at": clock() - 31 * DAY_MS, "type": "x", "object_type": "Alert", "root_id": 1, "user": "a@b.c"}
     async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database, clock)
         await database.transaction(
-            lambda tx: events.record(tx, *range(2 * PRUNED_AT_ONCE + 1), **old)  # type: ignore[arg-type] # of one dict
+            lambda tx: events.record(tx, *range(2 * AT_ONCE + 1), **old)  # type: ignore[arg-type] # of one dict
         )
         await change(database, 2, at=clock())
         before = database.commits
-        await feed.prune(30)
+        assert await retention(database, clock).preview() == {"event": 2 * AT_ONCE + 1}
+        assert await retention(database, clock).prune() == {"event": 2 * AT_ONCE + 1}
         assert database.commits - before == 3
-        assert await database.read(bounds) == (2 * PRUNED_AT_ONCE + 2,) * 2
+        assert await database.read(bounds) == (2 * AT_ONCE + 2,) * 2
 
 
 async def test_the_first_event_never_looks_like_a_gap(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ async def test_pruned_events_are_410_with_the_first_one_kept(tmp_path: Path) -> 
         await here.core.database.transaction(
             lambda tx: tx.run("UPDATE event SET at = at - :old WHERE seq < 3", {"old": 31 * DAY_MS})
         )
-        await here.core.feed.prune(30)
+        await here.prune_events(30)
         gone = await here.send("GET", "/api/event?after=1")
         edge = await events(here, "after=2")
         now = await events(here, "wait=0")
