@@ -316,6 +316,8 @@ def _doctor(args: argparse.Namespace) -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
             is_linked = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
             found = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
+        if _is_local_core(settings, local_core):
+            first.extend(await _disk_checks(settings, local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in found)]
         for is_well, name, message in lines:
             _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
@@ -327,6 +329,22 @@ def _doctor(args: argparse.Namespace) -> int:
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
     """Whether the bot's core is the one that `[core]` of the same settings describes."""
     return settings.bot.core_url == _core_url(core)
+
+
+async def _disk_checks(settings: "BotSettings", core: "CoreSettings") -> list[tuple[bool, str, str]]:
+    """How long the disk lasts."""
+    from bot.outbox.retention import stored_since
+    from core.common.disk import forecast
+
+    try:
+        use = await core_cli.disk_use(core)
+        days = settings.retention.message_days
+        use += await core_cli.stored("the bot's database", _bots_store(), settings.bot.database, stored_since, days)
+        return [(is_well, "disk", message) for is_well, message in forecast(use)]
+    except ResponderBotError as error:
+        return [(False, "disk", error.message)]
+    except OSError as error:
+        return [(False, "disk", f"it can't be looked at ({error.strerror})")]
 
 
 def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, bool]]:

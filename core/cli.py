@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from core.common.database import Database, Transaction
     from core.common.database.location import Location
     from core.common.database.transfer import Store, Sum
+    from core.common.disk import Share, Stored
     from core.engines.base import Catalogue, Engine
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
@@ -344,6 +345,39 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
         rows = [row for row in await database.read(users.list_all) if not row["disabled"]]
     links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]
     return frozenset((team, user) for team, _, user in links)
+
+
+async def disk_use(settings: "CoreSettings") -> "list[Stored]":
+    """What core keeps on a disk. Raises ResponderBotError if the database can't be opened."""
+    from core.common.clock import now_ms
+    from core.common.disk import stored_in
+    from core.store.measures import stored_since
+    from core.store.opening import STORE
+
+    days, jobs = settings.retention.alert_days, settings.core.jobs
+    found = await stored("core's database", STORE, settings.core.database, stored_since, days)
+    return [*found, stored_in("job folders", jobs, now_ms, days)] if jobs.is_dir() else found
+
+
+async def stored(
+    name: str,
+    store: "Store",
+    location: "Location",
+    stored_since: "Callable[[Database, int], Awaitable[Share]]",
+    days: int,
+) -> "list[Stored]":
+    """What the database `name` takes; nothing if there is none yet. Raises ResponderBotError if it can't be opened."""
+    from core.common.clock import now_ms
+    from core.common.database.location import files_of
+    from core.common.disk import WEEK_MS, Stored
+
+    files = files_of(location)
+    if not all(file.is_file() for file in files):
+        return []
+    async with _opened(location, store) as database:
+        size, share = await database.size_bytes(), await stored_since(database, now_ms() - WEEK_MS)
+    folder = files[0].absolute().parent if files else None
+    return [Stored(name, size, size * share.new // max(share.all, 1), folder, days)]
 
 
 def _user_add(args: argparse.Namespace) -> int:
