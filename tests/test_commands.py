@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features import COMMANDS
+from bot.features.registry import COMMANDS
 from tests.documents import ROOT, blocks, commands, files
 
 README = ROOT / "README.md"

@@ -18,7 +18,11 @@ from bot.app.groups import GroupSync
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.workers import Workers, cancel_and_wait
+from bot.block_kit.text import utc_time
+from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Check, Services
+from bot.features.home import handlers as home
+from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
@@ -90,6 +94,8 @@ class Bot:
             clearance=channels.clearance,
             download=self._download,
             checks=self.checks,
+            commands=COMMANDS,
+            publish_home=home.publish,
             access_channel=channels.access_channel,
             group_checks=self.groups.checks,
             usergroups={name: section.slack_usergroup for name, section in settings.group.items()},
@@ -294,7 +300,10 @@ class Bot:
             Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
             for problem in await self.outbox.problems()
         ]
-        storms = [Check(f"storm in {s.channel}", True, s.sentence()) for s in await self.outbox.storms()]
+        storms = [
+            Check(f"storm in {s.channel}", True, storm_sentence(s, utc_time(s.since)))
+            for s in await self.outbox.storms()
+        ]
         replicas = await self.outbox.replicas.all()
         lost = [one for one in replicas if one.silent_ms]
         words = f"{summary(replicas)}{'; start what is lost again, if it is to come back' if lost else ''}"

@@ -15,12 +15,12 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.app.interactions import Interaction, InteractionType, entry_of, parse
 from bot.app.replies import Replies
 from bot.app.workers import Workers, cancel_and_wait
-from bot.cards import lists, notices, views
-from bot.cards.message import Message
-from bot.cards.text import strip_markup
-from bot.features.access import refusal, whom_to_ask
+from bot.block_kit import elements, modals, notices
+from bot.block_kit.text import strip_markup
+from bot.features.authorization import refusal, whom_to_ask
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
+from bot.message import Message
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
 from core.client import UNANSWERED
@@ -246,7 +246,7 @@ class Dispatcher:
             result = task.result()
             await (ack(dict(result)) if result else ack())
         elif item.interaction.type == "view":
-            await ack(views.update(views.working()))
+            await ack(modals.update(modals.working()))
             self._run_in_background(self._show_late_result(item.interaction, task))
         else:
             task.cancel()
@@ -382,7 +382,7 @@ class Dispatcher:
         lookup = asyncio.create_task(self._identity.person(item.interaction.team, item.interaction.user))
         try:
             if item.entry.modal_title and not (await asyncio.wait({lookup}, timeout=SKELETON_S))[0]:
-                await replies.show_modal(views.loading(item.entry.modal_title))
+                await replies.show_modal(modals.loading(item.entry.modal_title))
             return await lookup
         finally:
             lookup.cancel()
@@ -427,19 +427,19 @@ class Dispatcher:
 def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | None:
     """An error as an acknowledgement; None for clicks, shortcuts and events, whose acknowledgements say nothing."""
     if interaction.type == "options":
-        return lists.message_option(strip_markup(message.text))
+        return elements.message_option(strip_markup(message.text))
     if interaction.type == "command":
         return notices.acknowledgement(message)
-    return views.update(views.message_view("Not done", message)) if interaction.type == "view" else None
+    return modals.update(modals.message_view("Not done", message)) if interaction.type == "view" else None
 
 
 def _late_view(result: Json | None, submitted: Mapping[str, Any]) -> Mapping[str, Any]:
     """The view that shows a submission's result once it is too late to acknowledge with it."""
     if not result:
-        return views.notice("Done", "It is done.")
+        return modals.notice("Done", "It is done.")
     if result.get("response_action") == "errors":
-        labels = views.labels(submitted)
+        labels = modals.labels(submitted)
         told = [f"{labels.get(block, '')}: {text}".removeprefix(": ") for block, text in result["errors"].items()]
-        return views.notice("Not done", *(notices.error(text).text for text in told))
-    view: Mapping[str, Any] = result.get("view") or views.notice("Done", "It is done.")
+        return modals.notice("Not done", *(notices.error(text).text for text in told))
+    view: Mapping[str, Any] = result.get("view") or modals.notice("Done", "It is done.")
     return view

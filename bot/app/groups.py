@@ -11,7 +11,7 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.text import count
+from bot.block_kit.text import count
 from bot.features.base import Check
 from bot.identity import logins_by_slack_id
 from bot.outbox.errors import classify

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.features import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
 from bot.features.base import Entry
+from bot.features.registry import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
 from core.common.decoding import mapping
 
 InteractionType = Literal["command", "action", "options", "view", "shortcut", "event"]

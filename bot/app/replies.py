@@ -9,8 +9,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.interactions import Interaction
-from bot.cards import views
-from bot.cards.message import Message
+from bot.block_kit import modals
+from bot.message import Message
 from bot.outbox.errors import classify
 from core.common.decoding import mapping
 
@@ -49,7 +49,7 @@ class Replies:
         """
         if self._view_id or self._interaction.trigger_id:
             try:
-                await self.show_modal(views.message_view(title, message))
+                await self.show_modal(modals.message_view(title, message))
                 return
             except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
                 log.info("modal_not_shown", code=classify(error, "").code)

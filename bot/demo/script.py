@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from bot.cards import ids
-from bot.cards.text import readable_name
+from bot.block_kit import ids
+from bot.block_kit.text import readable_name
 from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, ISOLATE, LEA, RELEASE, WEBHOOK, DemoEnvironment
 from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused

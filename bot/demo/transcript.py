@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bot.cards.runs import MARKS
+from bot.features.runs.views.runs import MARKS
 from bot.slack_emulator import EmulatedUser, EmulatorView
 
 Message = Mapping[str, Any]

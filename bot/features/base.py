@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import RefreshRequest
 from core.models import Permission, Person
 
@@ -50,6 +50,8 @@ class Services:
     login: Callable[[str, str], Awaitable[str]]  # by team and Slack user; "" if nobody is linked
     slack_user: Callable[[str, str], Awaitable[str]]  # by team and login; "" if nobody is linked
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
+    commands: Mapping[str, "Command"]  # by verb
+    publish_home: Callable[["Context"], Awaitable[None]]  # the App Home of who clicked
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": each is told
     usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it
     group_checks: Callable[[], Sequence[Check]] = lambda: ()  # of those groups, without asking Slack

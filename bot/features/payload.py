@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cards import ids
+from bot.block_kit import ids
 from bot.features.base import Context
 from core.common.decoding import mapping
 
@@ -65,3 +65,8 @@ def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
         return mapping(json.loads(str(view.get("private_metadata") or "{}")))
     except ValueError:
         return {}
+
+
+def is_home(context: Context) -> bool:
+    """Whether the click was in the Home."""
+    return view_of(context).get("type") == "home"

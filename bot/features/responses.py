@@ -7,11 +7,11 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
-from bot.cards import questions
-from bot.cards.message import ButtonIds, Intent, Message
-from bot.features.access import missing_permission
+from bot.block_kit import notices
+from bot.features.authorization import missing_permission
 from bot.features.base import Context, Json
 from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
+from bot.message import ButtonIds, Intent, Message
 from bot.outbox.buttons import LIFE_MS
 from bot.outbox.errors import classify
 from bot.redaction import Subject
@@ -93,13 +93,13 @@ async def clicked_intent(context: Context) -> Intent | None:
                 context,
                 "Out of date",
                 f"forgotten:{in_text}",
-                lambda b: questions.forgotten_card(in_text, context.channel, b),
+                lambda b: notices.forgotten_card(in_text, context.channel, b),
             )
             return None
         of_message = next(iter(known), "")
         object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
         await show_with_buttons(
-            context, "Out of date", f"stale:{object_id}", lambda b: questions.expired_button(object_id, b)
+            context, "Out of date", f"stale:{object_id}", lambda b: notices.expired_button(object_id, b)
         )
         return None
 

@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.cards import notices
-from bot.cards.names import title
-from bot.cards.runs import titled_as
-from bot.features.access import own_clearance
+from bot.block_kit import notices
+from bot.block_kit.names import title, titled_as
+from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import split_name_and_id, split_words
+from bot.features.command_text import find_ids, split_name_and_id, split_words
+from bot.outbox.links import card_link
 from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, visible
+from core.client import CoreClient
 from core.common.errors import ResponderBotError
-from core.models import Action, Artifact, Document, OfferedResponder, parse_id
+from core.models import Action, Alert, Artifact, Document, OfferedResponder, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -164,3 +165,35 @@ def missing_id(usage: str) -> Callable[[str, str], str]:
         return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
 
     return usage_error
+
+
+MAX_WORDS = 10
+
+
+async def search(core: CoreClient, text: str, clearance: int) -> Sequence[Alert]:
+    """The newest alerts that show all words of a text, or an id, to this clearance; all of them without a text.
+
+    What is withheld is not searched: that something was found would tell of it.
+    """
+    words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
+    ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
+    by_id = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else []
+    alerts = [*map(Alert.model_validate, by_id), *await core.find_alerts(" ".join(words))]
+    shown: dict[str, Alert] = {}
+    for alert in alerts:
+        view = RedactedView(Subject.alert(alert), clearance)
+        if view.is_open and (alert.id in ids or all(word in _texts(alert, view) for word in words)):
+            shown[alert.id] = alert
+    return list(shown.values())
+
+
+def _texts(alert: Alert, view: RedactedView) -> str:
+    own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
+    return view.searchable([*own, *(text for field in alert.custom_fields.items() for text in map(str, field))])
+
+
+async def card_links(context: Context, root_ids: Sequence[str]) -> Mapping[str, str]:
+    """By alert or case the address of a card; "" if none is posted."""
+    services = context.services
+    cards = await services.outbox.cards_of(root_ids)
+    return {root_id: card_link(cards[root_id], services.clearance, services.workspace_url()) for root_id in root_ids}

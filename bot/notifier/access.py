@@ -1,22 +1,16 @@
 """The messages about requests for access: cards for admins, and what the person is told."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bot.cards import access as cards
+from bot.features.access_requests import views as access_requests
+from bot.identity import admins
 from bot.notifier.isolation import isolated
 from bot.outbox import DesiredMessage, MessageOutbox
-from core.models import AccessRequest, UserEntry
+from core.models import AccessRequest
 
 if TYPE_CHECKING:
     from core.client import CoreClient
-
-
-def admins(users: Iterable[UserEntry], team: str) -> Sequence[str]:
-    """The Slack user ids of the org-admins who are linked in this team."""
-    found = [one for user in users if user.profile == "org-admin" and not user.disabled for one in user.slack_ids]
-    parts = [slack_id.rpartition(":") for slack_id in found]
-    return [user for of_team, _, user in parts if of_team in ("", team)]
 
 
 class AccessMessages:
@@ -47,7 +41,10 @@ class AccessMessages:
             posted = posted or await self._recipients(request)
         desired = [await self._message(key, channel, request) for key, channel in posted.items()]
         if request.status != "pending" and (posted or has_changed):
-            key, content = f"told:{request.id}:{request.team}:{request.slack_user}", cards.told(request, self._command)
+            key, content = (
+                f"told:{request.id}:{request.team}:{request.slack_user}",
+                access_requests.told(request, self._command),
+            )
             desired.append(DesiredMessage(key, request.slack_user, content, by_person=True))
         return desired
 
@@ -61,4 +58,4 @@ class AccessMessages:
 
     async def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
         buttons = await self._outbox.buttons.prepare(channel, key)
-        return DesiredMessage(key, channel, cards.card(request, buttons), by_person=True, buttons=buttons)
+        return DesiredMessage(key, channel, access_requests.card(request, buttons), by_person=True, buttons=buttons)

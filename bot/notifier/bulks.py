@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bot.cards import bulks as cards
-from bot.cards.approvals import mentions
+from bot.features.approvals.views import mentions
+from bot.features.bulks import views as bulks
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
 from core.models import BulkCounts, Person
@@ -74,14 +74,14 @@ class BulkMessages:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        content = cards.progress(bulk, button=buttons, mention="" if is_direct else self._mention)
-        is_progress = not cards.has_ended(bulk)
+        content = bulks.progress(bulk, button=buttons, mention="" if is_direct else self._mention)
+        is_progress = not bulks.has_ended(bulk)
         desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
         if is_direct:
             return desired
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
-            desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, cards.ended(bulk), thread_of=key))
+            desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
-            desired.append(DesiredMessage(late, channel, cards.late(bulk), thread_of=key))
+            desired.append(DesiredMessage(late, channel, bulks.late(bulk), thread_of=key))
         return desired

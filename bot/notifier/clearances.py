@@ -6,7 +6,7 @@ from itertools import islice
 
 import structlog
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer

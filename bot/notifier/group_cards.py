@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.cards.alert import is_closed
-from bot.cards.groups import STORM_MS, group_card
-from bot.cards.message import ButtonIds, Message
+from bot.features.alert_groups.views import group_card
+from bot.features.alerts.views.card import is_closed
+from bot.message import ButtonIds, Message
 from bot.notifier.isolation import isolated
 from bot.notifier.placing import FEW_WAITING, Placing
 from bot.notifier.renderer import Renderer
@@ -14,6 +14,7 @@ from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
 from bot.redaction import RedactedView, Subject
+from bot.storms import STORM_MS
 from core.models import Document
 
 EVERY_S = 3.0  # how often news changes the cards of groups

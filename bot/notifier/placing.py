@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from bot.cards.groups import STORM_MS
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
 from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.redaction import RedactedView, Subject, refanged
 from bot.settings import Grouping
+from bot.storms import STORM_MS
 from core.common.clock import MINUTE_MS
 from core.models import Alert
 

@@ -8,10 +8,13 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
-from bot.cards import approvals, paused, replies, undos
-from bot.cards.alert import alert_card
-from bot.cards.message import ButtonIds, Message
-from bot.cards.runs import titled_as
+from bot.block_kit.names import titled_as
+from bot.features.alerts.views import replies
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals import views as approvals
+from bot.features.home.views import paused
+from bot.features.undos import views as undos
+from bot.message import ButtonIds, Message
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
@@ -263,7 +266,7 @@ class Renderer:
 
         def render(clearance: int, button: ButtonIds) -> Message:
             mention = approvers if RedactedView(subject, clearance).is_open else ""  # nobody is called to see nothing
-            return replies.approval_request(
+            return approvals.approval_request(
                 action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm, mention=mention
             )
 

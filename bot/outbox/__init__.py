@@ -3,9 +3,9 @@
 from bot.outbox.inbox import PendingInteraction
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest
 from bot.outbox.outbox import DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
-from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.refreshes import StoredRequest
-from bot.outbox.sender import ClearanceGuard
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.sending.sender import ClearanceGuard
 from bot.outbox.store import REFRESH_MS
 
 __all__ = [

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable
 from typing import TypeVar
 
-from bot.cards.message import ButtonIds, Intent
+from bot.message import ButtonIds, Intent
 from bot.outbox import messages
 from bot.outbox.models import ButtonSet, MessageRecord, is_bulk, record_of
 from bot.outbox.state import refuse_mismatch

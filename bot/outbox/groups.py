@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.cards.groups import BUCKETS, STORM_MS, GroupContent
-from bot.cards.text import count, utc_time
 from bot.outbox.messages import IS_STALE
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
+from bot.storms import BUCKETS, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
 
 if TYPE_CHECKING:
@@ -66,21 +65,6 @@ class AlertGroup:
     def is_over_at(self) -> int:
         """When its storm is over if no more alerts come, or when it is no longer muted; 0: nothing goes on."""
         return self.last_at + STORM_MS if self.is_digest else self.muted_until
-
-
-@dataclass(frozen=True)
-class Storm:
-    """More new alerts in a channel than Slack takes one by one; since when, in ms."""
-
-    channel: str
-    groups: int
-    alerts: int
-    since: int
-
-    def sentence(self, since: str = "") -> str:
-        """For `doctor` and Home, which has its own words for `since`."""
-        stand = f"{self.alerts:,} alerts stand in {count(self.groups, 'group')} since {since or utc_time(self.since)}"
-        return f"{stand}; critical ones come first, the others by severity"
 
 
 @dataclass

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bot.cards.message import Intent, Message
+from bot.message import Intent, Message
 from bot.redaction import RedactedView
 from core.common.database import Row
 

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import buttons, files, groups, messages, refreshes, state
+from bot.outbox import buttons, groups, messages, refreshes, state
 from bot.outbox.buttons import Buttons
-from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts, Storm
+from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts
 from bot.outbox.inbox import Inbox
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
-from bot.outbox.rate_limiter import RateLimiter
 from bot.outbox.refreshes import StoredRequest
 from bot.outbox.replicas import Replicas
 from bot.outbox.retention import AskCore, Retention
-from bot.outbox.sender import ClearanceGuard, Sender
+from bot.outbox.sending import files
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.sending.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
+from bot.storms import Storm
 from core.common.clock import Clock, boot_ms
 from core.common.database import Reads, Row, Transaction
 from core.common.database.location import Location

@@ -23,7 +23,8 @@ from typing import Any
 import httpx
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards import ids, runs
+from bot.block_kit import ids
+from bot.features.runs.views import runs
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from tests.bench import comparison

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from bot.cards import ids, replies
-from bot.cards.alert import alert_card
+from bot.block_kit import ids
+from bot.features.alerts.views import replies
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals import views as approvals
 from bot.features.command_text import find_ids
 from bot.redaction import Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
@@ -21,9 +23,9 @@ from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES, Action, Log
 from tests.bot.chaos import CHANNELS, LOGS, MANY, ON_ALERTS, SOURCES, Installation
+from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import card_in, text_of
-from tests.bot.features.test_decisions import button
-from tests.bot.features.test_runs import blocks, menu_block
+from tests.bot.features.runs.test_runs import blocks, menu_block
 from tests.bot.running import ALERT, ANNA, BEN, LEA
 
 T = TypeVar("T")
@@ -417,7 +419,7 @@ async def truth(scene: Scene) -> Truth:
         for action, subject in with_subjects:
             messages.append(replies.end_reply(action, subject, **AS_SHOWN))
             if action.approval is not None:
-                messages.append(replies.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
+                messages.append(approvals.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
             file = replies.report_file(action, subject, clearance=AMBER)
             files.update([file[0]] if file else [])
         threads[channel, alert_id] = Counter(words(message.payload()) for message in messages)

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.cards import runs
+from bot.features.runs.views import runs
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from tests.bot.chaos import CHANNELS, SOURCES, BotProcess, Installation, installation, start_process
-from tests.bot.features.test_runs import blocks, menu_block
+from tests.bot.features.runs.test_runs import blocks, menu_block
 from tests.bot.running import ALERT, ANNA, add_people_and_channels
 from tests.bot.test_serve import ROOT
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import structlog
 
-from bot.cards import ids
-from bot.features.decide import UNKNOWN_OUTCOME
+from bot.block_kit import ids
+from bot.features.approvals.handlers import UNKNOWN_OUTCOME
 from bot.settings import Route
 from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.test_decisions import button
+from tests.bot.features.approvals.test_decisions import button
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 

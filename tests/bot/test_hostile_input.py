@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from bot.app.interactions import parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
-from bot.cards import ids
-from bot.cards.message import Intent
+from bot.block_kit import ids
+from bot.message import Intent
 from core.common.clock import now_ms
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 

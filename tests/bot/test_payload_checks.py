@@ -6,8 +6,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards import examples
-from bot.doctor import payload_checks
+from bot.doctor import examples, payload_checks
 from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.limits import problems
 from core.common.clock import now_ms

@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cards import approvals, cases, home, inputs, lists, overview, paused, questions, replies, run_form, undos
-from bot.cards.alert import alert_card
-from bot.cards.message import Message
+from bot.features.alerts.views import details, replies
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals import views as approvals
+from bot.features.cases import views as cases
+from bot.features.home.views import home, overview, paused
+from bot.features.responders import views as responders
+from bot.features.runs.views import inputs, questions, run_form, runs
+from bot.features.undos import views as undos
+from bot.message import Message
 from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
 from core.models import (
     Action,
@@ -29,8 +35,8 @@ from core.models import (
     Refusal,
     Undo,
 )
-from tests.bot.cards import samples as make
-from tests.bot.cards.samples import NOW, button
+from tests.bot import samples as make
+from tests.bot.samples import NOW, button
 
 MARKS: Mapping[int, str] = {0: "qCLEARq", 1: "qGREENq", 2: "qAMBERq", 3: "qREDq"}
 REPORT = "qREPORTq"
@@ -80,15 +86,15 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     request, choices = make.request(), [run_form.object_option(subject, clearance)]
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
-        dump(lists.alert_in_full(alert, clearance=clearance, button=button)),
-        dump(lists.action_list(actions, subject.id, views, total=len(actions), now_ms=NOW)),
+        dump(details.alert_in_full(alert, clearance=clearance, button=button)),
+        dump(runs.action_list(actions, subject.id, views, total=len(actions), now_ms=NOW)),
         dump(
-            lists.responder_list(
+            responders.responder_list(
                 offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
             )
         ),
         dump(questions.confirm(request, offered[0], view, button=button)),
-        dump(lists.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
+        dump(details.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
         dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
         dump(run_form.start_view(request, None, clearance=clearance, choices=choices)),
         dump(run_form.start_view(request, subject, clearance=clearance)),
@@ -103,11 +109,13 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(overview.pending(told, told, person, **asked)),
     ]
     if view.is_open:
-        texts.append(dump(lists.responder_options(offered, by_artifact, view, "")))
+        texts.append(dump(responders.responder_options(offered, by_artifact, view, "")))
     for target in filter(None, map(subject.part, by_artifact)):
         own = RedactedView(target, clearance)
         texts += [
-            dump(lists.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")),
+            dump(
+                responders.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")
+            ),
             dump(questions.confirm(request, offered[0], own, button=button)),
             dump(questions.cannot_run(request, offered[0], own, "why")),
             dump(questions.ambiguous_name("x", offered, target, "/responder")),
@@ -127,12 +135,14 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),
             dump(replies.end_reply(overriding(action), subject, clearance=clearance, button=button)),
-            dump(replies.approval_request(overriding(action), subject, clearance=clearance, button=button, now_ms=NOW)),
+            dump(
+                approvals.approval_request(overriding(action), subject, clearance=clearance, button=button, now_ms=NOW)
+            ),
             dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button, now_ms=NOW)),
             dump(paused.pause_reply(action, subject, clearance=clearance, command="/responder")),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),
-            dump(replies.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
+            dump(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
             str(replies.report_file(action, subject, clearance=clearance)),
             str(approvals.whole_request(action, subject, clearance=clearance)),
         ]
@@ -188,7 +198,7 @@ def test_nothing_is_found_by_what_is_withheld(alert: Alert, clearance: int) -> N
     by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
     for tlp, mark in MARKS.items():
         if not may_see(clearance, tlp):
-            assert lists.responder_options([make.responder()], by_artifact, view, mark) == {"options": []}
+            assert responders.responder_options([make.responder()], by_artifact, view, mark) == {"options": []}
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
@@ -314,7 +324,7 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
     form = inputs.form(offered[0].parameters or (), {})
     shown = [
         *everything(make.alert(), [run], 3),
-        dump(lists.responder_list(offered, {}, view.subject, clearance=3, button=button, command="/responder")),
+        dump(responders.responder_list(offered, {}, view.subject, clearance=3, button=button, command="/responder")),
         dump(questions.confirm(request, offered[0], view, button=button)),
         dump(questions.needs_inputs(request, offered[0], view, button=button)),
     ]

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bot.app import Bot, running
-from bot.cards import ids
+from bot.block_kit import ids
 from bot.outbox import RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
-from tests.bot.features.test_runs import choose, menu_block
+from tests.bot.features.runs.test_runs import choose, menu_block
 from tests.bot.outbox.harness import until_read
 from tests.bot.running import SOC, running_bot
 

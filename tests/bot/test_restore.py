@@ -11,7 +11,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app import running
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter, forget_messages
 from bot.slack_emulator import EmulatorView
 from core.app import serving
@@ -20,7 +20,7 @@ from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.backup import copy, restore_backup
-from tests.bot.features.test_runs import blocks
+from tests.bot.features.runs.test_runs import blocks
 from tests.bot.outbox.harness import until_read
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot
 from tests.core.core_process import until

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from bot.cards import ids
-from bot.cards.text import readable_name
+from bot.block_kit import ids
+from bot.block_kit.text import readable_name
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot

@@ -3,7 +3,3 @@
 `command`, `clicks`, `choose` and `form` are the ways in. Each makes a `RunRequest` and hands it to `flow`: targets,
 responder, parameters, confirmation, start.
 """
-
-from bot.features.runs import choose, clicks, command, form
-
-CHOOSE, CLICKS, COMMAND, FORM = choose.FEATURE, clicks.FEATURE, command.FEATURE, form.FEATURE

@@ -3,15 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, names, run_form, views
-from bot.cards.lists import MAX_OPTIONS, message_option
-from bot.cards.message import Block
-from bot.cards.run_request import RunRequest
-from bot.features import find, responses, subjects
-from bot.features.access import own_clearance
+from bot.block_kit import ids, modals, names
+from bot.block_kit.elements import MAX_OPTIONS, message_option
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, run_target
+from bot.features.runs.views import run_form
+from bot.features.runs.views.request import RunRequest
+from bot.message import Block
 from bot.redaction import RedactedView, Subject, refanged
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, parse_id
@@ -34,7 +35,7 @@ async def on_several_button(context: Context) -> None:
     request, chosen = RunRequest(channel=channel), list[Block]()
     if intent.what == "several_found":
         clearance = own_clearance(context)
-        alerts = (await find.search(context.core, text, clearance))[:MOST]
+        alerts = (await subjects.search(context.core, text, clearance))[:MOST]
         chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
     else:
         subject = await subjects.find(context.core, intent.object_id)
@@ -74,7 +75,7 @@ async def _alert_options(context: Context, channel: str, typed: str) -> list[dic
         targets = (await find_targets(context, newest, responders=False)).values() if newest else ()
         if alerts := [one.view.subject for one in targets if one.view.subject.kind == "alert"]:
             return [run_form.object_option(subject, clearance) for subject in alerts]
-    found = await find.search(context.core, typed, clearance)
+    found = await subjects.search(context.core, typed, clearance)
     return [run_form.object_option(Subject.alert(alert), clearance) for alert in found[:MAX_OPTIONS]]
 
 
@@ -92,20 +93,20 @@ async def _observables(context: Context, object_id: str) -> list[RedactedView]:
 
 async def next_view(context: Context, request: RunRequest) -> Json:
     """The next step after the objects: what can run on at least one of them."""
-    chosen = [one for one in views.chosen(view_of(context), "targets") if parse_id(one) is not None]
+    chosen = [one for one in modals.chosen(view_of(context), "targets") if parse_id(one) is not None]
     if not chosen or len(chosen) > MOST:
-        return views.errors({"targets": f"Choose up to {MOST}."})
+        return modals.errors({"targets": f"Choose up to {MOST}."})
     targets = list((await find_targets(context, chosen)).values())
     if not targets:
-        return views.problem(GONE)
+        return modals.problem(GONE)
     offered = offered_on(targets)
     counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
     found = [(one, counts[one.id]) for one in offered if counts[one.id]]
     if not found:
-        return views.errors({"targets": "No responder can run on any of these now."})
+        return modals.errors({"targets": "No responder can run on any of these now."})
     found.sort(key=lambda pair: (-pair[1], names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    return views.update(run_form.responder_view(request, found))
+    return modals.update(run_form.responder_view(request, found))
 
 
 def _can_run(target: Target, responder: OfferedResponder) -> bool:

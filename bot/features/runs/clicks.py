@@ -2,24 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from bot.cards import ids, names, notices, questions, run_form, runs
-from bot.cards.lists import NOTHING, responder_of_option, target_of_option
-from bot.cards.run_request import RunRequest
-from bot.cards.text import count
-from bot.features import home, responses, subjects
+from bot.block_kit import ids, names
+from bot.block_kit.elements import NOTHING
+from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature
-from bot.features.group import NONE_VISIBLE, clicked_group
-from bot.features.payload import button_token, is_ephemeral, selected_value
+from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
+from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import flow
-from bot.features.runs.targets import MOST, Target, find_targets, run_target
-from bot.outbox.groups import AlertGroup
+from bot.features.runs.targets import Target, run_target
+from bot.features.runs.views import run_form, runs
+from bot.features.runs.views.request import RunRequest
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
-
-GROUP_TITLE = "Run on all"
 
 
 async def on_responder_menu(context: Context) -> None:
@@ -104,8 +101,8 @@ async def on_run_again_button(context: Context) -> None:
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     confirmed = intent.argument == "confirmed"
     started = await flow.proceed(context, request, responder, targets, confirmed=confirmed)
-    if started and home.is_home(context):
-        await home.publish(context)
+    if started and is_home(context):
+        await context.services.publish_home(context)
 
 
 async def on_dismiss_button(context: Context) -> None:
@@ -114,74 +111,6 @@ async def on_dismiss_button(context: Context) -> None:
 
 
 # --- all alerts of a group ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Members:
-    """The newest alerts of a group that a person may see, and what can run on each of them."""
-
-    targets: Sequence[Target]
-    offered: Sequence[OfferedResponder]
-    newest: int  # also those that they may not see
-    total: int
-
-    @property
-    def on(self) -> str:
-        """Such as `the newest 100 of 412 alerts`."""
-        words = count(self.newest, "alert")
-        if self.newest < self.total:
-            words = f"the newest {self.newest} of {self.total:,} alerts"
-        visible = len(self.targets)
-        return words if visible == self.newest else f"{visible} of {words}, those that you may see"
-
-
-async def on_group_menu(context: Context) -> None:
-    """Show the menu of responders for a group, or, once one is chosen, ask for confirmation."""
-    intent = await responses.clicked_intent(context)
-    group = await clicked_group(context, intent)
-    if intent is None or group is None:
-        return
-    responses.require_permission(context, "manageAction")
-    members = await _members(context, group)
-    if not members.targets:
-        raise ResponderBotError("forbidden", NONE_VISIBLE)
-    if intent.what == "group_ask":
-        responder = next((one for one in members.offered if one.id == intent.argument), None)
-        if responder is None:
-            raise ResponderBotError(
-                "not_found", "That responder can no longer run on each of these alerts. Nothing was run."
-            )
-        objects = tuple(run_target(target.view.subject) for target in members.targets)
-        request = RunRequest(objects, responder.id, channel=group.channel)
-        await flow.ask(context, request, responder, members.targets, members.on)
-    elif members.offered:
-        await responses.show_with_buttons(
-            context,
-            GROUP_TITLE,
-            f"{group.key}:run",
-            lambda button: questions.which_responder(group.key, members.offered, members.on, button=button),
-        )
-    else:
-        text = f"No responder without inputs can run on each of {members.on}. Choose Show alerts, and run it on one."
-        await responses.show(context, GROUP_TITLE, notices.notice(text))
-
-
-async def _members(context: Context, group: AlertGroup) -> _Members:
-    groups = context.services.outbox.groups
-    newest = await groups.members(group.key, 0, MOST)
-    targets = list((await find_targets(context, [member.root_id for member in newest])).values())
-    offered: dict[str, OfferedResponder] = {}
-    for n, target in enumerate(targets):
-        here = {one.id: one for one in target.offered if _is_ready(one)}
-        offered = {name: one for name, one in offered.items() if name in here} if n else here
-    ordered = sorted(offered.values(), key=lambda one: names.title(one).casefold())
-    content = await groups.content(group, -1)
-    return _Members(targets, ordered, len(newest), content.count)
-
-
-def _is_ready(responder: OfferedResponder) -> bool:
-    """Whether it can run, and without inputs."""
-    return responder.can_run and not any(one.required for one in responder.parameters or ())
 
 
 FEATURE = Feature(
@@ -193,6 +122,5 @@ FEATURE = Feature(
         ids.BREAK_GLASS: Entry(on_form_button, modal_title=run_form.TITLE),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),
-        ids.GROUP_RUN: Entry(on_group_menu, modal_title=GROUP_TITLE),
     }
 )

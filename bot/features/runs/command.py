@@ -3,21 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bot.cards import inputs, names, questions
-from bot.cards.run_request import RunRequest
+from bot.block_kit import names
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import (
-    closest_match,
-    find_ids,
-    match_names,
-    same_name,
-    split_inputs,
-    split_name_and_id,
-    split_name_and_ids,
-)
+from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
+from bot.features.responders.matching import closest, matching
 from bot.features.runs import flow
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
+from bot.features.runs.views import inputs, questions
+from bot.features.runs.views.request import RunRequest
 from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Artifact, OfferedResponder
@@ -115,21 +109,9 @@ def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedRespon
     return exact[:1] or matching(name, offered)
 
 
-def matching(typed: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
-    """The responders that a typed name or title may mean; those whose title or name is the same before others."""
-    found = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
-    return [r for r in offered if not found.isdisjoint(names.typed_names(r))]
-
-
 def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
     """Whether it is the whole name or title of a responder, but for case and punctuation."""
     return any(same_name(typed, known) for r in offered for known in (r.id, *names.typed_names(r)))
-
-
-def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder | None:
-    """The responder that was probably meant; None if none is called anything like it."""
-    meant = closest_match(typed, [known for r in offered for known in names.typed_names(r)])
-    return next((r for r in offered if meant in names.typed_names(r)), None)
 
 
 def _no_such_responder(

@@ -6,19 +6,20 @@ Every way in leads to `proceed`, and what somebody has confirmed to `start`.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.cards import bulks, notices, questions, run_form, runs
-from bot.cards.lists import reasons, shown_reasons
-from bot.cards.message import ButtonIds, Message
-from bot.cards.names import title
-from bot.cards.run_request import RunRequest
-from bot.cards.text import count, foreign, slack_date
+from bot.block_kit import names, notices
+from bot.block_kit.names import title
+from bot.block_kit.text import count, foreign, slack_date
 from bot.features import responses, subjects
-from bot.features.access import own_clearance
+from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
+from bot.features.responders.views import reasons, shown_reasons
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import Target, find_targets, load, on_so_many
+from bot.features.runs.views import questions, run_form, runs
+from bot.features.runs.views.request import RunRequest
+from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
@@ -174,7 +175,7 @@ async def start(
         await _show_open_action(context, request, existing, responder, view)
         return False
     if responder is not None and view is not None:
-        action, subject = runs.titled_by(action, responder), view.subject
+        action, subject = names.titled_by(action, responder), view.subject
     else:
         action, subject = await _of_action(context, action)
     await responses.refresh_cards(context, subject)
@@ -282,7 +283,7 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
     is_channel = bool(request.channel) and context.services.clearance(request.channel) is not None
     place = request.channel if is_channel else f"{context.team}:{context.user}"
     context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, place)))
-    await responses.respond(context, bulks.outcome(await masked(context, answer)), run_form.SEVERAL_TITLE)
+    await responses.respond(context, questions.outcome(await masked(context, answer)), run_form.SEVERAL_TITLE)
 
 
 async def masked(context: Context, answer: BulkAnswer) -> BulkAnswer:

@@ -4,18 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.cards import ids, inputs, notices, run_form, runs, views
-from bot.cards.lists import MAX_OPTIONS, message_option, reasons, responder_of_option, target_of_option
-from bot.cards.run_request import RunRequest
-from bot.cards.text import escape
-from bot.features import find, responses, subjects
-from bot.features.access import own_clearance, who_may_see
+from bot.block_kit import ids, modals, names, notices
+from bot.block_kit.elements import MAX_OPTIONS, message_option
+from bot.block_kit.text import escape
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import selected_value, view_of
+from bot.features.responders.views import reasons, responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
 from bot.features.runs.targets import Target, load, offered_on, run_target
+from bot.features.runs.views import inputs, run_form
+from bot.features.runs.views.request import RunRequest
 from bot.redaction import RedactedView, Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
@@ -31,7 +33,7 @@ async def on_start_command(context: Context) -> None:
 
 async def on_message_shortcut(context: Context) -> None:
     """Open the run modal for the object that a message is about; works in threads, where commands don't."""
-    await context.show_modal(views.loading(run_form.TITLE))
+    await context.show_modal(modals.loading(run_form.TITLE))
     message = context.payload.get("message")
     places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
     found = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
@@ -56,7 +58,7 @@ async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, A
     try:
         found = await _known(context, object_ids[:LOOKUP_LIMIT])
     except ResponderBotError as error:
-        return views.notice("Not now", escape(notices.sentence(error)))
+        return modals.notice("Not now", escape(notices.sentence(error)))
     clearance, request = own_clearance(context), RunRequest(channel=context.channel)
     if len(found) == 1:
         return await _start_view(context, _on(request, found[0]), found[0])
@@ -84,7 +86,7 @@ async def on_object_options(context: Context) -> Json:
         return await _input_options(context)
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
-    alerts = [Subject.alert(alert) for alert in await find.search(context.core, typed, clearance)]
+    alerts = [Subject.alert(alert) for alert in await subjects.search(context.core, typed, clearance)]
     shown = {subject.id: run_form.object_option(subject, clearance) for subject in [*by_id, *alerts]}
     if not shown:
         return message_option("No alert that you may see has this text.")
@@ -112,7 +114,7 @@ async def _declared(context: Context, request: RunRequest) -> Sequence[Parameter
 
 async def on_object_field(context: Context) -> None:
     """Show the object that was chosen, and its menu of responders."""
-    subject = await _typed_subject(context, views.values(view_of(context)).get("object", ""))
+    subject = await _typed_subject(context, modals.values(view_of(context)).get("object", ""))
     await _update(context, await _start_view(context, _on(request_of(context), subject), subject))
 
 
@@ -143,7 +145,7 @@ async def _start_view(
         request = replace(request, responder_id=responder.id, parameters={})
         form, logins = await parameters.form_of(context, request, responder, RedactedView(subject, clearance))
         request = request.keeping(logins)
-    choices = views.options(view_of(context), "object")
+    choices = modals.options(view_of(context), "object")
     return run_form.start_view(
         request, subject, clearance=clearance, choices=choices, responder=responder, form=form, who=who
     )
@@ -158,37 +160,37 @@ async def on_run_view(context: Context) -> Json | None:
     Core checks each step again, since what the modal keeps comes from the client.
     """
     view, request = view_of(context), request_of(context)
-    blocks = views.labels(view)
+    blocks = modals.labels(view)
     if "targets" in blocks:
         return await choose.next_view(context, request)
     if "object" in blocks:
         return await _object_chosen(context, request)
     if not request.targets:
-        return views.problem("This form is out of date. Close it and start again.")
+        return modals.problem("This form is out of date. Close it and start again.")
     targets = await load(context, [target.object_id for target in request.targets])
     if not targets:
-        return views.problem(GONE)
+        return modals.problem(GONE)
     offered = offered_on(targets)
     if "responder" not in blocks:
         responder = next((one for one in offered if one.id == request.responder_id), None)
         return await _submitted(context, request, targets, responder)
-    responder = responder_of_option(offered, views.values(view).get("responder", ""))
+    responder = responder_of_option(offered, modals.values(view).get("responder", ""))
     return await _submitted(context, request, targets, responder, asks=True)
 
 
 async def _object_chosen(context: Context, request: RunRequest) -> Json | None:
     """The next step after an object, and perhaps a responder and its inputs."""
-    values = views.values(view_of(context))
+    values = modals.values(view_of(context))
     try:
         subject = await _typed_subject(context, values.get("object", ""))
     except ResponderBotError as error:
         if error.code not in ("bad_request", "not_found"):
             raise
-        return views.errors({"object": error.message})
+        return modals.errors({"object": error.message})
     request = _on(request, subject)
     selected = values.get(f"responder:{subject.id}", "")
     if not selected:
-        return views.update(await _start_view(context, request, subject))
+        return modals.update(await _start_view(context, request, subject))
     targets = await load(context, [target_of_option(selected) or subject.id])
     request = _on(request, targets[0].view.subject)
     return await _submitted(context, request, targets, responder_of_option(targets[0].offered, selected))
@@ -212,16 +214,16 @@ async def _submitted(
     if not run_form.is_shown(modal, request, responder):
         if request.responder_id != responder.id:
             request = replace(request, responder_id=responder.id, parameters={})
-        if "object" in views.labels(modal):
-            return views.update(await _start_view(context, request, view.subject, responder))
-        return views.update(await parameters.form_view(context, request, responder, view))
+        if "object" in modals.labels(modal):
+            return modals.update(await _start_view(context, request, view.subject, responder))
+        return modals.update(await parameters.form_view(context, request, responder, view))
     request, problems = await parameters.submitted(context, request, responder, view, modal)
     if problems:
-        return views.errors(problems)
+        return modals.errors(problems)
     request = replace(request, responder_id=responder.id)
     if is_several or asks:
         question = await flow.question(context, request, responder, targets)
-        return views.update(views.message_view(run_form.SEVERAL_TITLE, question))
+        return modals.update(modals.message_view(run_form.SEVERAL_TITLE, question))
     return await _start(context, request, responder, view)
 
 
@@ -235,23 +237,23 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         if running is None:
             return _core_error(view_of(context), responder, error)
         request = replace(request, anyway=running.id)
-        return views.update(await parameters.form_view(context, request, responder, view, running))
+        return modals.update(await parameters.form_view(context, request, responder, view, running))
     await responses.refresh_cards(context, view.subject)
-    return views.update(views.message_view("Started", flow.started_message(runs.titled_by(action, responder), view)))
+    return modals.update(modals.message_view("Started", flow.started_message(names.titled_by(action, responder), view)))
 
 
 def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: ResponderBotError) -> Json:
     """Core's errors at the fields that they are about; as a view if one of them has no field."""
     if error.code == "key_reused":  # Slack didn't get the answer to an earlier submission
-        return views.problem("A run was started from this form already, with other inputs; its card shows it.")
+        return modals.problem("A run was started from this form already, with other inputs; its card shows it.")
     key = inputs.key_of(responder)
     problems = {
         inputs.block_id(key, str(entry.get("name")).removeprefix("parameters.")): _field_error(entry)
         for entry in error.fields
     }
-    if error.code == "invalid_fields" and problems and problems.keys() <= views.labels(view).keys():
-        return views.errors(problems)
-    return views.problem(notices.sentence(error))
+    if error.code == "invalid_fields" and problems and problems.keys() <= modals.labels(view).keys():
+        return modals.errors(problems)
+    return modals.problem(notices.sentence(error))
 
 
 def _field_error(entry: Mapping[str, Any]) -> str:
@@ -262,7 +264,7 @@ def _field_error(entry: Mapping[str, Any]) -> str:
 def _menu_error(view: Mapping[str, Any], subject: Subject, text: str) -> Json:
     """An error at the menu of responders, or as a view where there is no menu for this object."""
     block_id = f"responder:{subject.id}"
-    return views.errors({block_id: text}) if block_id in views.values(view) else views.problem(text)
+    return modals.errors({block_id: text}) if block_id in modals.values(view) else modals.problem(text)
 
 
 def _request(context: Context) -> RunRequest:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.cards.text import count
+from bot.block_kit.text import count
 from bot.features import subjects
-from bot.features.access import own_clearance
+from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.redaction import RedactedView, Subject
 from core.models import Document, OfferedResponder, RunTarget

@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from bot.cards.groups import GroupContent, group_card
 from bot.demo.environment import CLOSE, EXTRACT, ISOLATE, MAIL
+from bot.features.alert_groups.views import group_card
+from bot.storms import GroupContent
 from tests.bot.browser.conftest import BrowserEnvironment, screenshot
 from tests.bot.browser.flows import (
     BEN,

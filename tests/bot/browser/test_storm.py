@@ -11,9 +11,9 @@ from playwright.async_api import Browser, Page, expect
 from bot.outbox import RateLimiter
 from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
 from tests.bot.browser.test_pictures import SCHEMES
+from tests.bot.notifier.test_storms import MINUTE_MS, placements, second
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import SOC, BotEnvironment, running_bot
-from tests.bot.test_storms import MINUTE_MS, placements, second
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": {"after": 1}}]

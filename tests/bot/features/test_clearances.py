@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bot.cards import ids
+from bot.block_kit import ids
 from core.models import RunInput
 from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
-from tests.bot.features.test_runs import menu_block
+from tests.bot.features.runs.test_runs import menu_block
 from tests.bot.running import SOC
 
 ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.features import COMMANDS, command_for
 from bot.features.command_text import (
     closest_match,
     find_ids,
@@ -15,7 +14,8 @@ from bot.features.command_text import (
     split_name_and_id,
     split_words,
 )
-from bot.features.help import MISTYPED, UNKNOWN
+from bot.features.help.handlers import MISTYPED, UNKNOWN
+from bot.features.registry import COMMANDS, command_for
 
 
 @pytest.mark.parametrize(

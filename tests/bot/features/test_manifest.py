@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from bot.app.dispatcher import CHANNEL_EVENTS
-from bot.features import COMMANDS, EVENTS, SHORTCUTS
+from bot.features.registry import COMMANDS, EVENTS, SHORTCUTS
 
 ROOT = Path(__file__).parents[3]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "manifest.yml").read_text())

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from bot.cards import ids
+from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
-from tests.bot.features.test_runs import choose
+from tests.bot.features.runs.test_runs import choose
 from tests.bot.running import SOC
 
 

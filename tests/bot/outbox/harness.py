@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
 from bot.outbox.replicas import LEASE_MS, RENEW_MS
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator

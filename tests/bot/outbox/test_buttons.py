@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cards.message import Intent
+from bot.message import Intent
 from bot.outbox.buttons import QUESTION_MS
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects

@@ -20,7 +20,7 @@ from tests.bot.outbox.harness import (
 SENDER = """
 import asyncio, sys
 from slack_sdk.web.async_client import AsyncWebClient
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
 from core.common.clock import now_ms
 from core.common.database.location import parse_location

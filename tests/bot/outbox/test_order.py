@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import DesiredMessage, RateLimiter
 from bot.redaction import RedactedView, Subject
 from tests.bot.outbox.harness import SOC, OutboxEnvironment, all_sent, cancelled, desired, outbox_environment, until

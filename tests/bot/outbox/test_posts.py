@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
 from tests.bot.outbox.harness import SOC, all_sent, desired, outbox_environment, until, until_read
 

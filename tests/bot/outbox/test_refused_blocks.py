@@ -7,8 +7,8 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Message
-from bot.cards.text import section
+from bot.block_kit.text import section
+from bot.message import Message
 from bot.outbox import DesiredMessage
 from tests.bot.outbox.harness import SOC, all_sent, outbox_environment
 

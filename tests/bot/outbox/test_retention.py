@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Intent
+from bot.message import Intent
 from bot.outbox import DesiredMessage, RefreshRequest
 from bot.outbox.groups import PlacedAlerts, Placement
 from bot.outbox.retention import CONTENT_KEEP_MS, DAY_MS, Retention

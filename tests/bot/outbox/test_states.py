@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
 from bot.redaction import RedactedView, Subject

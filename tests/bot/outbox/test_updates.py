@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from bot.cards.message import Message
+from bot.message import Message
 from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
 from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, texts_in, until_read
 

@@ -13,7 +13,7 @@ from core.common.errors import ResponderBotError
 from core.store import objects, texts
 from core.store.opening import open_database
 from tests import stores
-from tests.bot.cards import samples
+from tests.bot import samples
 
 PARTS = ("a", "ab", "Abc", "ß", "SS", "203", "0", "113", "7", "evil", "example", "hxxps", "1e5", "ä", "😀", "日本")
 LINKS = (" ", ".", "[.]", "://", "@", "-", "_", "(dot)", "\n", "'", '"', "*", ":", "\0", "")

@@ -1,0 +1,70 @@
+"""Buttons and what stands around them, as Slack's objects; texts are plain and ours, or cleaned already."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from bot.block_kit import ids
+from bot.block_kit.text import OPTION_LIMIT, foreign_plain, plain, section
+from bot.message import Block
+
+
+def actions(*elements: Mapping[str, Any]) -> Block:
+    """A row of buttons and menus."""
+    return {"type": "actions", "elements": list(elements)}
+
+
+def button_element(
+    text: str,
+    action_id: str,
+    value: str = "",
+    *,
+    of: str = "",
+    style: Literal["", "primary", "danger"] = "",
+    confirm: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A button; `of` tells it from others with its action id in one message."""
+    element: dict[str, Any] = {
+        "type": "button",
+        "action_id": ids.numbered(action_id, of) if of else action_id,
+        "text": plain(text),
+    }
+    more = {"value": value, "style": style, "confirm": confirm}
+    return element | {key: given for key, given in more.items() if given}
+
+
+def confirmation(
+    title: str, text: str, confirm: str, deny: str = "Cancel", *, style: Literal["", "danger"] = ""
+) -> dict[str, Any]:
+    """What Slack asks before it sends a click."""
+    dialog = {"title": plain(title), "text": plain(text), "confirm": plain(confirm), "deny": plain(deny)}
+    return {**dialog, "style": style} if style else dialog
+
+
+MAX_LINES = 40
+
+
+def listed(head: str, lines: Sequence[str]) -> list[Block]:
+    """Lines in as many sections as they need; those past MAX_LINES are only counted."""
+    if not lines:
+        return []
+    shown = [head, *lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        shown.append(f"and {len(lines) - MAX_LINES} more: the menu finds them by name.")
+    parts: list[str] = [shown[0]]
+    for line in shown[1:]:
+        if len(parts[-1]) + len(line) + 1 > 2900:
+            parts.append(line)
+        else:
+            parts[-1] += f"\n{line}"
+    return [section(part) for part in parts]
+
+
+MAX_OPTIONS = 100
+
+
+NOTHING = "none"  # the value of an option that only says something
+
+
+def message_option(words: str) -> dict[str, Any]:
+    """A sentence as the only entry of a menu; choosing it runs nothing."""
+    return {"options": [{"text": plain(foreign_plain(words, OPTION_LIMIT)), "value": NOTHING}]}

@@ -1,0 +1,199 @@
+"""Modals: views, input fields, notices, and the values of a submission."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.block_kit import ids
+from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, foreign, plain, section
+from bot.message import Block, Message
+from core.common.decoding import mapping
+
+View = Mapping[str, Any]
+INPUT_LIMIT = 3000  # characters
+
+
+def modal(
+    title: str, blocks: Sequence[Block], *, callback_id: str, submit: str = "", metadata: str = "", close: str = "Close"
+) -> dict[str, Any]:
+    """A modal; without `submit` it can't be submitted."""
+    view: dict[str, Any] = {
+        "type": "modal",
+        "callback_id": callback_id,
+        "title": plain(clip(title, VIEW_TITLE_LIMIT)),
+        "close": plain(close),
+        "blocks": list(blocks),
+        "private_metadata": metadata,
+    }
+    return {**view, "submit": plain(submit)} if submit else view
+
+
+def notice(title: str, *texts: str) -> dict[str, Any]:
+    """Our own sentences in a modal; foreign parts in them are escaped already."""
+    return modal(title, [section(text) for text in texts], callback_id=ids.NOTICE_VIEW)
+
+
+def loading(title: str) -> dict[str, Any]:
+    """Opens at once and is filled later, since a trigger_id lives for 3 s."""
+    return notice(title, "One moment ...")
+
+
+def working(title: str = "Still working") -> dict[str, Any]:
+    """Shown while a submission takes long; it is updated later."""
+    return notice(title, "Still working on it. This view changes when it is done; it is safe to close.")
+
+
+def message_view(title: str, message: Message) -> dict[str, Any]:
+    """A message as a modal, which has a button to close it: one in the message to dismiss it is left out."""
+    blocks = [shown for block in message.blocks or [section(message.text)] if (shown := _without_dismiss(block))]
+    close = "Close" if len(blocks) == len(message.blocks) and blocks == list(message.blocks) else "Cancel"
+    return modal(title, blocks, callback_id=ids.NOTICE_VIEW, close=close)
+
+
+def _without_dismiss(block: Block) -> Block | None:
+    if block.get("type") != "actions":
+        return block
+    kept = [element for element in block["elements"] if element.get("action_id") != ids.DISMISS]
+    return {**block, "elements": kept} if kept else None
+
+
+def update(view: View) -> dict[str, Any]:
+    """The acknowledgement that replaces the submitted view."""
+    return {"response_action": "update", "view": dict(view)}
+
+
+def errors(found: Mapping[str, str]) -> dict[str, Any]:
+    """The acknowledgement that shows errors at their fields, by block id."""
+    return {"response_action": "errors", "errors": {block: clip(text, 1000) for block, text in found.items()}}
+
+
+def problem(sentence: str) -> dict[str, Any]:
+    """The acknowledgement of an error that belongs to no field."""
+    return update(notice("Not done", foreign(sentence, 2800, lines=True) or "That did not work."))
+
+
+# --- fields ---------------------------------------------------------------------------------------------------------
+
+
+def text_field(
+    block_id: str,
+    label: str,
+    *,
+    initial: str = "",
+    hint: str = "",
+    optional: bool = True,
+    multiline: bool = False,
+    dispatch: bool = False,
+    placeholder: str = "",
+) -> Block:
+    """A text field, named by its block id."""
+    element: dict[str, Any] = {"type": "plain_text_input", "action_id": _action_id(block_id), "max_length": INPUT_LIMIT}
+    if multiline:
+        element["multiline"] = True
+    if initial:
+        element["initial_value"] = initial[:INPUT_LIMIT]
+    if placeholder:
+        element["placeholder"] = plain(clip(placeholder, 150))
+    if dispatch:
+        element["dispatch_action_config"] = {"trigger_actions_on": ["on_enter_pressed"]}
+    return _input(block_id, label, element, hint, optional, dispatch)
+
+
+def search_field(block_id: str, label: str, placeholder: str, options: Sequence[Block], chosen: Block | None) -> Block:
+    """A menu that tells at once what was chosen: of these options, or of those found for what is typed."""
+    element: dict[str, Any] = {"action_id": _action_id(block_id), "placeholder": plain(clip(placeholder, 150))}
+    if options:
+        element |= {"type": "static_select", "options": list(options)}
+    else:
+        element |= {"type": "external_select", "min_query_length": 0}
+    if chosen is not None:
+        element["initial_option"] = next((o for o in options if o["value"] == chosen["value"]), chosen)
+    return _input(block_id, label, element, "", False, True)
+
+
+def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
+    """A menu of a few options (value, text)."""
+    made = [{"text": plain(clip(words, 75)), "value": value} for value, words in options]
+    first = next((o for o in made if o["value"] == initial), made[0])
+    element = {
+        "type": "static_select",
+        "action_id": _action_id(block_id),
+        "options": made,
+        "initial_option": first,
+    }
+    return _input(block_id, label, element, hint, False, False)
+
+
+def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, optional: bool, dispatch: bool) -> Block:
+    block: dict[str, Any] = {
+        "type": "input",
+        "block_id": block_id,
+        "label": plain(clip(label, 150)),
+        "element": dict(element),
+        "optional": optional,
+    }
+    if hint:
+        block["hint"] = plain(clip(hint, 150))
+    return {**block, "dispatch_action": True} if dispatch else block
+
+
+def _action_id(block_id: str) -> str:
+    """`value:` and the field, since Slack wants action ids to be unique in a view."""
+    return ids.numbered(ids.VALUE, block_id)
+
+
+def labels(view: View) -> dict[str, str]:
+    """What the fields of a view are called, by block id."""
+    blocks = view.get("blocks")
+    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in found}
+
+
+def options(view: View, block_id: str) -> Sequence[Block]:
+    """The options of a menu, as it was shown; empty for one that searches."""
+    blocks = view.get("blocks")
+    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    element = next((mapping(one.get("element")) for one in found if one.get("block_id") == block_id), {})
+    shown = element.get("options")
+    return [option for option in shown if isinstance(option, Mapping)] if isinstance(shown, list) else []
+
+
+def elements(view: View) -> dict[str, Mapping[str, Any]]:
+    """The state of each field, by block id. All of it is foreign."""
+    blocks = mapping(mapping(view.get("state")).get("values"))
+    found = {str(block): next(iter(mapping(inner).values()), None) for block, inner in blocks.items()}
+    return {block: element for block, element in found.items() if isinstance(element, Mapping)}
+
+
+def values(view: View) -> dict[str, str]:
+    """What was typed or chosen, by block id; "" for nothing. All of it is foreign text."""
+    return {block: _value(element) for block, element in elements(view).items()}
+
+
+def _value(element: Mapping[str, Any]) -> str:
+    if isinstance(element.get("selected_option"), Mapping):
+        return option_value(element["selected_option"])
+    value = element.get("value")
+    return value if isinstance(value, str) else ""
+
+
+def option_value(option: Any) -> str:
+    """The value of a chosen option; "" for anything else."""
+    return str(mapping(option).get("value") or "")
+
+
+def chosen(view: View, block_id: str) -> Sequence[str]:
+    """The values of the options that were chosen in a menu of several, each once."""
+    found = elements(view).get(block_id, {}).get("selected_options")
+    return list(dict.fromkeys(map(option_value, found))) if isinstance(found, list) else []
+
+
+def users(view: View, block_id: str) -> Sequence[str]:
+    """The Slack users of a multi_users_select."""
+    found = elements(view).get(block_id, {}).get("selected_users")
+    return list(dict.fromkeys(user for user in found if isinstance(user, str))) if isinstance(found, list) else []
+
+
+def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
+    """The files of a file_input, as Slack describes them."""
+    found = elements(view).get(block_id, {}).get("files")
+    return [f for f in found if isinstance(f, Mapping)] if isinstance(found, list) else []

@@ -1,0 +1,49 @@
+"""What people call responders. Requests to core take names only (core/docs/semantics.md#titles)."""
+
+import re
+
+from bot.block_kit.text import foreign, readable_name
+from core.models import Action, InputTitle, OfferedResponder
+
+NAME_LIMIT = 120  # characters
+_TYPEABLE = re.compile(r"[^\W\d_][\w.-]*(?: [\w.-]+)*")
+
+
+def title(responder: OfferedResponder) -> str:
+    """Its title; foreign text, not escaped."""
+    return responder.title or readable_name(responder.name)
+
+
+def shown(responder: OfferedResponder) -> str:
+    """Its title; mrkdwn."""
+    return foreign(title(responder), NAME_LIMIT)
+
+
+def typed_names(responder: OfferedResponder) -> tuple[str, str]:
+    """What somebody may type for it."""
+    return title(responder), responder.name
+
+
+def example(responder: OfferedResponder) -> str:
+    """What to type for it in a command: its title, or its name if the title could be read as something else."""
+    words = title(responder)
+    if _TYPEABLE.fullmatch(words):
+        return words
+    return f'"{responder.name}"' if " " in responder.name else responder.name
+
+
+def titled_as(action: Action, other: Action | None) -> Action:
+    """The action with the titles of its responder and its inputs, and the artifacts, that a document's record has."""
+    if other is None:
+        return action
+    undo = action.undo
+    if undo is not None and other.undo is not None:
+        undo = undo.model_copy(update={"title": other.undo.title})
+    titles = {"responder_title": other.responder_title, "inputs": other.inputs, "undo": undo}
+    return action.model_copy(update={**titles, "artifacts": other.artifacts})
+
+
+def titled_by(action: Action, responder: OfferedResponder) -> Action:
+    """The action with the titles that its responder gives itself and its inputs."""
+    inputs = [InputTitle(name=one.name, title=one.title, type=one.type) for one in responder.parameters or ()]
+    return action.model_copy(update={"responder_title": title(responder), "inputs": inputs})

@@ -1,0 +1,130 @@
+"""Short answers that only one person sees: not linked, channel not set up, errors, confirmations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import tlp_name
+from core.client import UNANSWERED
+from core.common.errors import ResponderBotError, StoreUnavailableError
+from core.models import Person
+
+MAX_PEOPLE = 3  # that are named
+INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
+
+# Requests that may have run something although their answer was lost have sentences of their own.
+STORE_AWAY = (
+    "The bot's database can't be used now; look at the card before you ask again, since what you asked for may be done."
+)
+NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
+
+
+def notice(text: str) -> Message:
+    """One or two of our own sentences; foreign parts in them are escaped already."""
+    text = clip(text, MESSAGE_TEXT_LIMIT)
+    return Message(text, tuple(section(part) for part in _parts(text)))
+
+
+def error(text: str) -> Message:
+    """An error's sentence, which may hold foreign text."""
+    return notice(foreign(text, 2800, lines=True) or "That did not work.")
+
+
+def for_error(cause: ResponderBotError, who: str = "") -> Message:
+    """An error of core, with `sentence`."""
+    return error(sentence(cause, who))
+
+
+def sentence(cause: ResponderBotError, who: str = "") -> str:
+    """What people read of an error: no address of core or its database, and `who` can do or give what they may not."""
+    if isinstance(cause, StoreUnavailableError):
+        return STORE_AWAY
+    if UNANSWERED in cause.details:
+        return NOT_ANSWERING
+    if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():
+        return f"{withheld_from(cause.details['clearance'], who)} Nothing was done."
+    if cause.code == "forbidden" and "permission" in cause.details:
+        return f"{cause.message.rstrip('.')}. Ask {who or 'an org-admin of responder-bot'}."
+    if cause.code == "invalid_fields" and all(str(entry.get("name")).startswith(INPUT) for entry in cause.fields):
+        return f"{' '.join(map(_wrong_input, cause.fields))} Nothing was run." if cause.fields else cause.message
+    return cause.message
+
+
+def _wrong_input(entry: Mapping[str, Any]) -> str:
+    name, expected = str(entry["name"]).removeprefix(INPUT), entry.get("format")
+    if entry.get("type") == "UnknownAttributeError":
+        return f"There is no input {name}, only {str(expected).removeprefix('one of ')}."
+    return f"{name} should be {expected}." if expected else f"{name} is needed."
+
+
+def withheld_from(clearance: object, who: str = "") -> str:
+    """Why somebody with this clearance doesn't see an object, and `who` does; foreign text, not escaped."""
+    ask = f"{who[:1].upper()}{who[1:]} can open this." if who else "Ask somebody who may see more."
+    return f"You may see up to {tlp_name(clearance)}. {ask}"
+
+
+def either(people: Sequence[Person]) -> str:
+    """`ann`, `ann or ben`, `ann, ben or cleo`: people to ask; foreign text, not escaped."""
+    names = [person.login.partition("@")[0] for person in people][:MAX_PEOPLE]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def acknowledgement(message: Message) -> dict[str, Any]:
+    """A message as the acknowledgement of a command, which only the person who typed it sees."""
+    return {"response_type": "ephemeral", **message.payload()}
+
+
+def unlinked(slack_user: str, team: str = "") -> Message:
+    """For somebody who isn't linked to a user of core, with a button to ask for that."""
+    slack_id = f"{team}:{slack_user}" if team else slack_user
+    text = (
+        "*You're not linked yet.* Nothing works here before that. Request access, or ask an administrator to run "
+        f"`responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`."
+    )
+    return Message(text, (section(text), request_button()))
+
+
+def not_set_up(channel: str) -> Message:
+    """For a channel that isn't in the settings."""
+    return notice(
+        f"This channel is not set up for responder-bot. An administrator can add a `[[channel]]` with "
+        f'`id = "{escape(channel)}"` and a clearance to the settings. A direct message to me works now.'
+    )
+
+
+def internal(number: str) -> Message:
+    """For an unexpected error, which the log has under this number."""
+    return notice(f"Something went wrong on our side (number {escape(number)}); it is in the log. Please try again.")
+
+
+def _parts(text: str) -> list[str]:
+    """Pieces that fit a section each, cut at line ends if possible."""
+    parts: list[str] = []
+    while len(text) > 2900:
+        cut = text.rfind("\n", 1, 2900)
+        cut = cut if cut > 0 else 2900
+        parts.append(text[:cut])
+        text = text[cut:].lstrip("\n")
+    return [*parts, text or " "]
+
+
+def expired_button(subject_id: str, button: ButtonIds) -> Message:
+    """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
+    text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
+    refresh = button_element("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
+    return Message(text, (section(text), actions(refresh)))
+
+
+def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
+    """For a button of a message that the bot no longer keeps, which is about this object."""
+    text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
+    again = button_element("Show again", ids.REFRESH, button(Intent("show_again", object_id, channel)))
+    return Message(text, (section(text), actions(again)))
+
+
+def request_button() -> Block:
+    """The button for somebody who isn't linked. It names nothing: whoever clicks asks for themselves."""
+    return actions(button_element("Request access", ids.ACCESS_REQUEST, style="primary"))

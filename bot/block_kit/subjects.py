@@ -1,0 +1,83 @@
+"""How alerts and observables look wherever they are shown: headline, colors, the menu of what can run on them."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from bot.block_kit import ids
+from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
+from bot.message import Block, ButtonIds, Intent
+from bot.redaction import MASK, RedactedView, defang, withheld
+from core.models import SEVERITY_NAMES, Artifact
+
+TITLE_LIMIT = 300  # characters
+
+
+GREY = "#8d8d8d"  # closed
+
+
+AMBER = "#d9a441"  # something waits for approval
+
+
+SIGNS = ("", "🔵", "🟡", "🟠", "🔴")  # by severity, beside its name
+
+
+COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity, which the card also names
+
+
+def headline(view: RedactedView, hint: str = "") -> Block:
+    """The severity and the linked title; if the title is withheld, the id and `hint`."""
+    subject = view.subject
+    word = f"{SIGNS[subject.severity]} *{SEVERITY_NAMES[subject.severity].upper()}*  " if subject.severity else ""
+    if not view.is_open:
+        return section(f"{word}{subject.id} · {withheld(subject.tlp)}" + (f": {hint}" if hint else ""))
+    # A `|` in a link's label would end it, a `*` its bold.
+    title = (foreign(view.title(), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
+    url = safe_link(view.link())
+    return section(f"{word}*<{url}|{title}>*" if url else f"{word}*{title}*")
+
+
+def safe_link(link: str) -> str:
+    """A URL that can be used in `<url|label>`; "" if this one can't."""
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return ""
+    forbidden = MASK in link or any(c in link for c in '<>|"`') or any(c.isspace() or ord(c) < 32 for c in link)
+    is_safe = parts.scheme in ("http", "https") and parts.netloc and not forbidden and len(link) <= 1000
+    return link.replace("&", "&amp;") if is_safe else ""
+
+
+def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Artifacts in the order of cards and menus: those that are an IOC before others."""
+    return sorted(artifacts, key=lambda artifact: not artifact.ioc)
+
+
+def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
+    """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
+    ends = clip_middle(view.text(artifact.label), data_limit * 4)
+    data = clip_middle(clean(defang(ends, artifact.data_type)), data_limit - 2)
+    parts = [f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}"]
+    if artifact.message:
+        parts.append(foreign(view.text(artifact.message), message_limit))
+    return " · ".join([*parts, *(["*IOC*"] if artifact.ioc else [])])
+
+
+def with_menu(text: str, artifact: Artifact, button: ButtonIds) -> Block:
+    """A line with the menu of what can be done with the observable."""
+    block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, "case_artifact"))
+    return section(
+        text,
+        block_id=block_id,
+        accessory=responder_menu(f"Act on {artifact.data_type}", ids.numbered(ids.MENU, artifact.id)),
+    )
+
+
+def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:
+    """The searchable menu. Its entries are loaded when it is opened, before anything is typed."""
+    return {
+        "type": "external_select",
+        "action_id": action_id,
+        "placeholder": plain(foreign_plain(placeholder, 75)),
+        "min_query_length": 0,
+    }

@@ -1,0 +1,261 @@
+"""`responder-bot doctor`: checks each link between Slack and a responder, and says what to do."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.app.channels import Channels
+from bot.app.groups import GroupSync
+from bot.app.transports import EVENTS_PATH, web_client
+from bot.doctor import examples
+from bot.features.base import Check
+from bot.features.help.doctor import core_checks
+from bot.identity import admins
+from bot.outbox.errors import classify, classify_connection, classify_upload
+from bot.settings import BotSettings
+from core.client import CoreClient
+from core.common.errors import ResponderBotError
+
+MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
+MAX_MEMBERS = 100  # people of a channel that are looked up
+
+IsLinked = Callable[[str, str], Awaitable[bool]]
+"""Whether a Slack user (team, user id) is linked to a user of core."""
+
+
+async def checks(
+    settings: BotSettings,
+    core: CoreClient,
+    manifest: Mapping[str, Any],
+    clock_ms: Callable[[], int],
+    *,
+    is_linked: IsLinked | None = None,
+) -> Sequence[Check]:
+    """Run all checks but those of the settings; one that fails hides no other.
+
+    `is_linked` is used if the settings have no key to ask core with.
+    """
+    key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
+    if settings.bot.core_api_key:
+        key = await key_check(core)
+    found = [*await _core_checks(core), key]
+    if not settings.slack.bot_token:
+        return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
+        running = await bot_checks(settings, session)
+        slack = web_client(settings.slack.bot_token, settings.slack, session)
+        token, team, bot_user_id = await _token_checks(slack, manifest, clock_ms)
+        found += token
+        if team:
+            found.append(await _files_check(slack))
+            found += await payload_checks(slack, examples.payloads(clock_ms()))
+        found.append(await _transport_check(settings, slack))
+        if not team:
+            return [*found, *running]
+        found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
+        found += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
+        if settings.bot.core_api_key:
+            is_linked = _linked_by_core(core) if key.ok else None
+            if key.ok:
+                found += await access_checks(core, team, settings.bot.access_channel)
+        found.append(await _people_check(settings, slack, team, bot_user_id, is_linked))
+        known = {check.name for check in found}
+        return [*found, *(check for check in running if check.name not in known)]
+
+
+async def bot_checks(settings: BotSettings, session: aiohttp.ClientSession) -> list[Check]:
+    """What the bot on this machine says of itself, such as which replica sends, from its `/health`."""
+    host = settings.slack.host
+    is_any = host in ("0.0.0.0", "::")  # noqa: S104  # nothing is bound here
+    address = f"{'127.0.0.1' if is_any else host}:{settings.slack.port}"
+    if settings.bot.health_port is not None:
+        address = f"127.0.0.1:{settings.bot.health_port}"
+    elif settings.slack.app_token:
+        return [Check("bot", True, "not asked, since [bot] health_port is not set; `/responder doctor` in Slack tells")]
+    try:
+        async with session.get(f"http://{address}/health", timeout=aiohttp.ClientTimeout(total=3)) as response:
+            parts = (await response.json())["parts"]
+            return [Check(str(part["name"]), part["ok"] is True, str(part["message"])) for part in parts]
+    except (aiohttp.ClientError, TimeoutError, ValueError, LookupError, TypeError):
+        return [Check("bot", True, f"none answers at {address}, so it does not run on this machine")]
+
+
+async def _core_checks(core: CoreClient) -> list[Check]:
+    """Core, its database and its engines, from its `/health`."""
+    try:
+        health = await core.health()
+    except ResponderBotError as error:
+        return [Check("core", False, f"{error.message} Start it: `responder-bot serve`, or `responder-bot core`.")]
+    return core_checks(health)
+
+
+async def key_check(core: CoreClient) -> Check:
+    """Whether core accepts the key and lets it act on behalf of people; passes if core doesn't answer."""
+    try:
+        person = await core.current_user()
+    except ResponderBotError as error:
+        if error.code == "unavailable":
+            return Check("key", True, "can't be tried while core does not answer")
+        cure = "make one: `responder-bot user add bot --profile service`, and set it as [bot] core_api_key"
+        return Check("key", False, f"core refuses it ({error.message}); {cure}")
+    if "actOnBehalf" not in person.permissions:
+        cure = "use the key of a user with the profile service (`responder-bot user add bot --profile service`)"
+        return Check("key", False, f"it is that of {person.login}, who may not act for people; {cure}")
+    return Check("key", True, f"{person.login}, who acts for people")
+
+
+async def _token_checks(
+    slack: AsyncWebClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
+) -> tuple[list[Check], str, str]:
+    """Checks of the token, its scopes and the clock; the ids of the team and the bot's user, "" if the token fails."""
+    try:
+        response = await slack.auth_test()
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        return [Check("token", False, classify(error, "").message)], "", ""
+    headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+    found = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
+    found.append(_scopes_check(headers.get("x-oauth-scopes"), manifest))
+    found.append(_clock_check(headers.get("date"), clock_ms()))
+    return found, str(response["team_id"]), str(response.get("user_id"))
+
+
+def _scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
+    scopes = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
+    if header is None:
+        return Check("scopes", True, "not told by this Slack")
+    missing = sorted(set(scopes) - {scope.strip() for scope in header.split(",")})
+    if missing:
+        return Check("scopes", False, f"missing: {', '.join(missing)}; reinstall the app from manifest.yml")
+    return Check("scopes", True, f"all {len(scopes)} are there")
+
+
+def _clock_check(date: str | None, now_ms: int) -> Check:
+    try:
+        slack_ms = int(parsedate_to_datetime(date or "").timestamp() * 1000)
+    except (ValueError, TypeError):
+        return Check("clock", True, "Slack's clock is not told")
+    skew_ms = abs(now_ms - slack_ms)
+    if skew_ms > MAX_CLOCK_SKEW_MS:
+        return Check("clock", False, f"{skew_ms // 1000} s off from Slack's; set this machine's clock (NTP)")
+    return Check("clock", True, "right to the minute")
+
+
+async def _files_check(slack: AsyncWebClient) -> Check:
+    """Whether Slack accepts files. Asks for an upload URL and doesn't use it, so that nothing is shown."""
+    try:
+        await slack.api_call(
+            "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
+        )
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        return Check("files", False, classify_upload(classify(error, ""), "").message)
+    return Check("files", True, "long reports can be put under their messages")
+
+
+async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.Payload]) -> list[Check]:
+    """Whether Slack accepts each kind of payload that the bot sends, by `blocks.validate`, which shows nothing."""
+    refused: list[Check] = []
+    for number, (name, (kind, payload)) in enumerate(payloads.items()):
+        try:
+            await slack.api_call("blocks.validate", json={kind: json.dumps(payload)})
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            failure = classify(error, "")
+            if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
+                words = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
+                return [*refused, Check("payloads", True, words)]
+            cure = "it is shown as plain text; update responder-bot"
+            refused.append(Check("payloads", False, f"Slack refuses the {name} ({_first_error(error)}); {cure}"))
+    return refused or [Check("payloads", True, f"Slack accepts all {len(payloads)} kinds of messages and views")]
+
+
+def _first_error(error: Exception) -> str:
+    """The first problem that `blocks.validate` names."""
+    errors = error.response.get("errors") if isinstance(error, SlackApiError) else None
+    first = errors[0] if isinstance(errors, list) and errors else {}
+    return f"{first.get('message')} at {first.get('pointer')}" if isinstance(first, dict) and first else "no reason"
+
+
+async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Check:
+    section = settings.slack
+    if not section.app_token:
+        if not section.signing_secret:
+            return Check("socket", False, "neither [slack] app_token (Socket Mode) nor signing_secret (HTTP) is set")
+        words = f"HTTP: Slack is to reach this machine's {section.host}:{section.port}{EVENTS_PATH}"
+        return Check("requests", True, words)
+    try:
+        await slack.apps_connections_open(app_token=section.app_token)
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        return Check("socket", False, classify_connection(error).message)
+    return Check("socket", True, "Socket Mode can connect")
+
+
+async def _people_check(
+    settings: BotSettings, slack: AsyncWebClient, team: str, bot_user_id: str, is_linked: IsLinked | None
+) -> Check:
+    """How many people in the channels are linked to users of core."""
+    if is_linked is None:
+        return Check("people", True, "can't be looked up without a right [bot] core_api_key")
+    members: dict[str, None] = {}
+    for channel in settings.channel:
+        try:
+            response = await slack.conversations_members(channel=channel.id, limit=MAX_MEMBERS)
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+            continue  # the channel has a check of its own
+        members.update(dict.fromkeys(user for user in response["members"] if user != bot_user_id))
+    try:
+        linked = sum([await is_linked(team, user) for user in list(members)[:MAX_MEMBERS]])
+    except ResponderBotError as error:
+        return Check("people", False, error.message)
+    if members and not linked:
+        return Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")
+    return Check("people", True, f"{linked} of {min(len(members), MAX_MEMBERS)} in the channels are linked")
+
+
+async def access_checks(core: CoreClient, team: str, access_channel: str) -> list[Check]:
+    """Whether somebody can decide on requests for access."""
+    try:
+        linked = admins(await core.users(), team)
+    except ResponderBotError as error:
+        return [Check("requests for access", False, error.message)]
+    if linked:
+        where = f"in {access_channel}" if access_channel else "by direct message"
+        return [Check("requests for access", True, f"{len(linked)} org-admins in Slack can decide, {where}")]
+    cure = "`responder-bot user add NAME --profile org-admin --slack-id ID`, or `user link` one"
+    return [Check("requests for access", False, f"no org-admin is linked in Slack, so nobody can decide: {cure}")]
+
+
+def _linked_by_core(core: CoreClient) -> IsLinked:
+    async def is_linked(team: str, user: str) -> bool:
+        try:
+            await core.person_by_slack(team, user)
+        except ResponderBotError as error:
+            if error.code == "not_found":
+                return False
+            raise
+        return True
+
+    return is_linked
+
+
+def http_manifest(text: str, url: str) -> str:
+    """The app manifest `text`, changed for HTTP: Slack sends its requests to `url`.
+
+    Raises ResponderBotError("bad_request") for a URL that Slack would not accept.
+    """
+    if not re.fullmatch(r"https://[^\s\"'#]+", url):
+        raise ResponderBotError("bad_request", f"{url!r} is not an https address; Slack sends requests to https only.")
+    address = url.rstrip("/")
+    if not address.endswith(EVENTS_PATH):
+        address += EVENTS_PATH
+    request_url = f'"{address}"'
+    changed = re.sub(r"(?m)^(\s*)socket_mode_enabled: true$", r"\1socket_mode_enabled: false", text)
+    for key in ("interactivity:", "event_subscriptions:"):
+        changed = re.sub(rf"(?m)^(\s*){key}$", rf"\g<0>\n\g<1>  request_url: {request_url}", changed)
+    changed = re.sub(r"(?m)^(\s*)interactivity:$\n", rf"\g<0>\g<1>  message_menu_options_url: {request_url}\n", changed)
+    changed = re.sub(r"(?m)^(\s*)- command: (\S+)$", rf"\g<0>\n\g<1>  url: {request_url}", changed)
+    return re.sub(r"(?m)\A(#.*\n)+", "# The Slack app for HTTP, made by `responder-bot doctor --manifest`.\n", changed)

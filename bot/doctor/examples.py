@@ -1,0 +1,215 @@
+"""One payload of each kind that the bot sends, of a made-up alert, for `doctor` to have Slack check them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bot.features.access_requests import views as access_requests
+from bot.features.alerts.views import replies
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals import views as approvals
+from bot.features.home.views import home, overview, paused
+from bot.features.people import views as people
+from bot.features.runs.views import inputs, questions, run_form
+from bot.features.runs.views.request import RunRequest
+from bot.features.templates import views as templates
+from bot.features.undos import views as undos
+from bot.message import Message
+from bot.redaction import RedactedView, Subject
+from core.models import (
+    AccessRequest,
+    Action,
+    Alert,
+    Approval,
+    Artifact,
+    BreakGlass,
+    Extension,
+    Log,
+    OfferedResponder,
+    Parameter,
+    Person,
+    Policy,
+    RunTarget,
+    Undo,
+    UserEntry,
+)
+
+Payload = tuple[Literal["message", "view"], Mapping[str, Any]]
+LINK = "https://example.slack.com/archives/C0123456789/p1700000000000000"
+CONFIRM = "Takes the host off the network until somebody puts it back."
+
+
+def payloads(now_ms: int) -> Mapping[str, Payload]:
+    """The payloads by their kind."""
+    alert = _alert(now_ms)
+    subject = Subject.alert(alert)
+    seen: Mapping[str, Any] = {"clearance": 2, "button": lambda intent: f"{intent.what}-{intent.object_id[1:]}"}
+    waiting = _action("~13", "Waiting", now_ms, approval=_approval(now_ms))
+    done = _action("~14", "Success", now_ms, report=_report(True), end_date=now_ms)
+    failed = _action("~15", "Failure", now_ms, report=_report(False), end_date=now_ms)
+    log = Log(
+        id_="~16", id="~16", created_by="anna", created_at=now_ms, message="Told them.", start_date=now_ms, owner="anna"
+    )
+    asked: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
+    timed = done.model_copy(
+        update={"undo": Undo(responder="Release_1_0", status="waiting", at=now_ms, message="Release_1_0 is gone.")}
+    )
+    extension = Extension(id="~17", asked_by="anna", asked_at=now_ms, approval=_approval(now_ms))
+    longer = done.model_copy(update={"undo": Undo(responder="Release_1_0", extension=extension)})
+    broken = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
+    person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
+    told = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
+    messages: Mapping[str, Message] = {
+        "run that was not undone": undos.problem_reply(timed, subject, **seen),
+        "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
+        "broken glass": approvals.approval_request(broken, subject, **asked),
+        "list of runs": overview.run_list("Failed", told, person, button=seen["button"], now_ms=now_ms),
+        "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
+        "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
+        "approval": approvals.approval_request(waiting, subject, **asked),
+        "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **asked),
+        "end of a run": replies.end_reply(done, subject, **seen),
+        "failed run": replies.end_reply(failed, subject, confirm=CONFIRM, **seen),
+        "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
+        "watched run": replies.watcher_message(done, subject, clearance=2),
+        "request for access": access_requests.card(_request(now_ms), seen["button"]),
+        "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
+    }
+    views = {
+        "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0")),
+        "App Home": home.home_view(
+            home.Home(
+                [home.HomeRun(waiting, subject, CONFIRM, LINK)],
+                [home.HomeAlert(subject, now_ms, LINK)],
+                [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],
+                [home.HomeRun(failed, subject)],
+                [home.HomeRun(done, subject)],
+            ),
+            person,
+            ["`/responder help`"],
+            button=seen["button"],
+            now_ms=now_ms,
+            admin=people.home_blocks(1),
+        ),
+        "run modal": run_form.start_view(_asked(alert), subject, clearance=2),
+        "inputs of a run": run_form.form_view(
+            _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
+        ),
+        "requests modal": access_requests.requests_view([_request(now_ms)], seen["button"]),
+        "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
+        "template modal": templates.template_view(),
+    }
+    sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}
+    return sent | {name: ("view", view) for name, view in views.items()}
+
+
+def _asked(alert: Alert) -> RunRequest:
+    return RunRequest((RunTarget(object_type="alert", object_id=alert.id),), "Isolate_1_0")
+
+
+def _alert(now_ms: int) -> Alert:
+    stored = {"created_by": "siem", "created_at": now_ms}
+    ip = Artifact(id_="~11", id="~11", data_type="ip", data="192.0.2.45", **stored)
+    return Alert(
+        id_="~12",
+        id="~12",
+        type="ids",
+        source="suricata",
+        source_ref="1",
+        title="Beacon to a known server",
+        description="A host sends a beacon every 250 s.",
+        severity=3,
+        date=now_ms,
+        tags=["c2"],
+        tlp=2,
+        pap=2,
+        custom_fields={},
+        artifacts=[ip],
+        external_link="https://siem.example/1",
+        **stored,
+    )
+
+
+def _action(id_: str, status: Any, now_ms: int, **more: Any) -> Action:
+    base: Mapping[str, Any] = {
+        "responder_id": "Isolate_1_0",
+        "responder_name": "Isolate_1_0",
+        "responder_definition": "Isolate_1_0",
+        "engine_id": "local",
+        "engine_job_id": "",
+        "object_type": "Alert",
+        "object_id": "~12",
+        "start_date": now_ms,
+        "operations": "[]",
+        "parameters": '{"minutes": 60, "reason": "lateral movement"}',
+        "report": "{}",
+        "created_by": "anna",
+        "created_at": now_ms,
+    }
+    return Action(id_=id_, id=id_, status=status, **{**base, **more})
+
+
+def _approval(now_ms: int) -> Approval:
+    return Approval(needed=1, approved_by=[], expires_at=now_ms + 3_600_000)
+
+
+def _report(success: bool) -> str:
+    taxonomy = {"level": "info", "namespace": "Example", "predicate": "hosts", "value": "1"}
+    full = {"host": "web-3"}
+    message = "The host is isolated."
+    return json.dumps({"success": success, "message": message, "full": full, "summary": {"taxonomies": [taxonomy]}})
+
+
+def _inputs() -> list[Parameter]:
+    """One of each type, with a value where a login isn't needed."""
+    options = ["edge", "inner"]
+    return [
+        Parameter(name="reason", title="Reason", description="It stands in the ticket.", required=True),
+        Parameter(name="notes", type="text", default="Seen twice.\nAsked the owner."),
+        Parameter(name="minutes", type="number", default=60, minimum=1, maximum=1440.5),
+        Parameter(name="force", type="boolean", default=True),
+        Parameter(name="sure", type="boolean", required=True),
+        Parameter(name="where", type="choice", options=options, default="edge"),
+        Parameter(name="who", type="choices", options=options, default=options, maximum=2),
+        Parameter(name="until", type="date", default="2026-01-31"),
+        Parameter(name="owner", type="user"),
+    ]
+
+
+def _responder() -> OfferedResponder:
+    return OfferedResponder(
+        id="Isolate_1_0",
+        name="Isolate_1_0",
+        version="1.0",
+        description="Isolates a host",
+        data_type_list=["thehive:alert"],
+        engine_ids=["local"],
+        verdict="can_run",
+        reasons=[],
+        policy=Policy(confirm=CONFIRM, approval=1),
+    )
+
+
+def _request(now_ms: int) -> AccessRequest:
+    return AccessRequest(
+        id="~18",
+        team="T0123456789",
+        slack_user="U0123456789",
+        name="Carla",
+        login="carla@example.org",
+        status="pending",
+        created_at=now_ms,
+        expires_at=now_ms + 86_400_000,
+    )
+
+
+def _user(now_ms: int) -> UserEntry:
+    return UserEntry(
+        login="carla@example.org",
+        profile="analyst",
+        clearance=2,
+        disabled=False,
+        created_at=now_ms,
+        slack_ids=["T0123456789:U0123456789"],
+        groups=["containment"],
+    )

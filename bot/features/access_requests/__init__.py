@@ -1,0 +1,1 @@
+"""Ask for access, and decide who gets it."""

@@ -1,0 +1,179 @@
+"""The buttons on the card of a group or a digest of alerts."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from bot.block_kit import ids, notices
+from bot.block_kit.text import DAY_AND_TIME, count, slack_date
+from bot.features import responses, subjects
+from bot.features.alert_groups import views
+from bot.features.alert_groups.views import PAGE, ListedAlert
+from bot.features.alerts.views.card import is_closed
+from bot.features.authorization import own_clearance
+from bot.features.base import Ack, Context, Entry, Feature
+from bot.message import Intent
+from bot.outbox import RefreshRequest
+from bot.outbox.groups import AlertGroup
+from bot.outbox.models import card_key
+from bot.redaction import Subject, may_see
+from core.common.clock import HOUR_MS
+from core.common.errors import ResponderBotError
+from core.models import Alert, Document
+
+READ_AT_ONCE = 200
+CHANGED_AT_ONCE = 100
+CASE_LIMIT = 1_000  # alerts in one case
+LIFTED = 20  # alerts that get a card of their own when a group is undone
+NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
+MORNING = 8  # o'clock, where the bot runs
+
+
+async def on_group_button(context: Context) -> None:
+    """Do what the clicked button or option means."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    if intent.what == "group_card":
+        where = card_key(intent.object_id, intent.argument) if intent.argument else intent.object_id
+        context.refresh_requests.append(RefreshRequest(where))
+        text = f"{intent.object_id} gets a card of its own."
+        await responses.respond(context, notices.notice(text), "Own card")
+        return
+    group, handler = await clicked_group(context, intent), _HANDLERS.get(intent.what)
+    if group is not None and handler is not None:
+        await handler(context, group, intent)
+
+
+async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup | None:
+    """The group that a button is about; None if it is forgotten, which the person is then told."""
+    if intent is None:
+        return None
+    group = await context.services.outbox.groups.group(intent.object_id)
+    if group is None:
+        text = f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
+        await responses.respond(context, notices.notice(text), "Too old")
+    return group
+
+
+async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
+    """Show a page of the group's alerts, as far as this person may see them."""
+    offset, outbox = int(intent.argument or 0), context.services.outbox
+    members = await outbox.groups.members(group.key, offset, PAGE)
+    root_ids = [member.root_id for member in members]
+    found, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
+    alerts = [
+        ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, links[member.root_id])
+        for member in members
+    ]
+    content = await outbox.groups.content(group, -1)
+    clearance = own_clearance(context)
+    await responses.show_with_buttons(
+        context,
+        "Alerts",
+        f"{group.key}:{offset}",
+        lambda button: views.alerts_page(content, alerts, offset, clearance=clearance, button=button),
+    )
+
+
+async def _close(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    responses.require_permission(context, "manageAlert")
+    closed = 0
+    async for alerts in _visible(context, group):
+        left = [alert.id for alert in alerts if not is_closed(alert)]
+        for start in range(0, len(left), CHANGED_AT_ONCE):
+            await context.core.update_alerts(left[start : start + CHANGED_AT_ONCE], "Ignored")
+        closed += len(left)
+    await responses.respond(context, notices.notice(f"{count(closed, 'alert')} closed."), "Closed")
+
+
+async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Make a case of the oldest alert, and merge the others into it that are in none."""
+    responses.require_permission(context, "manageCase")
+    alerts = list[Alert]()
+    async for found in _visible(context, group):
+        alerts += found
+        if len(alerts) > CASE_LIMIT:
+            limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
+            raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
+    if not alerts:
+        await responses.respond(context, notices.notice(NONE_VISIBLE), "Not done")
+        return
+    # The oldest is the same each time, so that a repeated click makes no second case.
+    case_id = alerts[-1].case or (await context.core.create_case_from_alert(alerts[-1].id)).id
+    others = [alert.id for alert in alerts[:-1] if not alert.case]
+    for start in range(0, len(others), CHANGED_AT_ONCE):
+        await context.core.merge_alerts(others[start : start + CHANGED_AT_ONCE], case_id)
+    text = f"Case {case_id} has {count(len(others) + 1, 'alert')} of this group."
+    await responses.respond(context, notices.notice(text), "Case made")
+
+
+async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    outbox = context.services.outbox
+    await outbox.groups.ungroup(group.key)
+    newest = await outbox.groups.members(group.key, 0, LIFTED)
+    members = [member for member in newest if not member.has_card]
+    context.refresh_requests.extend(RefreshRequest(card_key(one.root_id, group.channel)) for one in members)
+    context.refresh_requests.append(RefreshRequest(group.key))
+    text = "Further alerts like these get cards of their own"
+    text += f", and the newest {len(members)} of these get one now." if members else "."
+    await responses.respond(context, notices.notice(text), "Ungrouped")
+
+
+async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
+    now = context.services.clock_ms()
+    until = 0 if intent.argument == "0" else until_morning(now)
+    if intent.argument in ("1", "8"):
+        until = now + int(intent.argument) * HOUR_MS
+    await context.services.outbox.groups.mute(group.key, until)
+    context.refresh_requests.append(RefreshRequest(group.key))
+    text = "Alerts like these are no longer muted."
+    if until:
+        text = f"Muted until {slack_date(until, DAY_AND_TIME)}; critical alerts still get cards of their own."
+    await responses.respond(context, notices.notice(text), "Muted" if until else "Unmuted")
+
+
+def until_morning(now_ms: int) -> int:
+    """The next MORNING (ms), also if summer time begins or ends before."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().replace(tzinfo=None)  # else it keeps its offset
+    morning = now.replace(hour=MORNING, minute=0, second=0, microsecond=0)
+    return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
+
+
+async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Alert]]:
+    """The alerts of the group that this person may see, newest first, in pages."""
+    outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
+    while members := await outbox.groups.members(group.key, offset, READ_AT_ONCE):
+        offset += len(members)
+        documents = await _documents(context, [member.root_id for member in members])
+        alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
+        yield [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
+
+
+async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
+    """The documents of these alerts by id, without those that core doesn't know any more."""
+    found: dict[str, Document] = {}
+    async for answer in context.core.documents_in_pages(wanted):
+        found.update({document.id: document for document in answer.documents})
+    return found
+
+
+def _subject(document: Document | None) -> Subject | None:
+    return Subject.in_document(document, document.id) if document is not None else None
+
+
+_HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {
+    "group_alerts": _show_alerts,
+    "group_read": _close,
+    "group_case": _make_case,
+    "group_ungroup": _ungroup,
+    "group_mute": _mute,
+}
+
+FEATURE = Feature(
+    actions={
+        ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
+        ids.GROUP_READ: Entry(on_group_button, Ack.WRITE),
+        ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
+        ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
+    }
+)

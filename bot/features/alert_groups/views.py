@@ -1,0 +1,226 @@
+"""The card of alerts that say the same, the digest of a storm, and the modal that lists their alerts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.block_kit import ids, names
+from bot.block_kit.elements import MAX_OPTIONS, actions, button_element, confirmation
+from bot.block_kit.subjects import COLORS, SIGNS, headline
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
+    OPTION_LIMIT,
+    clip,
+    code,
+    context,
+    count,
+    defang_indicators,
+    duration,
+    foreign,
+    foreign_plain,
+    plain,
+    section,
+    slack_date,
+)
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, defang
+from bot.storms import STORM_MS, GroupContent, Storm
+from core.models import SEVERITY_NAMES, OfferedResponder
+
+MOST = 5  # of titles, sources and observables
+PAGE = 10  # alerts in the modal
+TITLE_LIMIT = 200
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Message:
+    """The card of a group or a digest. Its texts are within the channel's clearance already."""
+    blocks = _digest(content) if content.is_digest else _group(content)
+    state = _state(content, now_ms)
+    blocks += [section(state)] if state else []
+    blocks.append(_controls(content, button, now_ms))
+    return Message(clip(summary(content), MESSAGE_TEXT_LIMIT), tuple(blocks), COLORS[content.severity])
+
+
+def summary(content: GroupContent) -> str:
+    """One line without markup, for the push notification and `doctor`."""
+    words = f"{content.count:,} alerts"
+    if content.is_digest:
+        lasted = duration(content.last_at - content.first_at)
+        return f"{words} in {lasted}: {_severities(content)}"
+    title = foreign(content.titles[0][0], TITLE_LIMIT) if content.titles else "details withheld"
+    return f"{words} that say the same: {title}"
+
+
+def _group(content: GroupContent) -> list[Block]:
+    title = _title(content.titles[0][0]) if content.titles else "details withheld"
+    word = f"{SIGNS[content.severity]} *{SEVERITY_NAMES[content.severity].upper()}*"
+    blocks = [section(f"{word}  *{content.count:,} × {title}*")]
+    first, last = content.first_at, content.last_at
+    times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
+    blocks.append(context(f"{times} · {_severities(content)}{_cards(content)}"))
+    lines = [_most("Observables", content.facts, content), _bar(content)]
+    if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
+        lines.insert(0, _most("Titles", content.titles, content))
+    return [*blocks, section("\n".join(line for line in lines if line))]
+
+
+def _digest(content: GroupContent) -> list[Block]:
+    lasted = duration(content.last_at - content.first_at)
+    blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {_severities(content)}")]
+    first, last = content.first_at, content.last_at
+    times = f"{slack_date(first, DAY_AND_TIME)} to {slack_date(last, DAY_AND_TIME)}"
+    blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
+    lines = [
+        _most("Titles", content.titles, content),
+        _most("Sources", content.sources, content),
+        _most("Observables", content.facts, content),
+        _bar(content),
+    ]
+    return [*blocks, section("\n".join(line for line in lines if line))]
+
+
+def _title(title: str) -> str:
+    return foreign(defang_indicators(title), TITLE_LIMIT).replace("*", "∗") or "(no title)"
+
+
+def _severities(content: GroupContent) -> str:
+    names = [(SEVERITY_NAMES[n + 1], content.severities[n]) for n in (3, 2, 1, 0)]
+    return ", ".join(f"{number:,} {name}" for name, number in names if number)
+
+
+def _cards(content: GroupContent) -> str:
+    return f" · {content.cards:,} of them also on a card of {'its' if content.cards == 1 else 'their'} own" * bool(
+        content.cards
+    )
+
+
+def _most(label: str, found: Sequence[tuple[str, int]], content: GroupContent) -> str:
+    """The most frequent values, such as `Sources: suricata 412 · edr 3`."""
+    if not found:
+        return ""
+    is_sample = content.sampled < content.count
+    of = f" (of the newest {content.sampled})" if is_sample else ""
+    if label == "Observables":
+        shown = [_observable(value, number) for value, number in found[:MOST]]
+    else:
+        shown = [f"{foreign(defang_indicators(value), 80)} ×{number}" for value, number in found[:MOST]]
+    more = f" · and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"*{label}*{of}: {' · '.join(shown)}{more}"
+
+
+def _observable(value: str, number: int) -> str:
+    data_type, _, data = value.partition(" ")
+    return f"{foreign(data_type, 30)} {code(defang(data, data_type), 80)} ×{number}"
+
+
+def _bar(content: GroupContent) -> str:
+    """Counts of the hour up to the newest alert, in steps of 5 minutes."""
+    most = max(content.buckets, default=0)
+    if not most:
+        return ""
+    bars = "".join(LEVELS[-(-number * (len(LEVELS) - 1) // most)] for number in content.buckets)
+    return f"*Last hour*: `{bars}` at most {most:,} in 5 min"
+
+
+def _state(content: GroupContent, now_ms: int) -> str:
+    if content.is_digest and now_ms - content.last_at >= STORM_MS:
+        return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
+    if content.is_ungrouped:
+        return "Ungrouped: further alerts like these get cards of their own."
+    if content.muted_until > now_ms:
+        until = slack_date(content.muted_until, DAY_AND_TIME)
+        return (
+            f"🔕 Muted until {until}: what comes before that is counted here, critical alerts get cards of their own."
+        )
+    return ""
+
+
+def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
+    key = content.key
+    about = f"{count(content.count, 'alert')}, as far as you may see them."
+    close = confirmation("Close all?", about, "Close all")
+    elements = [
+        button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0"))),
+        button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
+        button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), confirm=close),
+    ]
+    entries = [("Make one case", Intent("group_case", key))]
+    if not content.is_digest:
+        is_muted = content.muted_until > now_ms
+        mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
+        entries += [] if content.is_ungrouped else [("Ungroup", Intent("group_ungroup", key))]
+        entries += [("Unmute", Intent("group_mute", key, "0"))] if is_muted else []
+        entries += [] if is_muted else [(words, Intent("group_mute", key, hours)) for words, hours in mutes]
+    options = [{"text": plain(words), "value": button(intent)} for words, intent in entries]
+    return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
+
+
+@dataclass(frozen=True)
+class ListedAlert:
+    """An alert of a group; its subject is None if core doesn't know it any more."""
+
+    id: str
+    subject: Subject | None
+    at: int
+    link: str = ""  # of its own card
+
+
+def alerts_page(
+    content: GroupContent, alerts: Sequence[ListedAlert], offset: int, *, clearance: int, button: ButtonIds
+) -> Message:
+    """A page of the alerts of a group, newest first, for somebody with this clearance."""
+    key, last = content.key, offset + len(alerts)
+    numbers = f"{offset + 1:,} to {last:,}" if alerts else "None"
+    text = f"{numbers} of {content.count:,} alerts, newest first"
+    blocks: list[Block] = [context(text)]
+    for alert in alerts:
+        blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
+    turns = [("Newer", offset - PAGE)] if offset else []
+    turns += [("Older", last)] if last < content.count else []
+    if turns:
+        elements = [
+            button_element(words, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=words)
+            for words, to in turns
+        ]
+        blocks.append(actions(*elements))
+    return Message(text, tuple(blocks))
+
+
+def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds) -> list[Block]:
+    if alert.subject is None:
+        return [section(f"{alert.id} · core no longer knows it")]
+    head = headline(RedactedView(alert.subject, clearance))
+    card = f"<{alert.link}|its card>" if alert.link else ""
+    about = context(" · ".join(part for part in (alert.id, slack_date(alert.at, DAY_AND_TIME), card) if part))
+    if card:
+        return [head, about]
+    lift = button_element("Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id)
+    return [{**head, "accessory": lift}, about]
+
+
+def which_responder(key: str, offered: Sequence[OfferedResponder], on: str, *, button: ButtonIds) -> Message:
+    """A menu of the responders that can run on all alerts of a group; `on` says on which of them."""
+    options = [
+        {
+            "text": plain(foreign_plain(names.title(one), OPTION_LIMIT)),
+            "value": button(Intent("group_ask", key, one.id)),
+        }
+        for one in offered[:MAX_OPTIONS]
+    ]
+    element: dict[str, Any] = {
+        "type": "static_select",
+        "action_id": ids.numbered(ids.GROUP_RUN, "choose"),
+        "placeholder": plain("Choose a responder"),
+        "options": options,
+    }
+    text = f"Run on {on}"
+    only = "Only responders that can run on each of them, and need no inputs, are here. It asks before it runs."
+    return Message(text, (section(text), actions(element), context(only)))
+
+
+def storm_sentence(storm: Storm, since: str) -> str:
+    """For `doctor` and the App Home, which write times differently."""
+    stand = f"{storm.alerts:,} alerts stand in {count(storm.groups, 'group')} since {since}"
+    return f"{stand}; critical ones come first, the others by severity"

@@ -1,0 +1,1 @@
+"""Find, read and assign alerts; their cards, and the threads of these."""

@@ -1,0 +1,123 @@
+"""The buttons and the overflow menu of a card: take, release, what ran here, watch, close, make a case, refresh."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from bot.block_kit import ids, notices
+from bot.features import responses, subjects
+from bot.features.alerts import assign, details
+from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.cases import handlers as cases
+from bot.features.payload import is_ephemeral, is_in_modal
+from bot.features.runs import actions
+from bot.features.watches import handlers as watches
+from bot.message import Intent
+from bot.outbox import RefreshRequest
+from bot.outbox.models import card_key
+from core.common.errors import ResponderBotError
+
+REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
+
+
+async def on_overflow_menu(context: Context) -> None:
+    """Do what the chosen option means."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    handler = _HANDLERS.get(intent.what)
+    if handler is None:
+        await context.respond(notices.notice("This entry is from an older card. Use Refresh and try again."))
+        return
+    await handler(context, intent)
+
+
+async def _show_details(context: Context, intent: Intent) -> None:
+    start, _, channel = intent.argument.partition(" ")
+    await details.show(context, intent.object_id, int(start or 0), channel)
+
+
+async def _show_actions(context: Context, intent: Intent) -> None:
+    await actions.show(context, intent.object_id)
+
+
+async def _watch(context: Context, intent: Intent) -> None:
+    await watches.watch_object(context, intent.object_id)
+
+
+async def _mark_read(context: Context, intent: Intent) -> None:
+    await context.core.mark_alert_read(intent.object_id)
+    context.refresh(intent.object_id)
+
+
+async def _mark_unread(context: Context, intent: Intent) -> None:
+    await context.core.mark_alert_unread(intent.object_id)
+    context.refresh(intent.object_id)
+
+
+async def _create_case(context: Context, intent: Intent) -> None:
+    await cases.ask(context, intent.object_id)
+
+
+async def _refresh(context: Context, intent: Intent) -> None:
+    """Refresh one card, or the newest ones of this channel if the button names no object."""
+    of = f" of {intent.object_id}" if intent.object_id.startswith("~") else ""  # else the key of a group or a bulk
+    object_ids, done = [intent.object_id], f"The card{of} is refreshed."
+    if not intent.object_id:
+        object_ids = list(await context.services.outbox.roots_in(context.channel, REFRESH_LIMIT))
+        done = "The newest cards of this channel are refreshed."
+    for object_id in object_ids:
+        context.refresh(object_id)
+    if is_ephemeral(context) or is_in_modal(context):
+        await responses.respond(context, notices.notice(done), "Refreshed")
+
+
+async def _show_again(context: Context, intent: Intent) -> None:
+    """Post the card of an alert as a new message, in the channel where an old one was clicked."""
+    services, channel = context.services, intent.argument
+    try:
+        subject, document = await subjects.with_document(context.core, intent.object_id)
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        days = services.alert_days
+        why = f": core deletes alerts {days} days after their last change" if days else ""
+        message = notices.notice(f"{intent.object_id} was deleted{why}. This message is all that is left of it.")
+        await responses.respond(context, message, "Deleted")
+        return
+    subjects.require_visible(context, subject)
+    if document.alert is None or services.clearance(channel) is None:
+        words = f"`{services.command} list {subject.id}` shows what can run on {subject.id}."
+        await responses.respond(context, notices.notice(words), "Still there")
+        return
+    context.refresh_requests.append(RefreshRequest(card_key(document.id, channel)))
+    words = f"{document.id} gets a new card at the end of the channel."
+    await responses.respond(context, notices.notice(words), "Shown again")
+
+
+_HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
+    "details": _show_details,
+    "actions": _show_actions,
+    "watch": _watch,
+    "take": assign.on_take_button,
+    "release": assign.on_release_button,
+    "read": _mark_read,
+    "unread": _mark_unread,
+    "case": _create_case,
+    "refresh": _refresh,
+    "show_again": _show_again,
+}
+
+
+async def on_link_button(context: Context) -> None:
+    """Do nothing: Slack reports clicks on links too."""
+
+
+FEATURE = Feature(
+    actions={
+        ids.MORE: Entry(on_overflow_menu, Ack.WRITE),
+        ids.REFRESH: Entry(on_overflow_menu, Ack.WRITE),
+        ids.TAKE: Entry(on_overflow_menu, Ack.WRITE),
+        ids.RELEASE: Entry(on_overflow_menu, Ack.WRITE),
+        ids.DETAILS: Entry(on_overflow_menu),
+        ids.LINK: Entry(on_link_button, is_public=True),
+    }
+)

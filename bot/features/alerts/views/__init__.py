@@ -1,0 +1,1 @@
+"""Cards of alerts, replies in their threads, and alerts in full. Pure."""

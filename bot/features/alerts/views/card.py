@@ -1,0 +1,307 @@
+"""The card of an alert: one message that is kept current, with a line for each run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.subjects import (
+    AMBER,
+    COLORS,
+    GREY,
+    TITLE_LIMIT,
+    by_ioc,
+    headline,
+    observable,
+    responder_menu,
+    with_menu,
+)
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    context,
+    count,
+    defang_indicators,
+    foreign,
+    person_name,
+    plain,
+    section,
+    slack_date,
+)
+from bot.features.runs.views import reports, runs, undo_state
+from bot.features.undos import views as undos
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, tlp_name, withheld
+from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
+
+MAX_RUNS = 15  # lines
+MAX_RUNS_IN_CASE = 3  # that have ended, on the card of an alert that was made into a case
+MAX_OVERFLOW = 5  # entries, which is Slack's limit
+MAX_IN_FORCE = 5  # of a responder, that can be undone
+MAX_TARGETS = 3  # of a responder, with a line for each
+MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 12,000 (msg_blocks_too_long)
+MAX_OBSERVABLES = 1
+DATA_LIMIT = 60  # characters of an observable
+MESSAGE_LIMIT = 24  # of what is said of it
+TAGS_LIMIT = 32  # characters of all together
+DESCRIPTION_LIMIT = 105
+POLICY_LIMIT = 300  # characters
+CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
+STATUS_WORDS = {"New": "new", "Ignored": "closed", "Imported": "made into a case", "Updated": "updated"}
+
+
+def alert_card(
+    alert: Alert,
+    actions: Sequence[Action],
+    *,
+    total: int = 0,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    policies: Mapping[str, Policy] | None = None,
+    others: Sequence[Artifact] = (),
+) -> Message:
+    """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
+
+    `policies` are those of the responders, by name: who approves reads there what a run does. `others` are the other
+    artifacts of the alert's case.
+    """
+    view = RedactedView(replace(Subject.alert(alert), others=tuple(others)), clearance)
+    newest = runs.newest_first(actions)
+    blocks: list[Block] = [headline(view, "press Details")]
+    if view.is_open:
+        if is_closed(alert):
+            blocks = [{**blocks[0], "accessory": _overflow(alert, button)}]
+        else:
+            blocks += _details(alert, view, button)
+        blocks.append(_facts(alert, view, newest, total))
+        if not is_closed(alert):
+            blocks.append(_controls(alert, view, button))
+        blocks += run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
+    else:
+        blocks.append(_controls(alert, view, button))
+        if newest:
+            blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
+    return Message(_push_notification(view, newest), tuple(blocks), _color(alert, newest))
+
+
+def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
+    """The first observables, those that are an IOC before others, each with its menu; two lines of the description.
+
+    The last of them shares its section with the description: four cards shall be on a screen.
+    """
+    found = by_ioc(view.artifacts())
+    shown = found[:MAX_OBSERVABLES]
+    lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]
+    more = [f"+{len(found) - len(shown)} more"] if len(found) > len(shown) else []
+    if hidden := view.hidden_count():
+        more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
+    if more:
+        lines[-1:] = [" · ".join([*lines[-1:], *more])]
+    about = foreign(defang_indicators(view.text(alert.description)), DESCRIPTION_LIMIT)
+    text = "\n".join(line for line in [*lines[-1:], about] if line)
+    blocks = [with_menu(line, artifact, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
+    if not text:
+        return blocks
+    return [*blocks, with_menu(text, shown[-1], button) if shown else section(text)]
+
+
+def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
+    """One line: source, levels, status, owner, when, id and tags; of a closed alert what became of it first."""
+    levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
+    source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
+    if is_closed(alert):
+        ran = count(max(total, len(newest)), "run") if newest else ""
+        parts = [status_line(alert, view, newest), source, levels, alert.id, ran]
+    else:
+        parts = [source, levels, status_line(alert, view), raised, alert.id]
+        parts.append(_tags(alert.tags, alert.source, view))
+    return context(" · ".join(part for part in parts if part))
+
+
+def is_closed(alert: Alert) -> bool:
+    return alert.status in ("Ignored", "Imported")
+
+
+def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
+    """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
+    if not is_closed(alert):
+        owner = f" · *{person_name(alert.assignee)}* works on it" if alert.assignee else ""
+        return f"{STATUS_WORDS[alert.status]}{owner}"
+    word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
+    if alert.updated_at is None:
+        return f"*{word}*"
+    return f"*{word}* by {_changed_by(alert, view, newest)}, {slack_date(alert.updated_at, DAY_AND_TIME)}"
+
+
+def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
+    """Who changed the alert last; if a run did, also which."""
+    person = person_name(alert.updated_by or "")
+    # Core applies a run's operations in the transaction that ends it: with its end date, by its requester.
+    ended = (a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by)
+    run = next((a for a in ended if reports.applied_operations(a) & CHANGES_ALERT), None)
+    return f"{person} ({runs.name(run)})" if run is not None and view.of(run.object_id).is_open else person
+
+
+def _tags(tags: Sequence[str], source: str, view: RedactedView) -> str:
+    """As many tags as fit on the line, without one that repeats the source."""
+    words = [f"#{foreign(view.text(tag), 40)}" for tag in tags if tag.casefold() != source.casefold()]
+    shown: list[str] = []
+    while words and sum(map(len, [*shown, words[0]])) <= TAGS_LIMIT:
+        shown.append(words.pop(0))
+    return " ".join([*shown, *([f"+{len(words)}"] if words and shown else [])])
+
+
+def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
+    """The menu of responders, Take it, Details, and the overflow menu with what applies now."""
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
+        "elements": [
+            responder_menu("Run a responder"),
+            *([_owner_button(alert, button)] if view.is_open else []),
+            _details_button(alert, button),
+            _overflow(alert, button),
+        ],
+    }
+
+
+def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
+    """Take it, or Release for the one who did; somebody else who presses Release is asked whether to take it over."""
+    words, what, action_id = ("Release", "release", ids.RELEASE) if alert.assignee else ("Take it", "take", ids.TAKE)
+    return button_element(words, action_id, button(Intent(what, alert.id)))
+
+
+def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
+    """Shows the alert to the person who clicks, as far as they may see it; so also on a withheld card."""
+    return button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
+
+
+def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
+    """What is seldom wanted; of a closed alert also Details, which has its menus. Slack takes five entries."""
+    entries = [("Details", Intent("details", alert.id))] if is_closed(alert) else []
+    entries += [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
+    if alert.status == "Ignored":
+        entries.append(("Reopen", Intent("unread", alert.id)))
+    elif alert.status != "Imported":
+        entries.append(("Close", Intent("read", alert.id)))
+    if not alert.case and alert.status != "Imported":
+        entries.append(("Make a case", Intent("case", alert.id)))
+    if len(entries) < MAX_OVERFLOW:
+        entries.append(("Refresh", Intent("refresh", alert.id)))
+    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
+    return {"type": "overflow", "action_id": ids.MORE, "options": options}
+
+
+def run_lines(
+    newest: Sequence[Action],
+    view: RedactedView,
+    button: ButtonIds,
+    now_ms: int,
+    alert: Alert,
+    *,
+    policies: Mapping[str, Policy],
+    total: int = 0,
+) -> list[Block]:
+    """Open runs with what can be done about them, then those that have ended, and how many are withheld."""
+    targets = {object_id: view.of(object_id) for object_id in {action.object_id for action in newest}}
+    shown = [action for action in newest if targets[action.object_id].is_open]
+    groups = [[action] for action in shown if runs.is_open(action)]
+    ended = _ended([action for action in shown if not runs.is_open(action)])
+    if is_closed(alert):  # the line of facts counts the others
+        most = MAX_RUNS_IN_CASE if alert.status == "Imported" else 1
+        in_force = [group for group in ended if undo_state.is_in_force(group[0])]  # still asks for something
+        ended = in_force or ended[:most]
+    blocks: list[Block] = []
+    characters = 0
+    for number, group in enumerate([*groups, *ended]):
+        made = _runs(group, targets[group[0].object_id], button, now_ms, policies, can_repeat=not is_closed(alert))
+        characters += len(json.dumps(made, ensure_ascii=False))
+        if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
+            rest = [action for left in [*groups, *ended][number:] for action in left]
+            left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
+            blocks.append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
+            break
+        blocks += made
+    hidden = [action for action in newest if action not in shown]
+    if hidden:
+        above = max(targets[action.object_id].subject.tlp for action in hidden)
+        blocks.append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
+    return blocks
+
+
+def _ended(ended: Sequence[Action]) -> list[list[Action]]:
+    """Ended runs with one line each: those of a responder on one target, or on all of them if they are many."""
+    by_responder: dict[str, dict[str, list[Action]]] = {}
+    for action in ended:
+        by_responder.setdefault(action.responder_name, {}).setdefault(action.object_id, []).append(action)
+    lines: list[list[Action]] = []
+    for by_target in by_responder.values():
+        in_force = [next(filter(undo_state.is_in_force, group), None) for group in by_target.values()]
+        kept = [action for action in in_force if action is not None][:MAX_IN_FORCE]
+        lines += [[action] for action in kept]
+        rest = [[action for action in group if action not in kept] for group in by_target.values()]
+        rest = [group for group in rest if group]
+        if len(by_target) <= MAX_TARGETS:
+            lines += rest
+        else:
+            lines.append(runs.newest_first([action for group in rest for action in group]))
+    return lines
+
+
+def _runs(
+    group: Sequence[Action],
+    view: RedactedView,
+    button: ButtonIds,
+    now_ms: int,
+    policies: Mapping[str, Policy],
+    *,
+    can_repeat: bool,
+) -> list[Block]:
+    """An open run, or ended ones of one responder, newest first; `view` is of what the newest ran on."""
+    action, block_id = group[0], f"run:{group[0].id}"
+    policy = policies.get(action.responder_name)
+    confirm = policy.confirm if policy else ""
+    text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
+    if found := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
+        if len(found) == 1:
+            return [{**section(text), "block_id": block_id, "accessory": found[0]}]
+        return [{**section(text), "block_id": block_id}, actions(*found)]
+    if not runs.is_open(action):
+        again = runs.run_again_button(action, view, button, confirm) if can_repeat else None
+        if again is None:
+            return [{**context(text), "block_id": block_id}]
+        return [{**section(text), "block_id": block_id, "accessory": again}]
+    end = runs.end_button(action, view, button)
+    if not runs.can_be_approved(action, view, now_ms):
+        return [{**section(text), "block_id": block_id, "accessory": end}]
+    if confirm:
+        text += f"\n{foreign(confirm, POLICY_LIMIT)}"
+    buttons = actions(*runs.decision_buttons(action, view, button), end)
+    return [{**section(text), "block_id": block_id}, buttons]
+
+
+def _undo_policy(action: Action, policies: Mapping[str, Policy]) -> Policy | None:
+    """That of the responder that undoes the run."""
+    return policies.get(action.undo.responder) if action.undo is not None else None
+
+
+def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
+    """The push notification: the title, as far as it may be shown, and the state of the run that matters most."""
+    subject = view.subject
+    word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
+    text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
+    if newest:
+        asked = next((action for action in newest if runs.awaits_approval(action)), newest[0])
+        text += f" · {runs.plain_line(asked, view.of(asked.object_id))}"
+    return clip(text, MESSAGE_TEXT_LIMIT)
+
+
+def _color(alert: Alert, newest: Sequence[Action]) -> str:
+    """Grey only once nothing is left to do."""
+    if not is_closed(alert):
+        return COLORS[alert.severity]
+    return AMBER if any(runs.awaits_approval(action) for action in newest) else GREY

@@ -1,0 +1,131 @@
+"""Alerts for one person: what a search found, and one in full."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.block_kit import ids, notices
+from bot.block_kit.elements import actions, button_element, listed
+from bot.block_kit.subjects import by_ioc, headline, observable, with_menu
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    code,
+    context,
+    count,
+    defang_indicators,
+    foreign,
+    person_name,
+    section,
+    slack_date,
+)
+from bot.features.alerts.views.card import STATUS_WORDS, status_line
+from bot.features.responders.views import menu_block, several_button
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import TLP_NAMES, Alert, Hold
+
+FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
+
+
+ARTIFACTS_SHOWN = 40  # in Details at once
+
+
+def alert_in_full(
+    alert: Alert,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    note: str = "",
+    who: str = "",
+    start: int = 0,
+    channel: str = "",
+) -> Message:
+    """An alert in full for the person who asked in `channel`; if it is above their clearance, only `who` can open it.
+
+    It and each artifact have a menu; the artifacts come in pages; this one begins with number `start`.
+    """
+    view = RedactedView(Subject.alert(alert), clearance)
+    if not view.is_open:
+        return notices.error(notices.withheld_from(clearance, who))
+    blocks: list[Block] = [headline(view)]
+    if not start:
+        description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
+        blocks.append(section(description or "(no description)"))
+        blocks += listed("*Facts*", _facts(alert, view))
+    blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel)]
+    if note:
+        blocks.append(context(note))
+    return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
+
+
+def found_alerts(
+    alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+) -> Message:
+    """Alerts that somebody in `channel` looked for, newest first, each with Details."""
+    shown_text = code(text, 100)
+    if not alerts:
+        return notices.notice(f"No alert that you may see has {shown_text}.")
+    blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, newest first")]
+    for alert in alerts:
+        view = RedactedView(Subject.alert(alert), clearance)
+        blocks.append(
+            section(
+                f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
+                f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date, DAY_AND_TIME)}",
+                accessory=button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id),
+            )
+        )
+    if len(alerts) > 1:
+        several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
+        blocks.append(actions(several_button(several, button)))
+    if more:
+        blocks.append(context("There are more. Add a word to find fewer."))
+    return Message(f"{count(len(alerts), 'alert')} with {shown_text}", tuple(blocks))
+
+
+def _facts(alert: Alert, view: RedactedView) -> list[str]:
+    facts: Mapping[str, str] = {
+        "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
+        "Status": status_line(alert, view),
+        "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
+        "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
+        "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
+        "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
+        "Case": alert.case or "",
+        "On hold": _hold(alert.hold, view) if alert.hold else "",
+    }
+    custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
+    return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
+
+
+def _hold(hold: Hold, view: RedactedView) -> str:
+    by, since = person_name(hold.created_by), slack_date(hold.created_at, DAY_AND_TIME)
+    return f"by {by} since {since}, so nothing is deleted: {foreign(view.text(hold.reason), 1000)}"
+
+
+def _custom(value: Any, view: RedactedView) -> str:
+    """The value of a custom field of any kind."""
+    if isinstance(value, Mapping):
+        value = next((v for k, v in value.items() if k not in ("order", "_id") and v is not None), "")
+    return foreign(view.text(str(value)), 200)
+
+
+def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) -> list[Block]:
+    """Each artifact that may be shown, with its menu, and how many may not."""
+    found = by_ioc(view.artifacts())
+    shown = found[start : start + ARTIFACTS_SHOWN]
+    if not view.subject.artifacts:
+        return []
+    place = f" {start + 1} to {start + len(shown)} of {len(found)}" if len(found) > len(shown) else ""
+    blocks: list[Block] = [section(f"*Observables*{place}")]
+    blocks += [with_menu(observable(a, view, 250, 120), a, button) for a in shown]
+    if hidden := view.hidden_count():
+        level = max(a.tlp for a in view.subject.artifacts)
+        blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
+    pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
+    buttons = [_page(words, at, view, button, channel) for words, at in pages if 0 <= at < len(found)]
+    return [*blocks, actions(*buttons)] if buttons else blocks
+
+
+def _page(words: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
+    value = button(Intent("details", view.subject.id, f"{start} {channel}".strip()))
+    return button_element(words, ids.DETAILS, value, of=str(start))

@@ -1,0 +1,187 @@
+"""Replies in the thread of a card (end of a run, approval request, task log), and direct messages to watchers."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.block_kit.elements import actions
+from bot.block_kit.subjects import GREY, responder_menu
+from bot.block_kit.text import (
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    code,
+    context,
+    defang_indicators,
+    escape,
+    foreign,
+    person_name,
+    section,
+)
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.reports import ReportView, read_report
+from bot.features.runs.views.runs import run_again_button
+from bot.features.undos import views as undos
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import Action, Log, Policy
+
+MAX_REPORT_LINES = 24  # less than a screen, without a file
+FIRST_REPORT_LINES = 8  # of a longer one
+MAX_REPORT_CHARACTERS = 1800
+MAX_LABELS = 8
+MAX_CHANGES = 10
+
+
+def end_reply(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    confirm: str = "",
+    undo_policy: Policy | None = None,
+) -> Message:
+    """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone.
+
+    `confirm` is the policy's text, which "Run again" asks to confirm; `undo_policy` that of what undoes the run.
+    """
+    view = RedactedView(subject, clearance)
+    report = read_report(action)
+    blocks: list[Block] = [section(_headline(action, view))]
+    if view.is_open:
+        blocks += _context(action, view) + approvals.glass(action, view)
+        blocks += _result(action, report, view)
+    if view.shows_reports:
+        blocks += _labels(report) + _changes(report) + _report_lines(report)
+    if said := undo_state.words(action, view).removeprefix(" · "):
+        blocks.append(context(said[:1].upper() + said[1:]))
+    again = run_again_button(action, view, button, confirm)
+    if found := [again] if again else undos.buttons(action, view, button, undo_policy):
+        blocks.append(actions(*found))
+    return Message(_push_text(action, view), tuple(blocks), runs.color(action))
+
+
+def _push_text(action: Action, view: RedactedView) -> str:
+    """What a locked phone shows of an end: what ran on what, how it went, and what is left to do."""
+    text = f"{approvals.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
+    if view.is_open and runs.has_failed(action):
+        text += f" {person_name(action.created_by)} can run it again."
+    return clip(text, MESSAGE_TEXT_LIMIT)
+
+
+def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+    """Name and text of the whole report; None if the reply shows all of it, or it is withheld."""
+    report = read_report(action)
+    if not RedactedView(subject, clearance).shows_reports or report.truncated or report.removed or _is_short(report):
+        return None
+    return f"report-{action.number}.txt", report.full
+
+
+def _headline(action: Action, view: RedactedView) -> str:
+    if not view.is_open:
+        return (
+            f"{runs.mark(action)} A run on {action.object_id}: {runs.state(action, view)}, {withheld(view.subject.tlp)}"
+        )
+    state = f"{runs.state(action)} on {foreign(runs.target(view), 200)}"
+    return f"{runs.mark(action)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
+
+
+def _context(action: Action, view: RedactedView) -> list[Block]:
+    """What was given to the run, and who approved it."""
+    parts = runs.input_lines(action, view, runs.INPUT_LIMIT)[: runs.MAX_INPUTS]
+    approval = action.approval
+    if approval is not None and approval.approved_by:
+        approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
+        parts.append(f"approved by {approvers}")
+    return [context(" · ".join(parts))] if parts else []
+
+
+def _result(action: Action, report: ReportView, view: RedactedView) -> list[Block]:
+    if not runs.result_text(action, view):
+        return []
+    if not view.shows_reports:
+        hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
+        return [section(f"Result: {withheld(view.highest_tlp)}; {hint}.")]
+    if runs.state_of(action) == "denied":
+        return [section(runs.result_text(action, view, 2500))]
+    return [section(foreign(report.message, 2500, lines=True) or " ")]
+
+
+def _labels(report: ReportView) -> list[Block]:
+    """The report's taxonomies."""
+    shown = [code(label, 80) for label in report.labels[:MAX_LABELS]]
+    left = len(report.labels) - len(shown)
+    return [context(" ".join(shown) + (f" and {left} more" if left > 0 else ""))] if shown else []
+
+
+def _changes(report: ReportView) -> list[Block]:
+    """What the run changed, one line each."""
+    shown = [f"• {foreign(defang_indicators(change), 200)}" for change in report.changes[:MAX_CHANGES]]
+    left = len(report.changes) - len(shown)
+    if left > 0:
+        shown.append(f"and {left} more")
+    return [section("\n".join(shown))] if shown else []
+
+
+def _report_lines(report: ReportView) -> list[Block]:
+    if report.removed:
+        return [context("The report was deleted, since it is old.")]
+    if report.truncated:
+        return [context("The report is too long to be listed; core keeps it whole.")]
+    if not report.shown:
+        return []
+    most = MAX_REPORT_LINES if _is_short(report) else FIRST_REPORT_LINES
+    facts = [f"• {foreign(name, 80)}: {foreign(defang_indicators(value), 400)}" for name, value in report.facts[:most]]
+    blocks: list[Block] = [section("\n".join(facts))] if facts else []
+    left = most - len(facts)
+    for text in report.texts:
+        lines = text.split("\n")[: max(left, 0)]
+        left -= len(lines)
+        if shown := foreign("\n".join(lines).replace("```", "ˋˋˋ"), MAX_REPORT_CHARACTERS, lines=True):
+            blocks.append(section(f"```\n{shown}\n```"))
+    # Says nothing of the file, since Slack may refuse it.
+    return blocks if _is_short(report) else [*blocks, context("The report is longer; core keeps it whole.")]
+
+
+def _is_short(report: ReportView) -> bool:
+    """Whether the reply shows all of it, which is less than a screen."""
+    text = report.shown
+    return len(escape(text)) <= MAX_REPORT_CHARACTERS and text.count("\n") < MAX_REPORT_LINES and not report.truncated
+
+
+# --- approval -------------------------------------------------------------------------------------------------------
+
+
+# --- logs, watchers -------------------------------------------------------------------------------------------------
+
+
+def task_log_card(
+    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int
+) -> Message:
+    """A task log with a menu of the responders for logs; `subject` is the log."""
+    view = RedactedView(subject, clearance)
+    shown = foreign(view.text(log.message), 800, lines=True)
+    by = f" by {person_name(log.created_by)}" if view.is_open else ""
+    blocks: list[Block] = [
+        section(f"*Task log* {log.id}{by}\n{shown or ' '}"),
+        {
+            "type": "actions",
+            "block_id": ids.MENU_BLOCK + button(Intent("menu", log.id, "case_task_log")),
+            "elements": [responder_menu("Run a responder on this log")],
+        },
+    ]
+    blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
+    text = f"Task log{by}: {approvals.on_what(subject, view)}"
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks), GREY)
+
+
+def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Message:
+    """The direct message to somebody who watches, at the end of a run."""
+    view = RedactedView(subject, clearance)
+    title = foreign(view.parent_title() if subject.kind == "case_artifact" else view.title(), 200)
+    lines = [_headline(action, view), title] if view.is_open else [_headline(action, view)]
+    if view.is_open and (result := runs.result_text(action, view, 1000)):
+        lines.append(result)
+    end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
+    blocks = (section("\n".join(lines)), context(end))
+    return Message(_push_text(action, view), blocks, runs.color(action))

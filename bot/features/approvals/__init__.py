@@ -1,0 +1,1 @@
+"""Approve and deny runs, and end them."""

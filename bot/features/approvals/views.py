@@ -1,0 +1,274 @@
+"""What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids, notices
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.subjects import AMBER, GREY, SIGNS
+from bot.block_kit.text import (
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    clip_middle,
+    context,
+    count,
+    escape,
+    foreign,
+    person_name,
+    section,
+    slack_date,
+)
+from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.runs import run_again_button
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
+from core.models import SEVERITY_NAMES, Action, Person, Policy
+
+TITLE_LIMIT = 200  # characters
+INPUTS_LIMIT = 2000  # of all together
+MAX_OBSERVABLES = 10
+CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
+POLICY_LIMIT = 1000
+END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
+
+
+def policy_text(policy: Policy | None) -> str:
+    """What the policy says of a run, and who may approve it; foreign text, not escaped."""
+    if policy is None:
+        return ""
+    named = "" if policy.approve_by is None else f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}."
+    return "\n".join(filter(None, [policy.confirm, named]))
+
+
+def mentions(approvers: Sequence[str]) -> str:
+    """Mentions of user groups (`S...`) and people, which notify them."""
+    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in approvers)
+
+
+def inputs(action: Action, view: RedactedView) -> str:
+    """What the requester gave the run, one line each; "" if they gave nothing. Says if these are not all."""
+    if action.parameters is None:
+        return "Inputs: not recorded"
+    if not _needs_file(action, view):
+        return "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUTS_LIMIT))
+    lines = [f"• {line}" for line in runs.input_lines(action, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
+    return "\n".join([*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."])
+
+
+def observables(action: Action, view: RedactedView) -> str:
+    """The observables that a run on an alert gets, one line each; "" for one on anything else."""
+    shown, hidden = _titles(action, view), len(action.artifacts) - len(_titles(action, view))
+    lines = [f"• {foreign(clip_middle(title, TITLE_LIMIT), TITLE_LIMIT)}" for title in shown[:MAX_OBSERVABLES]]
+    if len(shown) > MAX_OBSERVABLES:
+        lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
+    if hidden:
+        lines.append(f"and {hidden} withheld ({tlp_name(max(one.tlp for one in action.artifacts))})")
+    return "\n".join([f"It gets {count(len(action.artifacts), 'observable')}:", *lines]) if lines else ""
+
+
+def observables_in_short(action: Action, view: RedactedView) -> str:
+    """Likewise, in one line of a list."""
+    shown = [foreign(clip_middle(title, 60), 60) for title in _titles(action, view)[:3]]
+    more = len(action.artifacts) - len(shown)
+    return ", ".join([*shown, *([f"+{more}"] if more else [])])
+
+
+def _titles(action: Action, view: RedactedView) -> list[str]:
+    """Those that may be shown; foreign text, not escaped."""
+    seen = [one for one in action.artifacts if view.is_open and may_see(view.clearance, one.tlp)]
+    return [view.text(artifact_title(one)) for one in seen]
+
+
+def whole_request(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+    """Name and text of a file with all inputs and observables; None if the request shows them, or they are withheld."""
+    view = RedactedView(subject, clearance)
+    parts = [f"{name}:\n{text}" for name, text in runs.inputs(action, view)] if view.shows_inputs else []
+    titles = _titles(action, view)
+    if len(titles) <= MAX_OBSERVABLES and not _needs_file(action, view):
+        return None
+    return _file_name(action), "\n\n".join([*parts, *(["Observables:\n" + "\n".join(titles)] if titles else [])])
+
+
+def _needs_file(action: Action, view: RedactedView) -> bool:
+    characters = sum(len(escape(name + text)) + 8 for name, text in runs.inputs(action, view))
+    return view.shows_inputs and characters > INPUTS_LIMIT
+
+
+def _file_name(action: Action) -> str:
+    return f"request-{action.number}.txt"
+
+
+def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """The subject with its severity and id, linked to its card; of an artifact also the alert or case that it is of."""
+    root = of_root(subject, view, link)
+    if subject.kind != "case_artifact":
+        return root
+    return f"{foreign(runs.target(view), TITLE_LIMIT)} of {root}" if view.is_open else root
+
+
+def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """Likewise, without the artifact."""
+    is_artifact = subject.kind == "case_artifact" and view.is_open
+    title = foreign(view.parent_title() if is_artifact else view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
+    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
+
+
+def sign(view: RedactedView) -> str:
+    """The severity as a glyph, before `on_what`."""
+    return f"{SIGNS[view.subject.severity]} " if view.subject.severity and view.is_open else ""
+
+
+def request_blocks(
+    action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, confirm: str, link: str, voter: str = ""
+) -> list[Block]:
+    """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
+    if not sees_all(view.clearance, view.subject):
+        return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
+    name = runs.name(action)
+    asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
+    blocks: list[Block] = [section(asks), *glass(action, view)]
+    blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
+    if confirm:
+        blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
+    blocks.append(context(decision(action, now_ms)))
+    if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
+        blocks.append(buttons(action, view, button))
+    return blocks
+
+
+def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
+    """So many requests of one bulk, which are decided together."""
+    who = person_name(action.created_by)
+    intent = Intent("bulk_review", action.bulk or "")
+    review = button_element("Review", ids.BULK_REVIEW, button(intent), of=action.id)
+    text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'object')} that you may see ({action.bulk})"
+    return section(text, accessory=review)
+
+
+def direct_request(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    confirm: str,
+    link: str,
+    voter: str,
+) -> Message:
+    """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
+    view = RedactedView(subject, clearance)
+    if not sees_all(clearance, subject):
+        return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
+    blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
+    blocks.append(context(END))
+    color = AMBER if is_open(action, now_ms) else GREY
+    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks), color)
+
+
+def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
+    """What a locked phone shows: the request, its severity, its target and who asks."""
+    name = runs.name(action)
+    what = f"{name} on {on_what(view.subject, view)}, asked by {person_name(action.created_by)}"
+    return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
+
+
+def may_decide(action: Action, person: Person, subject: Subject) -> bool:
+    """Whether core would take this person's vote: they may run responders, see the object, and didn't ask for it."""
+    is_other = person.login != action.created_by and not has_voted(action, person.login)
+    return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
+
+
+def glass(action: Action, view: RedactedView) -> list[Block]:
+    """What a run overrides and why, for whoever is to approve it or reads how it went."""
+    broken = action.break_glass
+    if broken is None or not view.is_open:
+        return []
+    overrides = "; ".join(view.inputs(refusal.message) for refusal in broken.overrides)
+    by = f" and *{person_name(broken.approved_by)}*" if broken.approved_by else ""
+    who = f"*{person_name(action.created_by)}*{by} {'override' if by else 'overrides'}"
+    why = foreign(view.inputs(broken.reason), 1000, lines=True).replace("\n", "\n>")
+    asks = "" if broken.approved_by else "\nAnother org-admin has to approve it."
+    return [section(f"🔴 *Breaks glass*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
+
+
+def sees_all(clearance: int, subject: Subject) -> bool:
+    """Whether this clearance covers the subject and its case."""
+    return may_see(clearance, subject.clearance)
+
+
+def is_open(action: Action, now_ms: int) -> bool:
+    """Whether somebody can still approve or deny it."""
+    return runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
+
+
+def has_voted(action: Action, login: str) -> bool:
+    """Whether this person has approved it."""
+    return action.approval is not None and login in action.approval.approved_by
+
+
+def decision(action: Action, now_ms: int) -> str:
+    """What is still needed and until when, or how it was decided."""
+    approval = action.approval
+    if approval is None:
+        return "No approval is needed."
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
+    if is_open(action, now_ms):
+        needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+        by = f" · approved by {approvers}" if approvers else ""
+        if action.undo is not None and action.undo.after_minutes:
+            needs += f" · released {undo_state.minutes(action.undo.after_minutes)} after its success"
+        return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
+    if len(approval.approved_by) >= approval.needed:
+        return f"Approved by {approvers}."
+    by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
+    return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
+
+
+def buttons(action: Action, view: RedactedView, button: ButtonIds) -> Block:
+    """Approve and Deny."""
+    return actions(*runs.decision_buttons(action, view, button))
+
+
+def approval_request(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    confirm: str = "",
+    mention: str = "",
+) -> Message:
+    """Who asks for what, the policy's text, until when; with buttons and `mention` while it is open.
+
+    Core decides who may approve: anybody with manageAction but the requester. The mention is in the first block, since
+    Slack notifies nobody who is mentioned in an attachment.
+    """
+    view = RedactedView(subject, clearance)
+    waits = is_open(action, now_ms)
+    if not view.is_open:
+        told = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
+        text = f"{runs.mark(action)} {told}, {withheld(subject.tlp)}"
+        return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
+    on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
+    text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
+    blocks: list[Block] = [section(f"{mention} {text}" if mention and waits else text)]
+    blocks += glass(action, view)
+    blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
+    if confirm:
+        blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
+    blocks.append(context(decision(action, now_ms)))
+    if runs.can_be_approved(action, view, now_ms):
+        blocks.append(actions(*runs.decision_buttons(action, view, button)))
+    push = push_text(action, view, now_ms)
+    return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if waits else runs.color(action))
+
+
+def not_approved(
+    action: Action, subject: Subject, reason: str, *, clearance: int, button: ButtonIds, confirm: str
+) -> Message:
+    """Says why core ended a run that somebody wanted to approve, and offers to ask again."""
+    again = run_again_button(action, RedactedView(subject, clearance), button, confirm)
+    blocks: list[Block] = [section(foreign(reason, 1500))]
+    return Message(reason, (*blocks, *([{"type": "actions", "elements": [again]}] if again else [])))

@@ -1,0 +1,83 @@
+"""Who may use the bot: people who are linked, in channels that are in the settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.block_kit import notices
+from bot.features.base import Context, Entry, Services
+from bot.message import Message
+from core.common.errors import ResponderBotError
+from core.models import Permission
+
+TASKS: Mapping[Permission, str] = {
+    "manageAction": "run responders",
+    "manageCase": "make cases",
+    "manageCaseTemplate": "make case templates",
+}
+DIRECT_MESSAGE = "D"  # first letter of the ids of direct messages
+
+
+def refusal(entry: Entry, context: Context) -> Message | None:
+    """Why this person can't do this here, as a response to them; None if they may go on.
+
+    Permissions are not checked here but by core.
+    """
+    if entry.is_public:
+        return None
+    if context.person is None:
+        return notices.unlinked(context.user, context.team)
+    if context.channel and channel_clearance(context) is None:
+        return notices.not_set_up(context.channel)
+    return None
+
+
+def channel_clearance(context: Context) -> int | None:
+    """The highest TLP that the channel may show; a direct message has its person's. None: not in the settings."""
+    if context.channel.startswith(DIRECT_MESSAGE):
+        return context.person.clearance if context.person else None
+    return context.services.clearance(context.channel)
+
+
+async def who_may_see(services: Services, tlp: int) -> str:
+    """Who can open an object with this TLP; "" if nobody can."""
+    return await _either(services, clearance=tlp)
+
+
+async def who_gives_rights(services: Services) -> str:
+    """Who can give a permission; "" if nobody can."""
+    return await _either(services, permission="manageUser")
+
+
+async def _either(services: Services, **wanted: Any) -> str:
+    try:
+        return notices.either(await services.core.who(**wanted))
+    except ResponderBotError:  # it only completes a sentence
+        return ""
+
+
+async def whom_to_ask(services: Services, error: ResponderBotError) -> str:
+    """Who can do, or give, what core or we have refused somebody; "" for other errors."""
+    if error.code != "forbidden":
+        return ""
+    if isinstance(tlp := error.details.get("tlp"), int):
+        return await who_may_see(services, tlp)
+    return await who_gives_rights(services) if "permission" in error.details else ""
+
+
+async def why_not_run(context: Context) -> str:
+    """Why this person can't run anything, in a sentence; "" if they can."""
+    if context.person is None or "manageAction" in context.person.permissions:
+        return ""
+    return notices.sentence(missing_permission(context, "manageAction"), await who_gives_rights(context.services))
+
+
+def missing_permission(context: Context, permission: Permission) -> ResponderBotError:
+    """The refusal of what needs this permission."""
+    profile = context.person.profile if context.person else "not linked"
+    task = TASKS.get(permission, "do this")
+    return ResponderBotError("forbidden", f"You can't {task} ({profile}).", details={"permission": permission})
+
+
+def own_clearance(context: Context) -> int:
+    """What this person may see where only they look: ephemeral message, modal, App Home, direct message."""
+    return context.person.clearance if context.person else 0

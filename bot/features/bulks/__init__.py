@@ -1,0 +1,1 @@
+"""Runs of one responder on several objects, after their start."""

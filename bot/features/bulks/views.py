@@ -1,0 +1,253 @@
+"""A responder on several objects: the question before it runs, what became of it, and how far it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.block_kit import ids, names
+from bot.block_kit.elements import actions, button_element, confirmation
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    clip,
+    clip_middle,
+    context,
+    count,
+    foreign,
+    person_name,
+    readable_name,
+    section,
+    slack_date,
+)
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import questions, runs, undo_state
+from bot.features.undos import views as undos
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView
+from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, Policy
+
+REASONS = 10
+PAGE = 40  # objects in Show each
+INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
+TITLE_LIMIT = 80
+REVIEW_TITLE_LIMIT = 200  # of what somebody approves
+LINES_LIMIT = 2900  # characters of a section
+
+
+def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Message:
+    """How far a bulk is. Nothing of its objects is in it, so that it fits any channel.
+
+    `mention` calls those who may approve, while something waits for that.
+    """
+    name, words = _name(bulk), _words(bulk)
+    by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
+    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'object')}: {words}")]
+    elements: list[dict[str, Any]] = []
+    if bulk.awaiting:
+        until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
+        blocks.append(section(f"{bulk.awaiting} wait for approval{until}. {mention}".rstrip()))
+        elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
+    if bulk.timed and bulk.release_at is not None:
+        blocks.append(context(f"{bulk.timed} to be released {slack_date(bulk.release_at, DAY_AND_TIME)}"))
+    if bulk.not_released:
+        blocks.append(section(f"⚠️ *{bulk.not_released} not released*. *Show each* says why."))
+    if bulk.retried_by:
+        blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
+    elif has_ended(bulk) and _can_retry(bulk):
+        if bulk.free_at is not None:
+            blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
+        elements.append(_retry(bulk, button))
+    elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
+    return Message(f"{name}: {words}", (*blocks, context(by), actions(*elements)))
+
+
+def ended(bulk: BulkCounts) -> Message:
+    """The one message in the thread, once all of its runs have ended."""
+    succeeded = bulk.counts.get("Success", 0)
+    who = f"asked for by {person_name(bulk.created_by)}"
+    text = f"*{_name(bulk)}* is over, {who}: {succeeded} of {bulk.total} succeeded{_others(bulk)}."
+    return Message(text, (section(text),))
+
+
+def late(bulk: BulkCounts) -> Message:
+    """Tells the thread that core could not undo some of its runs, or that it has done so since."""
+    text = f"*{_name(bulk)}*: all that was to be released is."
+    if bulk.not_released:
+        text = (
+            f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be released and were not. "
+            "They still stand, as far as core knows. *Show each* says why, and has *Release now*."
+        )
+    return Message(text, (section(text),))
+
+
+def _name(bulk: BulkCounts) -> str:
+    return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
+
+
+def _words(bulk: BulkCounts) -> str:
+    """Such as `12 of 25, 1 failed, 1 refused, 2 denied`."""
+    failed = bulk.outcomes.get("failed", 0)
+    others = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items() if outcome != "failed"]
+    return ", ".join(
+        [f"{bulk.total - _open(bulk)} of {bulk.total}", f"{failed} failed", f"{bulk.refused} refused", *others]
+    )
+
+
+def _others(bulk: BulkCounts) -> str:
+    parts = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items()]
+    parts += [f"{bulk.refused} refused"] if bulk.refused else []
+    return "".join(f", {part}" for part in parts)
+
+
+# --- each of its objects --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownTarget:
+    """A target of a bulk that a person may see, with its action, and the policy of what undoes that."""
+
+    target: BulkTarget
+    view: RedactedView
+    action: Action | None = None
+    undo_policy: Policy | None = None
+
+
+def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: ButtonIds) -> Message:
+    """What became of each object that the person may see, from number `start` on, and how it can be undone.
+
+    First what was refused or failed.
+    """
+    ordered = sorted(shown, key=lambda one: _urgency(one.target))
+    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'object')}: {_words(bulk)}")]
+    lines: list[str] = []
+    for one in ordered[start : start + PAGE]:
+        found = undos.buttons(one.action, one.view, button, one.undo_policy) if one.action is not None else []
+        line = _line(one)
+        if found or len(lines) == REASONS or len("\n".join([*lines, line])) > LINES_LIMIT:
+            blocks += _section(lines)
+            lines = []
+        if len(found) == 1:
+            blocks.append({**section(line), "accessory": found[0]})
+        elif found:
+            blocks += [section(line), actions(*found)]
+        else:
+            lines.append(line)
+    blocks += _section(lines)
+    if hidden := len(bulk.targets) - len(shown):
+        blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
+    pages = [("Earlier ones", start - PAGE), ("More", start + PAGE)]
+    buttons = [
+        button_element(words, ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id, str(at))), of=str(at))
+        for words, at in pages
+        if 0 <= at < len(ordered)
+    ]
+    more: list[Block] = [actions(*buttons)] if buttons else []
+    return Message(f"{_name(bulk)}: {count(len(shown), 'object')}", (*blocks, *more))
+
+
+def _section(lines: Sequence[str]) -> list[Block]:
+    return [section(clip("\n".join(lines), LINES_LIMIT))] if lines else []
+
+
+def review(
+    bulk: BulkCounts, waiting: Sequence[ShownTarget], hidden: int, why_not: str, confirm: str, *, button: ButtonIds
+) -> Message:
+    """All that somebody approves with one decision: each object, the inputs, the policy.
+
+    `hidden` objects they may not see, so that they can't decide; `why_not` is another reason; `confirm` is the policy.
+    """
+    total = len(waiting) + hidden
+    head = f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'object')}*"
+    blocks: list[Block] = [section(head)]
+    if waiting and waiting[0].action is not None:
+        if not hidden:
+            blocks += _inputs(waiting[0].action, [one.view for one in waiting])
+        if confirm:
+            blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
+        blocks.append(context(approvals.decision(waiting[0].action, 0)))
+    lines = [_review_line(one) for one in waiting]
+    for start in range(0, len(lines), REASONS):
+        blocks += _section(lines[start : start + REASONS])
+    if hidden:
+        why_not = (
+            f"You may not see {hidden} of these objects, so you can't decide on all at once. The cards of the others"
+            " have Approve and Deny."
+        )
+    if why_not or not waiting:
+        return Message(head, (*blocks, context(why_not or "Nothing of it waits any more.")))
+    approve = button_element(f"Approve all {total}", ids.BULK_APPROVE, button(Intent("bulk_approve", bulk.id)))
+    deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)))
+    elements = [{**approve, "style": "primary"}, {**deny, "style": "danger"}]
+    return Message(head, (*blocks, actions(*elements)))
+
+
+def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
+    """What all the runs get, whole, with what is hidden of any object masked in it."""
+    others = {one.id: one for view in views for one in (*view.subject.artifacts, *view.subject.others)}
+    highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
+    view = replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
+    if action.parameters is None:
+        return [section("Inputs: not recorded")]
+    left, blocks = "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT)), list[Block]()
+    while len(left) > LINES_LIMIT:
+        cut = max(left.rfind(" ", LINES_LIMIT // 2, LINES_LIMIT), left.rfind("\n", LINES_LIMIT // 2, LINES_LIMIT))
+        cut = cut if cut > 0 else LINES_LIMIT
+        blocks.append(section(left[:cut]))
+        left = left[cut:].lstrip()
+    return [*blocks, section(left)] if left else blocks
+
+
+def _review_line(one: ShownTarget) -> str:
+    got = approvals.observables_in_short(one.action, one.view) if one.action is not None else ""
+    return f"• {one.target.object_id} · {_whole_title(one.view)}{f': {got}' if got else ''}"
+
+
+def _whole_title(view: RedactedView) -> str:
+    """With both ends of a long one, by which people tell hashes and URLs apart."""
+    return foreign(clip_middle(view.title(), REVIEW_TITLE_LIMIT), REVIEW_TITLE_LIMIT)
+
+
+def decided(answer: BulkAnswer, verb: str) -> Message:
+    """What became of a decision on all."""
+    refused = [(entry.object_id, questions.why_not(entry)) for entry in answer.actions if questions.why_not(entry)]
+    text = f"You {verb} {count(len(answer.actions) - len(refused), 'run')}."
+    blocks: list[Block] = [section(text)]
+    if refused:
+        blocks.append(section(questions.why_refused("*Not decided*", refused)))
+    return Message(text, tuple(blocks))
+
+
+def has_ended(bulk: BulkCounts) -> bool:
+    """Whether none of its runs is open."""
+    return not _open(bulk)
+
+
+def _open(bulk: BulkCounts) -> int:
+    return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
+
+
+def _can_retry(bulk: BulkCounts) -> int:
+    return bulk.outcomes.get("failed", 0) + bulk.outcomes.get("expired", 0) + bulk.refused
+
+
+def _retry(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
+    failed, expired = (bulk.outcomes.get(outcome, 0) for outcome in ("failed", "expired"))
+    expired_too = f", expired ({expired})" if expired else ""
+    text = f"It runs again on what failed ({failed}){expired_too} or was refused ({bulk.refused})."
+    dialog = confirmation("Retry failed?", text, "Retry failed")
+    return button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id)), confirm=dialog)
+
+
+def _urgency(target: BulkTarget) -> int:
+    if target.action_id is None:
+        return 0
+    return {"Failure": 1, "Waiting": 2, "InProgress": 2}.get(target.action_status or "", 3)
+
+
+def _line(shown: ShownTarget) -> str:
+    target, view = shown.target, shown.view
+    state = {"Waiting": "waits", "InProgress": "runs"}.get(target.action_status or "", target.outcome or "failed")
+    if target.action_id is None:
+        state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
+    elif shown.action is not None:
+        state += undo_state.words(shown.action, view)
+    return f"• {target.object_id} · {foreign(view.title(), TITLE_LIMIT)} · {state}"

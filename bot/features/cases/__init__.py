@@ -1,0 +1,1 @@
+"""Make a case from an alert."""

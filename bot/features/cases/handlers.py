@@ -1,0 +1,102 @@
+"""Make a case from an alert: with a template of this name, or one that is picked in a modal."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids, notices
+from bot.block_kit.text import code
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
+from bot.features.base import Ack, Command, Context, Entry, Feature
+from bot.features.cases import views
+from bot.features.command_text import closest_match, match_names
+from bot.redaction import Subject
+from core.common.errors import ResponderBotError
+from core.models import CaseTemplate
+
+USAGE = "case ~id [TEMPLATE]"
+LISTED = 500
+
+
+async def on_case_command(context: Context) -> None:
+    """Make the case with the template that was typed, or ask for one."""
+    name, alert_id = subjects.require_id(context, USAGE)
+    if name:
+        await _create(context, alert_id, _named(name, await _templates(context), context, alert_id).name)
+    else:
+        await ask(context, alert_id)
+
+
+async def ask(context: Context, alert_id: str) -> None:
+    """Ask which template to use; without templates the case is made at once."""
+    alert = await context.core.alert(alert_id)
+    subject = Subject.alert(alert)
+    subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageCase")
+    templates = await _templates(context)
+    if not templates:
+        await _create(context, alert_id, "")
+        return
+    clearance = own_clearance(context)
+    await responses.show_with_buttons(
+        context,
+        "Make a case",
+        f"case:{alert_id}",
+        lambda button: views.template_picker(
+            subject,
+            templates,
+            own=alert.case_template or "",
+            clearance=clearance,
+            button=button,
+            command=context.services.command,
+        ),
+    )
+
+
+async def on_template_button(context: Context) -> None:
+    """Make the case with the template that was picked."""
+    intent = await responses.clicked_intent(context)
+    if intent is not None:
+        await _create(context, intent.object_id, intent.argument)
+
+
+async def _create(context: Context, alert_id: str, template: str) -> None:
+    """Make the case; "" stands for the alert's own template, if it has one."""
+    case = await context.core.create_case_from_alert(alert_id, template)
+    context.refresh(alert_id)
+    made = f"Case {case.id} was made from alert {alert_id}"
+    used = f" with the template {code(case.template, 200)}" if case.template else ""
+    await responses.respond(
+        context, notices.notice(f"{made}{used}. The alert's thread tells how it goes."), "Case made"
+    )
+
+
+async def _templates(context: Context) -> Sequence[CaseTemplate]:
+    found = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
+    return [CaseTemplate.model_validate(raw) for raw in found]
+
+
+def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert_id: str) -> CaseTemplate:
+    """The template that was typed. Raises ResponderBotError with what was probably meant."""
+    names = [template.name for template in templates]
+    found = match_names(name, names)
+    if len(found) == 1:
+        return next(template for template in templates if template.name == found[0])
+    if found:
+        raise ResponderBotError("bad_request", f"{name[:100]!r} could be {', '.join(found[:10])}; which one?")
+    command, meant = context.services.command, closest_match(name, names)
+    hint = f"`{command} case {alert_id} {meant}`" if meant else f"`{command} case {alert_id}`, which lists them"
+    raise ResponderBotError("not_found", f"There is no case template {name[:100]!r}. Did you mean {hint}?")
+
+
+FEATURE = Feature(
+    commands={
+        "case": Command(
+            Entry(on_case_command, Ack.WRITE),
+            USAGE,
+            "make a case of an alert, with a template",
+            "manageCase",
+            usage_error=subjects.missing_id(USAGE),
+        )
+    },
+    actions={ids.CASE_TEMPLATE: Entry(on_template_button, Ack.WRITE)},
+)

@@ -1,0 +1,41 @@
+"""Asks which case template to use."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import code, context, count, foreign, foreign_plain, section
+from bot.features.runs.views import questions
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject
+from core.models import CaseTemplate
+
+MAX_TEMPLATES = 30
+MAX_TASKS = 6
+
+
+def template_picker(
+    subject: Subject, templates: Sequence[CaseTemplate], *, own: str, clearance: int, button: ButtonIds, command: str
+) -> Message:
+    """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
+    blocks: list[Block] = [section("Make a case of"), questions.target(RedactedView(subject, clearance))]
+    for number, template in enumerate(templates[:MAX_TEMPLATES]):
+        use = button_element(
+            "Use", ids.CASE_TEMPLATE, button(Intent("case_with", subject.id, template.name)), of=str(number)
+        )
+        blocks.append(section(_about(template), accessory=use))
+    if len(templates) > MAX_TEMPLATES:
+        left = count(len(templates) - MAX_TEMPLATES, "more template")
+        blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
+    words = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
+    none = button_element(words, ids.CASE_TEMPLATE, button(Intent("case_with", subject.id)), of=str(MAX_TEMPLATES))
+    blocks.append(actions(none))
+    return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
+
+
+def _about(template: CaseTemplate) -> str:
+    name = foreign(template.display_name or template.name, 120)
+    titles = [foreign(task.title, 60) for task in template.tasks[:MAX_TASKS]]
+    more = f", and {len(template.tasks) - MAX_TASKS} more" if len(template.tasks) > MAX_TASKS else ""
+    tasks = f"{count(len(template.tasks), 'task')}: {', '.join(titles)}{more}" if titles else "no tasks"
+    return f"*{name}*\n{tasks}"

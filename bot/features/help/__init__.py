@@ -1,0 +1,1 @@
+"""What somebody can do, and why something doesn't work."""

@@ -1,0 +1,101 @@
+"""`/responder doctor`: what may keep a button from working, and how to fix it, as far as the caller may know it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.block_kit import notices
+from bot.block_kit.text import foreign
+from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
+from bot.features.base import Check, Command, Context, Entry, Feature
+from core.common.errors import ResponderBotError
+from core.models import TLP_NAMES, Person
+
+USAGE = "doctor"
+
+
+async def on_doctor_command(context: Context) -> None:
+    """Show one line for each link between this person's click and a running responder.
+
+    Those beyond the person's own tell of channels and of how core is set up, so only an org-admin reads them.
+    """
+    person = context.person
+    if person is None:
+        away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
+        await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))
+        return
+    checks = [_link_check(person), _permissions_check(person), _channel_check(context)]
+    others = [*await _core(context), *await context.services.checks()]
+    checks += others if person.profile == "org-admin" else [await _summary(context, others)]
+    failed = sum(not check.ok for check in checks)
+    head = "*All is well.*" if not failed else f"*{failed} of {len(checks)} need attention.*"
+    await context.respond(notices.notice("\n".join([head, *map(line, checks)])))
+
+
+async def _summary(context: Context, checks: Sequence[Check]) -> Check:
+    """How many checks fail, and who sees which."""
+    failed = sum(not check.ok for check in checks)
+    if not failed:
+        return Check("core and the bot", True, "all is well")
+    who = await who_gives_rights(context.services) or "an org-admin"
+    words = f"{failed} of {len(checks)} checks of core and the bot need attention; ask {who}, who sees them here"
+    return Check("core and the bot", False, words)
+
+
+def line(check: Check) -> str:
+    """A check as a line of mrkdwn: mark, name, and what to do."""
+    mark = "✓" if check.ok else "✗"
+    return f"{mark} *{foreign(check.name, 60)}*: {foreign(check.message, 400)}"
+
+
+def _link_check(person: Person) -> Check:
+    return Check("you", True, f"linked to {person.login}, who may see up to {_tlp(person.clearance)}")
+
+
+def _permissions_check(person: Person) -> Check:
+    if "manageAction" in person.permissions:
+        return Check("your rights", True, ", ".join(person.permissions))
+    return Check("your rights", False, "no manageAction: buttons that run something refuse you; an org-admin gives it")
+
+
+def _channel_check(context: Context) -> Check:
+    channel, name = context.channel, "this channel"
+    if channel.startswith(DIRECT_MESSAGE):
+        return Check(name, True, "a direct message, which shows what you may see")
+    clearance = context.services.clearance(channel)
+    if clearance is None:
+        return Check(name, False, f'not set up: add [[channel]] with id = "{channel}" and a clearance')
+    return Check(name, True, f"shows up to {_tlp(clearance)}; above that, details are withheld")
+
+
+def _tlp(clearance: int) -> str:
+    return f"TLP:{TLP_NAMES[clearance].upper()}"
+
+
+async def _core(context: Context) -> list[Check]:
+    try:
+        health = await context.services.core.health()
+    except ResponderBotError as error:
+        return [Check("core", False, f"{error.message} Is `responder-bot core` running, at [bot] core_url?")]
+    return core_checks(health)
+
+
+def core_checks(health: Mapping[str, Any]) -> list[Check]:
+    """Checks of core and its parts from its `/health`: one for each part that is well, else one for each line."""
+    status = str(health.get("status"))
+    words = {"ok": "well", "degraded": "works, but something is missing"}.get(status, "down")
+    checks = [Check("core", status != "down", words)]
+    for part in health.get("parts") or []:
+        name, is_well, lines = str(part.get("name")), bool(part.get("ok")), str(part.get("message")).splitlines()
+        checks += [Check(name, is_well, line) for line in (lines[:1] if is_well else lines) or ["well"]]
+    return checks
+
+
+FEATURE = Feature(
+    commands={
+        "doctor": Command(
+            Entry(on_doctor_command, is_public=True, works_without_core=True),
+            USAGE,
+            "why a button may not work, and how to fix it",
+        )
+    }
+)

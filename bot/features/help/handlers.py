@@ -1,0 +1,70 @@
+"""`/responder help`: what the caller may do, with ids from this channel; and what mistyped commands probably meant."""
+
+from collections.abc import Mapping
+
+from bot.block_kit import notices
+from bot.block_kit.notices import request_button
+from bot.block_kit.text import code, foreign
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.command_text import closest_match, normalize
+from bot.message import Message
+from core.models import Person
+
+USAGE = "help"
+EXAMPLE_ID = "~12"
+
+
+async def on_help_command(context: Context) -> None:
+    """List the verbs."""
+    message = notices.notice("\n".join(await _help(context)))
+    if context.person is None:
+        message = Message(message.text, (*message.blocks, request_button()))
+    await context.respond(message)
+
+
+async def on_unknown_command(context: Context) -> Json:
+    """Acknowledge an unknown verb with the closest one and the list of all."""
+    command = context.services.command
+    verb, _, rest = normalize(context.text).partition(" ")
+    meant = closest_match(verb.lower(), context.services.commands)
+    words = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
+    lines = [f"Unknown command. {words}" if meant else f"Unknown command {code(verb, 60)}.", *await _help(context)]
+    return notices.acknowledgement(notices.notice("\n".join(lines)))
+
+
+async def on_mistyped_command(context: Context) -> Json:
+    """Acknowledge a verb without what it needs with what to type."""
+    verb, _, rest = normalize(context.text).partition(" ")
+    sentence = context.services.commands[verb.lower()].usage_error(rest, context.services.command)
+    return notices.acknowledgement(notices.error(sentence))
+
+
+async def _help(context: Context) -> list[str]:
+    example_id = next(iter(await context.services.outbox.roots_in(context.channel, 1)), EXAMPLE_ID)
+    return help_lines(context.person, context.services.command, example_id, context.services.commands)
+
+
+def help_lines(person: Person | None, command: str, example_id: str, commands: Mapping[str, Command]) -> list[str]:
+    """One line for each verb that this person may use, with `example_id` in place of `~id`."""
+    allowed = [c for c in commands.values() if c.summary and _may_use(person, c)]
+    lines = [
+        f"• {code(f'{command} {c.usage}'.replace('~id', example_id), 120)} {foreign(c.summary, 200)}" for c in allowed
+    ]
+    lines = [f"*What you can do with* {code(command, 40)}", *lines]
+    if person is not None and "manageAction" not in person.permissions:
+        lines.append("You may read, but not run responders. An org-admin of responder-bot can change that.")
+    if person is None:
+        lines.append("You're not linked yet: request access, or ask an administrator for `responder-bot user link`.")
+    return lines
+
+
+def _may_use(person: Person | None, command: Command) -> bool:
+    if person is None:
+        return command.entry.is_public
+    return command.permission is None or command.permission in person.permissions
+
+
+UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, is_public=True)
+MISTYPED = Entry(on_mistyped_command, Ack.ANSWER)
+
+FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this list")})

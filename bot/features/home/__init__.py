@@ -1,0 +1,1 @@
+"""The App Home, and the same lists as commands."""

@@ -1,0 +1,59 @@
+"""Runs that a search found, with what is shown beside them: what they ran on, the policy, the titles, the card."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bot.block_kit import names
+from bot.features import subjects
+from bot.features.approvals import views as approvals
+from bot.features.base import Context
+from bot.features.home.views.home import HomeRun
+from bot.redaction import Subject
+from core.models import Action, Document, Person, Policy
+
+MANY, SOME = 500, 50
+
+
+async def whole(context: Context, run: HomeRun) -> HomeRun:
+    """With all inputs, since searches shorten long ones, and somebody decides by them."""
+    read = await context.core.action(run.action.id)
+    return replace(run, action=names.titled_as(read, run.action))
+
+
+@dataclass(frozen=True)
+class FoundRuns:
+    """What actions ran on, as core shows it in one answer, or in a few where that is much."""
+
+    links: Mapping[str, str]  # by root, to its card
+    subjects: Mapping[str, Subject]  # by action
+    policies: Mapping[str, Policy]  # by responder
+    titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
+
+    @staticmethod
+    async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
+        """Read the documents of these actions."""
+        documents: list[Document] = []
+        async for answer in context.core.documents_in_pages(action.id for action in actions):
+            documents += answer.documents
+        by_action = {action.id: document for document in documents for action in document.actions}
+        found: dict[str, Subject] = {}
+        policies: dict[str, Policy] = {}
+        for action in actions:
+            document = by_action.get(action.id)
+            subject = Subject.in_document(document, action.object_id) if document else None
+            found[action.id] = subject or Subject.unknown(action)
+            policies.update(document.policies if document else {})
+        titled = {action.id: action for document in documents for action in document.actions}
+        addresses = await subjects.card_links(context, list({subject.root_id for subject in found.values()}))
+        return FoundRuns(addresses, found, policies, titled)
+
+    def run(self, action: Action) -> HomeRun:
+        """The action with what is shown beside it."""
+        subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
+        confirm = policy.confirm if policy else ""
+        titled = names.titled_as(action, self.titled.get(action.id))
+        return HomeRun(titled, subject, confirm, self.links[subject.root_id], approvals.policy_text(policy))
+
+    def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
+        """Those of these that this person may approve or deny."""
+        return [run for a in actions if approvals.may_decide(a, person, (run := self.run(a)).subject)]

@@ -1,0 +1,109 @@
+"""The App Home, published when somebody opens it and after what they decide in it."""
+
+import asyncio
+from typing import Any
+
+from bot.block_kit import notices
+from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.features import responses, subjects
+from bot.features.access_requests import views as access_requests
+from bot.features.alert_groups.views import storm_sentence
+from bot.features.base import Context, Entry, Feature
+from bot.features.help.handlers import EXAMPLE_ID, help_lines
+from bot.features.home import found_runs
+from bot.features.home.found_runs import MANY, SOME, FoundRuns
+from bot.features.home.views import home, overview, paused
+from bot.features.home.views.home import Home, HomeAlert
+from bot.features.people import handlers as people
+from bot.features.runs.views import runs
+from bot.message import ButtonIds
+from bot.outbox.replicas import summary
+from bot.redaction import Subject
+from core.common.clock import DAY_MS
+from core.common.errors import ResponderBotError
+from core.models import Person
+
+AGAIN = "Open this page again to refresh it."
+
+
+async def on_home_opened(context: Context) -> None:
+    """Publish the Home of the person who opened it."""
+    if context.payload.get("tab", "home") == "home":
+        await publish(context)
+
+
+async def publish(context: Context) -> None:
+    """Publish this person's Home."""
+    await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
+
+
+async def _view(context: Context) -> dict[str, Any]:
+    person, now = context.person, context.services.clock_ms()
+    if context.core_problem:
+        return home.notice_home(f"{context.core_problem} {AGAIN}")
+    if person is None:
+        return await _unlinked(context)
+    try:
+        found = await _home(context, person, now)
+        admin = await people.home_blocks(context)
+        is_admin = person.profile == "org-admin"
+        broken = await context.core.paused() if is_admin else []
+    except ResponderBotError as error:
+        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
+    lines = help_lines(person, context.services.command, found.example_id(EXAMPLE_ID), context.services.commands)
+
+    def view(button: ButtonIds) -> dict[str, Any]:
+        stopped = paused.blocks(broken, button, may_resume=is_admin)
+        lists = [overview.buttons(), *stopped]
+        return home.home_view(found, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
+
+    return await responses.with_buttons(context, "home", view)
+
+
+async def _unlinked(context: Context) -> dict[str, Any]:
+    """The Home of somebody who isn't linked: they can ask for access, or have done so."""
+    try:
+        requests = await context.services.core.access_requests()
+    except ResponderBotError as error:
+        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
+    who = (context.team, context.user)
+    own = next((r for r in requests if r.status == "pending" and (r.team, r.slack_user) == who), None)
+    if own is not None:
+        return home.notice_home(access_requests.waiting(own))
+    message = notices.unlinked(context.user, context.team)
+    return home.notice_home(message.text, *message.blocks[1:])
+
+
+async def _home(context: Context, person: Person, now_ms: int) -> Home:
+    core, login = context.core, person.login
+    waiting, opened, failed, ended, alerts = await asyncio.gather(
+        core.newest_actions("waiting", limit=MANY),
+        core.newest_actions("open", by=login, limit=SOME),
+        core.newest_actions("failed", by=login, since=now_ms - DAY_MS, limit=SOME),
+        core.newest_actions("ended", by=login, limit=SOME),
+        _own_alerts(context, login),
+    )
+    ended = [action for action in ended if not runs.has_failed(action)][: home.MAX_SHOWN]
+    asked = [a for a in waiting if a.created_by != login]
+    parts = (asked if "manageAction" in person.permissions else [], opened, failed, ended)
+    in_order = [runs.newest_first(part) for part in parts]
+    found = await FoundRuns.of(context, [a for part in in_order for a in part])
+    to_approve = home.by_bulk(found.to_decide(person, in_order[0]))
+    whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
+    shown = [home.by_bulk([found.run(a) for a in part]) for part in in_order[1:]]
+    found_storms = await context.services.outbox.storms()
+    storms = [(one.channel, storm_sentence(one, slack_date(one.since, DAY_AND_TIME))) for one in found_storms]
+    running, failed_runs, recent = shown
+    replicas = await context.services.outbox.replicas.all()
+    which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
+    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms, which)
+
+
+async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:
+    """The alerts that this person has taken and nobody has closed, newest first."""
+    alerts = await context.core.open_alerts(login)
+    links = await subjects.card_links(context, [alert.id for alert in alerts])
+    return [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
+
+
+FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

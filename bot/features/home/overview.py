@@ -1,0 +1,137 @@
+"""`/responder failed`, `mine`, `pending` and `paused`: what matters over all alerts. The App Home has buttons too."""
+
+import asyncio
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.features import responses
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
+from bot.features.home import found_runs
+from bot.features.home.found_runs import MANY, SOME, FoundRuns
+from bot.features.home.views import overview, paused
+from bot.features.home.views.home import HomeRun, by_bulk
+from bot.features.payload import clicked_element, is_home
+from bot.features.runs.views import runs
+from bot.redaction import RedactedView
+from core.common.clock import DAY_MS
+from core.common.errors import ResponderBotError
+from core.models import Action, Person
+
+
+async def on_failed_command(context: Context) -> None:
+    """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
+    since = context.services.clock_ms() - DAY_MS
+    failed = await context.core.newest_actions("failed", since=since, limit=MANY)
+    await _show(context, "failed", "Failed in the last day", runs.newest_first(failed))
+
+
+async def on_mine_command(context: Context) -> None:
+    """List what runs for this person, then what ran."""
+    login = _person(context).login
+    opened, ended = await asyncio.gather(
+        context.core.newest_actions("open", by=login, limit=SOME),
+        context.core.newest_actions("ended", by=login, limit=SOME),
+    )
+    await _show(context, "mine", "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
+
+
+async def on_pending_command(context: Context) -> None:
+    """List the requests for approval: those that this person decides, and others that they may see."""
+    person, now = _person(context), context.services.clock_ms()
+    waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
+    found = await FoundRuns.of(context, waiting)
+    shown, hidden = _visible([found.run(action) for action in waiting], person)
+    to_decide = found.to_decide(person, waiting)
+    decided = {run.action.id for run in to_decide}
+    others = by_bulk([run for run in shown if run.action.id not in decided])
+    to_decide = by_bulk(to_decide)
+    to_decide = [await found_runs.whole(context, run) for run in to_decide[: overview.MAX_REQUESTS]]
+    await responses.show_with_buttons(
+        context,
+        "Approvals",
+        "pending",
+        lambda button: overview.pending(to_decide, others, person, button=button, now_ms=now, hidden=hidden),
+    )
+
+
+async def on_paused_command(context: Context) -> None:
+    """List the responders that are paused, for org-admins with Resume."""
+    await _show_paused(context)
+
+
+async def _show_paused(context: Context, done: str = "") -> None:
+    found, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
+    await responses.show_with_buttons(
+        context,
+        "Paused responders",
+        "paused",
+        lambda button: paused.paused_list(found, button, may_resume=may_resume, done=done),
+    )
+
+
+async def on_resume_button(context: Context) -> None:
+    """Let a responder run again. Core refuses who isn't an org-admin."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    resumed = await context.core.resume(intent.argument)
+    if is_home(context):
+        await context.services.publish_home(context)
+    else:
+        await _show_paused(context, resumed.title or resumed.name)
+
+
+async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
+    person, now = _person(context), context.services.clock_ms()
+    found = await FoundRuns.of(context, actions)
+    shown, hidden = _visible([found.run(action) for action in actions], person)
+    await responses.show_with_buttons(
+        context,
+        overview.VERBS[verb],
+        verb,
+        lambda button: overview.run_list(title, by_bulk(shown), person, button=button, now_ms=now, hidden=hidden),
+    )
+
+
+def _visible(found: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
+    """Those whose object this person may see, and how many others there are."""
+    shown = [run for run in found if RedactedView(run.subject, person.clearance).is_open]
+    return shown, len(found) - len(shown)
+
+
+def _person(context: Context) -> Person:
+    if context.person is None:  # who isn't linked is refused before
+        raise ResponderBotError("forbidden", "You're not linked yet.")
+    return context.person
+
+
+async def on_overview_button(context: Context) -> None:
+    """Show the list that a button of the App Home names."""
+    verb = str(clicked_element(context).get("action_id") or "").partition(":")[2]
+    if verb in _HANDLERS:
+        await _HANDLERS[verb](context)
+
+
+_HANDLERS: dict[str, Handler] = {
+    "pending": on_pending_command,
+    "failed": on_failed_command,
+    "mine": on_mine_command,
+    "paused": on_paused_command,
+}
+_SUMMARIES = {
+    "pending": "what waits for approval, with Approve and Deny",
+    "failed": "what failed in the last day, with Run again",
+    "mine": "what you started, and how it went",
+    "paused": "the responders that failed too often, which org-admins can resume",
+}
+
+FEATURE = Feature(
+    commands={
+        verb: Command(Entry(handler, modal_title=overview.VERBS[verb]), verb, _SUMMARIES[verb])
+        for verb, handler in _HANDLERS.items()
+    },
+    actions={
+        ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs"),
+        ids.RESUME: Entry(on_resume_button, Ack.WRITE),
+    },
+)

@@ -1,0 +1,1 @@
+"""The App Home and its lists. Pure."""

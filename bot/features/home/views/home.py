@@ -1,0 +1,157 @@
+"""The App Home of a person: approvals to give, their alerts and runs, and what they may do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.block_kit import ids
+from bot.block_kit.elements import button_element
+from bot.block_kit.text import DAY_AND_TIME, context, person_name, plain, section, slack_date
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import runs
+from bot.features.runs.views.runs import run_again_button
+from bot.message import Block, ButtonIds, Intent
+from bot.redaction import RedactedView, Subject
+from core.models import TLP_NAMES, Action, Person
+
+MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
+
+
+@dataclass(frozen=True)
+class HomeRun:
+    """A run with what it runs on, the question of its responder's policy, and the address of its card."""
+
+    action: Action
+    subject: Subject
+    confirm: str = ""
+    link: str = ""
+    policy: str = ""  # all that its policy says to those who approve it
+    together: int = 1  # runs of one bulk; this is the first
+
+
+@dataclass(frozen=True)
+class HomeAlert:
+    """An alert with the time (ms) when it was raised, and the address of its card."""
+
+    subject: Subject
+    raised_at: int
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a Home shows, each part with the newest first. Of what is beyond MAX_SHOWN only the count is shown."""
+
+    waiting: Sequence[HomeRun] = ()  # for this person's approval
+    alerts: Sequence[HomeAlert] = ()
+    running: Sequence[HomeRun] = ()
+    failed: Sequence[HomeRun] = ()
+    recent: Sequence[HomeRun] = ()
+    storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
+    replicas: str = ""  # which bot sends, where there are several
+
+    def example_id(self, otherwise: str) -> str:
+        """An id for examples: of what this person most likely has in mind."""
+        mine = [alert.subject.id for alert in self.alerts]
+        return next(iter([*mine, *(run.subject.id for run in (*self.running, *self.recent, *self.failed))]), otherwise)
+
+
+def home_view(
+    home: Home,
+    person: Person,
+    help_lines: Sequence[str],
+    *,
+    button: ButtonIds,
+    now_ms: int,
+    lists: Sequence[Block] = (),
+    admin: Sequence[Block] = (),
+) -> dict[str, Any]:
+    """The Home of a person, within their clearance; `lists` lead to longer ones, `admin` is for org-admins."""
+    blocks: list[Block] = [
+        {"type": "header", "text": plain("Responders")},
+        context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+        *([context(home.replicas)] if home.replicas else []),
+        *lists,
+    ]
+    if home.storms:
+        lines = [f"🌩 *Storm in <#{channel}>*: {words}." for channel, words in home.storms[:MAX_SHOWN]]
+        blocks.append(section("\n".join(lines)))
+    blocks += head("Waiting for your approval", home.waiting)
+    for run in home.waiting[:MAX_SHOWN]:
+        blocks += request(run, person, button, now_ms)
+    blocks += _rest(home.waiting)
+    blocks += [{"type": "divider"}, *head("Your alerts", home.alerts)]
+    blocks += [_alert(alert, person.clearance) for alert in home.alerts[:MAX_SHOWN]]
+    blocks += _rest(home.alerts)
+    for title, shown in (
+        ("Running for you", home.running),
+        ("Failed in the last day", home.failed),
+        ("Your last runs", home.recent),
+    ):
+        blocks += [{"type": "divider"}, *head(title, shown)] if shown else []
+        blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
+        blocks += _rest(shown)
+    blocks += [*admin, {"type": "divider"}, section("\n".join(help_lines))]
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
+
+
+def notice_home(text: str, *more: Block) -> dict[str, Any]:
+    """A Home with one sentence, such as that core is down."""
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text), *more]}
+
+
+def head(title: str, shown: Sequence[object]) -> list[Block]:
+    """The title of a part with the number of what it has."""
+    return [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
+
+
+def _rest(shown: Sequence[object]) -> list[Block]:
+    return [context(f"and {len(shown) - MAX_SHOWN} more")] if len(shown) > MAX_SHOWN else []
+
+
+def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
+    """A request for approval with all that this person's decision needs."""
+    view = RedactedView(run.subject, person.clearance)
+    if run.together > 1:
+        return [approvals.bulk_request(run.action, run.together, button)]
+    return approvals.request_blocks(
+        run.action, view, button=button, now_ms=now_ms, confirm=run.policy, link=run.link, voter=person.login
+    )
+
+
+def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
+    """The runs, with one in place of several of a bulk."""
+    found: dict[str, HomeRun] = {}
+    for run in listed:
+        key = run.action.bulk or run.action.id
+        earlier = found.get(key)
+        found[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
+    return list(found.values())
+
+
+def _alert(alert: HomeAlert, clearance: int) -> Block:
+    view = RedactedView(alert.subject, clearance)
+    what = f"{approvals.sign(view)}{approvals.on_what(alert.subject, view, alert.link)}"
+    return section(f"{what} · {slack_date(alert.raised_at, '{ago}')}")
+
+
+def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
+    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
+    if run.together > 1:
+        return _bulk(run.action, button)
+    view = RedactedView(run.subject, person.clearance)
+    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.of_root(run.subject, view, run.link)}"
+    if runs.is_open(run.action):
+        is_own = run.action.created_by == person.login or person.profile == "org-admin"
+        return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)
+    again = run_again_button(run.action, view, button, run.confirm) if "manageAction" in person.permissions else None
+    return section(line, accessory=again) if again else section(line)
+
+
+def _bulk(action: Action, button: ButtonIds) -> Block:
+    """The line of several runs of a bulk; how many there are in all is behind its button."""
+    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
+    intent = Intent("bulk_details", action.bulk or "")
+    each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
+    line = f"{runs.mark(action)} *{runs.name(action)}* on several objects · {by} · {action.bulk}"
+    return section(line, accessory=each)

@@ -1,0 +1,62 @@
+"""Lists of runs over all alerts: what failed, what somebody asked for, what waits for approval."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import context, count, section
+from bot.features.home.views import home
+from bot.features.home.views.home import HomeRun
+from bot.message import Block, ButtonIds, Message
+from core.models import Person
+
+MAX_LINES = 20  # each with a button
+MAX_REQUESTS = 8  # as in the App Home
+MAX_OTHERS = 5  # so that a message has at most 50 blocks
+VERBS = {
+    "pending": "Approvals",
+    "failed": "Failed",
+    "mine": "My runs",
+    "paused": "Paused",
+}  # and the buttons of the App Home
+
+
+def run_list(
+    title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, now_ms: int, hidden: int = 0
+) -> Message:
+    """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
+    head = f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing"
+    blocks: list[Block] = [section(head)]
+    blocks += [home.run_block(run, person, button, now_ms) for run in shown[:MAX_LINES]]
+    return Message(f"{title}: {len(shown)}", (*blocks, *_rest(len(shown) - MAX_LINES, hidden)))
+
+
+def pending(
+    to_decide: Sequence[HomeRun],
+    others: Sequence[HomeRun],
+    person: Person,
+    *,
+    button: ButtonIds,
+    now_ms: int,
+    hidden: int = 0,
+) -> Message:
+    """What waits for this person's approval with all that a decision needs, then what waits for somebody else's."""
+    blocks: list[Block] = [*home.head("Waiting for your approval", to_decide)]
+    for run in to_decide[:MAX_REQUESTS]:
+        blocks += home.request(run, person, button, now_ms)
+    blocks += _rest(len(to_decide) - MAX_REQUESTS, 0)
+    blocks += home.head("Waiting for others", others) if others else []
+    blocks += [home.run_block(run, person, button, now_ms) for run in others[:MAX_OTHERS]]
+    text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"
+    return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
+
+
+def buttons() -> Block:
+    """A button for each of these lists."""
+    return actions(*(button_element(words, ids.OVERVIEW, of=verb) for verb, words in VERBS.items()))
+
+
+def _rest(left_out: int, hidden: int) -> list[Block]:
+    parts = [f"and {left_out} more"] if left_out > 0 else []
+    parts += [f"{count(hidden, 'run')} above your clearance"] if hidden else []
+    return [context(" · ".join(parts))] if parts else []

@@ -1,0 +1,57 @@
+"""Responders that core has paused, since they failed too often."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.block_kit.elements import button_element, confirmation
+from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.text import DAY_AND_TIME, count, foreign, section, slack_date
+from bot.features.runs.views import runs
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import Action, PausedResponder
+
+MAX_SHOWN = 4  # in a Home, which has at most 100 blocks
+MAX_LISTED = 40
+
+
+def blocks(
+    paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, limit: int = MAX_SHOWN
+) -> list[Block]:
+    """A line for each, with Resume for an org-admin."""
+    lines = [_line(one, button, may_resume=may_resume) for one in paused[:limit]]
+    more = [section(f"and {len(paused) - limit} more")] if len(paused) > limit else []
+    return [section(f"*Paused responders* ({len(paused)})"), *lines, *more] if paused else []
+
+
+def paused_list(paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, done: str = "") -> Message:
+    """All of them; `done` is the name of one that was resumed just now."""
+    shown = blocks(paused, button, may_resume=may_resume, limit=MAX_LISTED)
+    ending = [] if may_resume or not paused else [section("Org-admins can resume them, once the cause is mended.")]
+    head = [section(f"*{foreign(done, NAME_LIMIT)}* runs again.")] if done else []
+    text = f"{count(len(paused), 'responder')} paused" if paused else "No responder is paused."
+    return Message(text, (*head, *(shown or [section(text)]), *ending))
+
+
+def _line(one: PausedResponder, button: ButtonIds, *, may_resume: bool) -> Block:
+    name = foreign(one.title or one.name, NAME_LIMIT)
+    why = f"{count(one.failures, 'run')} failed within {count(one.within_minutes, 'minute')}"
+    text = f"⏸️ *{name}* since {slack_date(one.since, DAY_AND_TIME)}: {why}, the last one {one.action_id}"
+    if not may_resume:
+        return section(text)
+    what = "Resume it once the cause is fixed. The failure count starts again at zero."
+    dialog = confirmation("Let it run again?", what, "Resume", "Leave it")
+    resume = button_element("Resume", ids.RESUME, button(Intent("resume", one.id, one.name)), of=one.id, confirm=dialog)
+    return section(text, accessory=resume)
+
+
+def pause_reply(action: Action, subject: Subject, *, clearance: int, command: str) -> Message:
+    """The reply in the thread of the alert whose run was the failure too many."""
+    view = RedactedView(subject, clearance)
+    at = slack_date(action.end_date or action.start_date, DAY_AND_TIME)
+    who = f"Until an org-admin resumes it nobody can run it: `{command} paused`."
+    if not view.is_open:
+        text = f"⏸️ A responder was paused, {withheld(subject.tlp)}."
+    else:
+        text = f"⏸️ *{runs.name(action)}* was paused {at}, since it failed too often. {who}"
+    return Message(text, (section(text),))

@@ -1,0 +1,1 @@
+"""Org-admins manage people and groups from the App Home."""

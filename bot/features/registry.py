@@ -1,0 +1,101 @@
+"""All that people can do in Slack. To add a feature, add its module to `FEATURES`."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from bot.block_kit import ids
+from bot.features.access_requests import handlers as access_requests
+from bot.features.alert_groups import handlers as alert_groups
+from bot.features.alert_groups import runs as group_runs
+from bot.features.alerts import assign, details, find, overflow
+from bot.features.approvals import handlers as approvals
+from bot.features.base import Command, Entry, Feature
+from bot.features.bulks import handlers as bulks
+from bot.features.cases import handlers as cases
+from bot.features.command_text import normalize
+from bot.features.help import doctor
+from bot.features.help import handlers as help
+from bot.features.home import handlers as home
+from bot.features.home import overview
+from bot.features.people import handlers as people
+from bot.features.responders import handlers as responders
+from bot.features.runs import actions, choose, clicks, command, form, menu
+from bot.features.templates import handlers as templates
+from bot.features.undos import handlers as undos
+from bot.features.watches import handlers as watches
+
+FEATURES: tuple[Feature, ...] = (  # in the order of `help`
+    form.FEATURE,
+    find.FEATURE,
+    details.FEATURE,
+    responders.FEATURE,
+    command.FEATURE,
+    actions.FEATURE,
+    overview.FEATURE,
+    assign.FEATURE,
+    approvals.FEATURE,
+    cases.FEATURE,
+    templates.FEATURE,
+    watches.FEATURE,
+    people.FEATURE,
+    doctor.FEATURE,
+    help.FEATURE,
+    undos.FEATURE,
+    menu.FEATURE,
+    overflow.FEATURE,
+    bulks.FEATURE,
+    clicks.FEATURE,
+    choose.FEATURE,
+    alert_groups.FEATURE,
+    group_runs.FEATURE,
+    home.FEATURE,
+    access_requests.FEATURE,
+)
+
+T = TypeVar("T")
+
+
+def _merged(*tables: Mapping[str, T]) -> Mapping[str, T]:
+    """One table of them all. Raises ValueError if two features claim the same id, so that imports fail."""
+    merged: dict[str, T] = {}
+    for table in tables:
+        if duplicates := merged.keys() & table.keys():
+            raise ValueError(f"claimed twice: {', '.join(sorted(duplicates))}")
+        merged.update(table)
+    return merged
+
+
+COMMANDS: Mapping[str, Command] = _merged(*(f.commands for f in FEATURES))
+ACTIONS: Mapping[str, Entry] = _merged(*(f.actions for f in FEATURES))
+OPTIONS: Mapping[str, Entry] = _merged(*(f.options for f in FEATURES))
+VIEWS: Mapping[str, Entry] = _merged(*(f.views for f in FEATURES))
+SHORTCUTS: Mapping[str, Entry] = _merged(*(f.shortcuts for f in FEATURES))
+EVENTS: Mapping[str, Entry] = _merged(*(f.events for f in FEATURES))
+
+
+def command_for(text: str) -> tuple[Entry, str]:
+    """The entry for the text of a slash command, and its `Context.text`.
+
+    No text opens the run modal. Text with an unknown verb, or without what its verb needs, goes as a whole to `help`,
+    which says what was probably meant.
+    """
+    normalized = normalize(text)
+    verb, _, rest = normalized.partition(" ")
+    if not verb:
+        return COMMANDS["start"].entry, ""
+    command = COMMANDS.get(verb.lower())
+    if command is None:
+        return help.UNKNOWN, normalized
+    if command.usage_error(rest, ""):
+        return help.MISTYPED, normalized
+    return command.entry, rest
+
+
+def action_for(action_id: str) -> Entry | None:
+    """The entry for a click; None if no release ever had this action id."""
+    return ACTIONS.get(ids.family(action_id))
+
+
+def options_for(action_id: str) -> Entry | None:
+    """The entry for a menu that asks for its options."""
+    return OPTIONS.get(ids.family(action_id))

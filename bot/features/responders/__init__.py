@@ -1,0 +1,1 @@
+"""What can run on an object, and why the rest can't."""

@@ -1,0 +1,275 @@
+"""What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.block_kit import ids, names, notices
+from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
+from bot.block_kit.subjects import by_ioc, headline, responder_menu
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    OPTION_LIMIT,
+    clip_middle,
+    code,
+    context,
+    count,
+    foreign,
+    foreign_plain,
+    plain,
+    section,
+    slack_date,
+    strip_markup,
+    utc_time,
+)
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged
+from core.models import OBJECT_TYPES, OfferedResponder
+
+MAX_TITLES = 6  # of responders, in the line of an artifact
+HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
+CANNOT = "Can't run, because ..."
+
+
+def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
+    """Those that can run and those that can't, each by title."""
+    ordered = _by_title(offered)
+    return [r for r in ordered if r.can_run], [r for r in ordered if not r.can_run]
+
+
+def _by_title(offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+    return sorted(offered, key=lambda r: (names.title(r).casefold(), r.name))
+
+
+def responder_list(
+    offered: Sequence[OfferedResponder],
+    by_artifact: Mapping[str, Sequence[str]],
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    command: str,
+    refused: str = "",
+    who: str = "",
+    channel: str = "",
+) -> Message:
+    """What can run on an object, what on each artifact of an alert, and why the rest can't run.
+
+    `by_artifact` as in `responder_options`; `refused` is why this person can't run anything; `who` can open it if this
+    person can't; `channel` is where they asked.
+    """
+    view = RedactedView(subject, clearance)
+    if not view.is_open:
+        return notices.error(notices.withheld_from(clearance, who))
+    if refused:
+        for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1][
+            :MAX_LINES
+        ]
+        others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
+        return Message(refused, (_about(view), section(foreign(refused, 500)), *others))
+    can, cannot = split(offered)
+    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, view)
+    cannot = [r for r in cannot if r.name not in elsewhere]
+    text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
+    blocks: list[Block] = [_about(view)]
+    blocks += listed(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
+    if not can:
+        blocks.append(section(f"Nothing can run on {subject.id} now."))
+    blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
+    why_not = [f"✗ *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
+    blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
+    if can or elsewhere:
+        blocks.append(menu_block(view, button, channel))
+        first = can[0] if can else next(r for r in offered if r.name in elsewhere)
+        on_what = subject.id if can else f"{subject.id} and an observable"
+        blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {on_what}', 200)}."))
+    return Message(text, tuple(blocks))
+
+
+def _about(view: RedactedView) -> Block:
+    subject = view.subject
+    about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    return headline(view) if subject.kind == "alert" else section(about)
+
+
+def _on_artifacts(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+) -> tuple[list[str], set[str]]:
+    """A line for each artifact that may be shown and that something can run on, and the names of those responders."""
+    lines: list[str] = []
+    elsewhere: set[str] = set()
+    shown = {r.name: names.shown(r) for r in _by_title(offered)}
+    for artifact in by_ioc(view.artifacts()):
+        runnable = set(by_artifact.get(artifact.id, ()))
+        titles = [title for name, title in shown.items() if name in runnable]
+        if titles:
+            more = f" and {len(titles) - MAX_TITLES} more" if len(titles) > MAX_TITLES else ""
+            line = foreign(view.text(artifact_title(artifact)), 120)
+            lines.append(f"• {line} ({artifact.id}): {', '.join(titles[:MAX_TITLES])}{more}")
+            elsewhere |= runnable & shown.keys()
+    return lines, elsewhere
+
+
+def _can_line(responder: OfferedResponder) -> str:
+    about = foreign(responder.description, 160)
+    notes = [*(responder.reasons or []), *_asks(responder)]
+    line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
+    return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
+
+
+def _asks(responder: OfferedResponder) -> list[str]:
+    policy = responder.policy
+    asks = [f"takes {count(len(responder.parameters), 'input')}"] if responder.parameters else []
+    if policy is None:
+        return asks
+    asks += ["asks first"] if policy.confirm else []
+    return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
+
+
+def reasons(responder: OfferedResponder, view: RedactedView) -> str:
+    """Why it can't run on the view's subject, as far as that may be shown; foreign text, not escaped.
+
+    A reason may name an artifact, such as one that is protected.
+    """
+    return _until(responder, lambda at: f"at {utc_time(at)}") + _why_not(responder, view)
+
+
+def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
+    """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
+    return _until(responder, lambda at: slack_date(at, DAY_AND_TIME)) + foreign(_why_not(responder, view), limit)
+
+
+def _until(responder: OfferedResponder, shown: Callable[[int], str]) -> str:
+    times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
+    return f"free again {shown(max(times))}; " if times else ""
+
+
+def _why_not(responder: OfferedResponder, view: RedactedView) -> str:
+    refusals = responder.refusals or ()
+    lifts = dict.fromkeys(refusal.lift for refusal in refusals)
+    sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
+    return view.text("; ".join(sentences)) or "it gives no reason"
+
+
+# --- menus ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of a menu under one heading, each with the responder and what can be typed to find it."""
+
+    label: str
+    entries: Sequence[tuple[OfferedResponder, str]]
+    target: str = ""  # in front of the values of its options
+    about: Callable[[OfferedResponder], str] = lambda responder: strip_markup(responder.description)
+
+
+def responder_options(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView, typed: str
+) -> dict[str, Any]:
+    """The entries of a menu, grouped by what they run on: the subject, then each artifact that may be shown.
+
+    `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
+    be found in the responder's title, name or description, or in the target's type or data. Of the subject those that
+    can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
+    """
+    words = refanged(typed).casefold().split()
+    groups = [
+        replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
+        for group in _groups(offered, by_artifact, view)
+    ]
+    left = sum(len(group.entries) for group in groups)
+    room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
+    shown = []
+    for group in groups:
+        options = [_option(r, group.about(r), group.target) for r, _ in group.entries[:room]]
+        room, left = room - len(options), left - len(options)
+        if options:
+            shown.append({"label": plain(foreign_plain(group.label, OPTION_LIMIT)), "options": options})
+    if left:
+        more = message_option("Type a responder, an address or a data type to find them.")
+        shown.append({"label": plain(f"{left} more"), **more})
+    return {"option_groups": shown} if shown else {"options": []}
+
+
+def _groups(
+    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+) -> list[_Entries]:
+    can, cannot = split(offered)
+    found = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
+    subject = view.subject
+    is_artifact = subject.kind == "case_artifact"
+    label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
+    own = refanged(label).casefold()
+    groups = [_Entries(label, _with(own, can, found))]
+    elsewhere: set[str] = set()
+    ordered = _by_title(offered)
+    for artifact in by_ioc(view.artifacts()) if by_artifact else []:
+        runnable = set(by_artifact.get(artifact.id, ()))
+        elsewhere |= runnable
+        target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
+        responders = [r for r in ordered if r.name in runnable]
+        heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
+        groups.append(_Entries(heading, _with(target, responders, found), f"{artifact.id}:"))
+    if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
+        cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
+    cannot = [r for r in cannot if r.name not in elsewhere]
+    return [*groups, _Entries(CANNOT, _with(own, cannot, found), about=lambda one: reasons(one, view))]
+
+
+def _with(
+    target: str, responders: Sequence[OfferedResponder], found: Mapping[str, str]
+) -> list[tuple[OfferedResponder, str]]:
+    return [(r, f"{target}\n{found[r.name]}") for r in responders]
+
+
+def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:
+    option: dict[str, Any] = {
+        "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
+        "value": target + option_value(responder),
+    }
+    if about.strip():
+        option["description"] = plain(foreign_plain(about, OPTION_LIMIT))
+    return option
+
+
+def responder_option(responder: OfferedResponder) -> dict[str, Any]:
+    """A responder that can run, as an entry of a menu."""
+    return _option(responder, strip_markup(responder.description), "")
+
+
+def option_value(responder: OfferedResponder) -> str:
+    """A hash of a responder's id, which may be longer than the 150 characters of an option's value."""
+    return hashlib.sha256(responder.id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def responder_of_option(offered: Sequence[OfferedResponder], value: str) -> OfferedResponder | None:
+    """The responder with this option value; None if it is no longer offered."""
+    return next((r for r in offered if option_value(r) == value.rpartition(":")[2]), None)
+
+
+def target_of_option(value: str) -> str:
+    """The id of the artifact that an option runs on; "" where that is the subject of the menu."""
+    return value.rpartition(":")[0]
+
+
+# --- actions, an alert ----------------------------------------------------------------------------------------------
+
+
+def menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
+    """The menu of what can run on a subject and its artifacts, and what leads to a run on several of these."""
+    subject = view.subject
+    others = [one for one in subject.others if may_see(view.clearance, one.tlp)] if subject.kind == "case" else ()
+    has_several = len({one.id for one in (*view.artifacts(), *others)}) > 1 and subject.kind in ("alert", "case")
+    several = [several_button(Intent("several", subject.id, channel), button)] if has_several else []
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
+        "elements": [responder_menu("Run a responder"), *several],
+    }
+
+
+def several_button(intent: Intent, button: ButtonIds) -> dict[str, Any]:
+    """Opens the modal in which one chooses what to run on."""
+    return button_element("Run on several", ids.SEVERAL, button(intent))

@@ -1,0 +1,44 @@
+"""`/responder actions ~id`: what ran on an object."""
+
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
+from bot.features.base import Command, Context, Entry, Feature
+from bot.features.runs.views.runs import action_list
+from bot.redaction import RedactedView, Subject
+
+USAGE = "actions ~id"
+
+
+async def on_actions_command(context: Context) -> None:
+    """List the runs, newest first."""
+    _, object_id = subjects.require_id(context, USAGE)
+    await show(context, object_id)
+
+
+async def show(context: Context, object_id: str) -> None:
+    """Show the runs on an object to the person; of an alert or a case also those on what belongs to it."""
+    subject, document = await subjects.with_document(context.core, object_id)
+    is_root, now = subject.id == document.id, context.services.clock_ms()
+    actions = [action for action in document.actions if is_root or action.object_id == subject.id]
+    counts = document.action_counts
+    total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
+    views = {
+        action.object_id: RedactedView(
+            Subject.in_document(document, action.object_id) or Subject.unknown(action), own_clearance(context)
+        )
+        for action in actions
+    }
+    shown = action_list(actions, subject.id, views, total=max(total, len(actions)), now_ms=now)
+    await responses.show(context, f"What ran on {subject.id}", shown)
+
+
+FEATURE = Feature(
+    commands={
+        "actions": Command(
+            Entry(on_actions_command),
+            USAGE,
+            "what ran on it, and how it went",
+            usage_error=subjects.missing_id(USAGE),
+        )
+    }
+)

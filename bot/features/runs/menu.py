@@ -1,0 +1,51 @@
+"""The options of the searchable menu of responders, when it is opened and while somebody types."""
+
+from bot.block_kit import ids, notices
+from bot.block_kit.elements import message_option
+from bot.features import subjects
+from bot.features.authorization import own_clearance, who_may_see, why_not_run
+from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.payload import view_of
+from bot.features.responders.views import responder_options
+from bot.features.runs.views.request import RunRequest
+from bot.redaction import RedactedView
+from core.common.errors import ResponderBotError
+
+
+async def on_responder_options(context: Context) -> Json:
+    """Options for a menu on a message; the id of its block says which object it is for."""
+    token = str(context.payload.get("block_id") or "").removeprefix(ids.MENU_BLOCK)
+    try:
+        intent = await context.services.outbox.buttons.resolve(
+            token, channel=context.channel, message_ts=context.message_ts, user=context.user
+        )
+    except ResponderBotError:
+        return message_option("This menu is too old: choose Refresh, or type /responder list and the id")
+    return await _options(context, intent.object_id)
+
+
+async def on_start_options(context: Context) -> Json:
+    """Options for the menu in the run modal; the metadata of the view says which object it is for."""
+    targets = RunRequest.from_text(str(view_of(context).get("private_metadata") or "")).targets
+    if not targets:
+        return message_option("Choose an alert first.")
+    return await _options(context, targets[0].object_id)
+
+
+async def _options(context: Context, object_id: str) -> Json:
+    found = await subjects.targets(context.core, object_id)
+    view = RedactedView(found.subject, own_clearance(context))
+    if not view.is_open:
+        who = await who_may_see(context.services, view.subject.tlp)
+        return message_option(notices.withheld_from(view.clearance, who))
+    if why_not := await why_not_run(context):
+        return message_option(why_not)
+    return responder_options(found.offered, found.by_artifact, view, str(context.payload.get("value") or ""))
+
+
+FEATURE = Feature(
+    options={
+        ids.MENU: Entry(on_responder_options, Ack.ANSWER),
+        ids.START_RESPONDER: Entry(on_start_options, Ack.ANSWER),
+    }
+)

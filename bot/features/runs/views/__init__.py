@@ -1,0 +1,1 @@
+"""Questions, forms and lines of runs. Pure."""

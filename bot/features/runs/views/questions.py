@@ -1,0 +1,265 @@
+"""Questions before something runs: confirmation, and what to do if it already runs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.block_kit import ids, names
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.subjects import headline
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    clip,
+    clip_middle,
+    code,
+    context,
+    count,
+    defang_indicators,
+    foreign,
+    foreign_plain,
+    person_name,
+    readable_name,
+    section,
+    slack_date,
+)
+from bot.features.runs.views import questions, runs, undo_state
+from bot.features.runs.views.reports import read_report
+from bot.features.runs.views.request import RunRequest
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject
+from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
+
+INPUT_LIMIT = 300  # characters of one, whose author typed it
+LISTED = 25  # objects with their titles
+TITLE_LIMIT = 80
+REASONS = 10
+REASON_LIMIT = 200
+LINES_LIMIT = 2900  # characters of a section
+
+
+def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
+    """To `run` what is requested, or to show its `form`; `view` is of the first target."""
+    return Intent(what, view.subject.root_id or view.subject.id, request.to_text())
+
+
+def confirm(
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    *,
+    button: ButtonIds,
+    ended: Action | None = None,
+) -> Message:
+    """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
+
+    `ended` is the run that was open when the person was asked before.
+    """
+    blocks: list[Block] = []
+    if ended is not None and ended.end_date is not None:
+        at = slack_date(ended.end_date, DAY_AND_TIME)
+        blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
+    blocks += [*what_runs(responder, view), *_inputs("*Inputs*", request, responder, view), *effect(responder)]
+    run = button_element(
+        f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}",
+        ids.RUN,
+        button(intent_of("run", request, view)),
+        style="danger",
+    )
+    blocks.append(actions(run, _dismiss(view.subject, button)))
+    return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
+
+
+def confirm_several(
+    request: RunRequest,
+    responder: OfferedResponder,
+    ready: Sequence[RedactedView],
+    refused: Sequence[tuple[str, str]],
+    on: str,
+    *,
+    button: ButtonIds,
+) -> Message:
+    """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what."""
+    text = f"Run {names.shown(responder)} on {on}?"
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
+    policy = responder.policy or Policy()
+    blocks += policy_words(policy)
+    if ready:
+        blocks += _inputs("*Inputs of each*", request, responder, ready[0])
+        blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready)
+    if refused:
+        blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
+    if not ready:
+        return Message(text, (*blocks, context("Nothing was run.")))
+    if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
+        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
+    begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
+    lasts = _lasts(policy, request.undo_after_minutes)
+    blocks.append(context(f"{begins}{lasts} Core checks each as a run on that object alone."))
+    value = button(intent_of("run", request, ready[0]))
+    run = button_element(f"Run on {count(len(ready), 'object')}", ids.BULK_START, value, style="danger")
+    return Message(text, (*blocks, actions(run)))
+
+
+def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    lines = request.lines(responder, view, INPUT_LIMIT)
+    return [section(clip("\n".join([head, *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
+
+
+def _lasts(policy: Policy, minutes: int | None) -> str:
+    if not policy.undo:
+        return ""
+    minutes = policy.undo_after_minutes if minutes is None else minutes
+    until = f"is released after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody releases it"
+    return f" Each {until}."
+
+
+def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """Which responder runs on what."""
+    return [section(f"*{names.shown(responder)}* on"), target(view)]
+
+
+def effect(responder: OfferedResponder) -> list[Block]:
+    """The policy's words, and how a run can be undone."""
+    policy = responder.policy or Policy()
+    return [*policy_words(policy), context(_undo(policy))]
+
+
+def policy_words(policy: Policy) -> list[Block]:
+    """What the policy says of the effect, as a quotation."""
+    words = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
+    return [section(f">{words}")] if words else []
+
+
+def target(view: RedactedView) -> Block:
+    """What a run is for: severity, linked title, and id."""
+    if view.subject.kind == "alert":
+        return section(f"{headline(view)['text']['text']} · {view.subject.id}")
+    if view.subject.kind == "case_artifact":
+        return section(f"*{foreign(runs.target(view), 300)}*\nof {foreign(_parent(view), 300)}")
+    return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
+
+
+def _parent(view: RedactedView) -> str:
+    return f"{view.parent_title()} · {view.subject.root_id}"
+
+
+def _target(view: RedactedView) -> str:
+    return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
+
+
+def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds) -> Message:
+    """Leads to the inputs where no modal could be opened."""
+    text = f"{names.shown(responder)} on {_target(view)} needs inputs. Nothing was run."
+    if request.parameters and not request.again:
+        text += " What you typed is not kept."
+    value = button(intent_of("form", replace(request, parameters={}), view))
+    fill = button_element("Give the inputs", ids.RUN, value)
+    return Message(text, (section(text), actions(fill, _dismiss(view.subject, button))))
+
+
+def _undo(policy: Policy) -> str:
+    by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
+    begins = f"Starts after {count(policy.approval, 'approval')}{by}" if policy.approval else "Starts at once"
+    cancel = f"{begins}. Until it ends you can cancel it on the card"
+    if not policy.undo:
+        return f"{cancel}; what it has done by then stays."
+    return f"{cancel}. After that it can be undone there, by {foreign(readable_name(policy.undo), NAME_LIMIT)}."
+
+
+def collision(
+    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds
+) -> Message:
+    """Says who started the same run before and when, with "Run anyway"."""
+    value = button(intent_of("run", replace(request, anyway=running.id), view))
+    anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style="danger")
+    buttons = actions(anyway, _dismiss(view.subject, button, "Leave it"))
+    name = names.shown(responder)
+    text = section(open_run(running, responder, view))
+    return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (text, buttons))
+
+
+def open_run(running: Action, responder: OfferedResponder, view: RedactedView) -> str:
+    """Who started the same run before, when, and that nothing new was started."""
+    name, at = names.shown(responder), slack_date(running.start_date, DAY_AND_TIME)
+    return (
+        f"*{name}* already {_open_word(running)} on {_target(view)}. {person_name(running.created_by)} started it "
+        f"{at} ({runs.state(running)}). Nothing new was started."
+    )
+
+
+def _open_word(running: Action) -> str:
+    return "waits" if running.status == "Waiting" else "runs"
+
+
+def cannot_run(
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    reason: str,
+    *,
+    button: ButtonIds | None = None,
+) -> Message:
+    """Why a responder was not run (`reason`, mrkdwn); with `button` an org-admin may override that."""
+    name = names.shown(responder)
+    text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
+    blocks: list[Block] = [section(text)]
+    if button is not None:
+        value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
+        elements = [button_element("Break glass ...", ids.BREAK_GLASS, value, style="danger")]
+        blocks.append(actions(*elements))
+    return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
+
+
+def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
+    """Asks which of several responders with such a name is meant."""
+    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in found[:10]]
+    more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
+    text = f"{foreign(typed, 100)} could be {count(len(found), 'responder')}; which one?\n" + "\n".join(lines) + more
+    return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))
+
+
+def _listed(head: str, views: Sequence[RedactedView]) -> Iterable[Block]:
+    """Ids with titles; of those past LISTED only the ids."""
+    lines = [f"• {view.subject.id} · {foreign(view.title(), TITLE_LIMIT)}" for view in views[:LISTED]]
+    yield section(clip("\n".join([head, *lines]), LINES_LIMIT))
+    if left := views[LISTED:]:
+        yield section(clip(f"and {', '.join(view.subject.id for view in left)}", LINES_LIMIT))
+
+
+def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
+    """Each reason once, with the ids that it is about."""
+    why: dict[str, list[str]] = {}
+    for object_id, reason in refused:
+        why.setdefault(reason_shown(reason), []).append(object_id)
+    lines = [f"• {', '.join(found)}: {reason}" for reason, found in why.items()]
+    if len(lines) > REASONS:
+        lines = [*lines[:REASONS], f"and {count(len(lines) - REASONS, 'other reason')}"]
+    return clip("\n".join([head, *lines]), LINES_LIMIT)
+
+
+def reason_shown(words: str) -> str:
+    return foreign(defang_indicators(words), REASON_LIMIT) or "no reason was given"
+
+
+def _dismiss(subject: Subject, button: ButtonIds, words: str = "Cancel") -> dict[str, Any]:
+    return button_element(words, ids.DISMISS, button(Intent("dismiss", subject.id)))
+
+
+def outcome(answer: BulkAnswer) -> Message:
+    """How many runs were accepted, how many refused, and why."""
+    accepted = [entry for entry in answer.actions if entry.action is not None]
+    refused = [(entry.object_id, why_not(entry)) for entry in answer.actions if why_not(entry)]
+    text = f"{count(len(accepted), 'run')} accepted, {len(refused)} refused."
+    blocks: list[Block] = [section(text)]
+    if refused:
+        blocks.append(section(questions.why_refused("*Refused*", refused)))
+    blocks.append(context("One message tells how it goes."))
+    return Message(text, tuple(blocks))
+
+
+def why_not(entry: BulkEntry) -> str:
+    """Why a run was not decided: core refused it, or what it runs on has changed; "" if it was."""
+    if entry.action is None:
+        return entry.message or "refused"
+    return read_report(entry.action).message if runs.state_of(entry.action) == "failed" else ""

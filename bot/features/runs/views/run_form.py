@@ -1,0 +1,159 @@
+"""The modals that lead to a run: for the objects, the responder, and its inputs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bot.block_kit import ids, modals, names, notices
+from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
+from bot.block_kit.subjects import headline, responder_menu
+from bot.block_kit.text import OPTION_LIMIT, context, count, escape, foreign, foreign_plain, plain, section
+from bot.features.responders import views as responders
+from bot.features.responders.views import option_value
+from bot.features.runs.views import inputs, questions
+from bot.features.runs.views.request import RunRequest, option_fields
+from bot.message import Block
+from bot.redaction import RedactedView, Subject, may_see
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, OfferedResponder
+
+TITLE, SEVERAL_TITLE = "Run a responder", "Run on several"
+
+
+def start_view(
+    request: RunRequest,
+    subject: Subject | None,
+    *,
+    clearance: int,
+    choices: Sequence[Block] = (),
+    responder: OfferedResponder | None = None,
+    form: inputs.Form | None = None,
+    who: str = "",
+) -> dict[str, Any]:
+    """Asks for the object, once it is known for the responder, and once that is known for its inputs.
+
+    `choices` are options, if only these can be chosen; `who` can open the object if this person can't.
+    """
+    chosen = object_option(subject, clearance) if subject is not None else None
+    label = "Which one? The message names several." if choices else "Alert"
+    blocks: list[Block] = [modals.search_field("object", label, "Search, or type an id such as ~12", choices, chosen)]
+    if subject is not None:
+        view = RedactedView(subject, clearance)
+        blocks += _about(view, responder, who)
+        if view.is_open and responder is not None:
+            blocks += [*_fields(request, responder, form or inputs.Form(())), *questions.effect(responder)]
+    elif not choices:
+        blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
+    return _modal(request, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
+
+
+def targets_view(request: RunRequest, chosen: Sequence[Block], most: int) -> dict[str, Any]:
+    """Asks for the objects: observables of the request's alert or case, or else alerts; starts with `chosen`."""
+    of = f"Observables of {request.targets[0].object_id}" if request.targets else "Alerts"
+    element: dict[str, Any] = {
+        "type": "multi_external_select",
+        "action_id": ids.SEVERAL_TARGETS,
+        "placeholder": plain("Choose, or type to search"),
+        "min_query_length": 0,
+        "max_selected_items": most,
+    }
+    if chosen:
+        element["initial_options"] = list(chosen)
+    menu = {"type": "input", "block_id": "targets", "label": plain(of), "element": element, "optional": False}
+    return _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
+
+
+def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]]) -> dict[str, Any]:
+    """Asks for one of these responders, each with the number of the objects that it can run on."""
+    total = len(request.targets)
+    options = [
+        {
+            "text": plain(foreign_plain(names.title(one), OPTION_LIMIT)),
+            "value": option_value(one),
+            "description": plain(f"on {number} of {total}" if number < total else "on each"),
+        }
+        for one, number in offered[:MAX_OPTIONS]
+    ]
+    element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
+    menu = {"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element}
+    return _modal(request, [section(f"*{count(total, 'object')}*"), menu], "Next", is_several=True)
+
+
+def form_view(
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    form: inputs.Form,
+    running: Action | None = None,
+) -> dict[str, Any]:
+    """Asks for the inputs; to submit it confirms a run on one object, of several a question follows.
+
+    `view` is of the first object. `running` is an open run of the responder, beside which it would run.
+    """
+    is_several = len(request.targets) > 1
+    blocks: list[Block]
+    if is_several:
+        blocks = [section(f"*{names.shown(responder)}* on *{count(len(request.targets), 'object')}*")]
+    elif running is not None:
+        blocks = [section(questions.open_run(running, responder, view))]
+    else:
+        blocks = questions.what_runs(responder, view)
+    if request.override_reason is not None:
+        overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
+        said = "The reason stays with the run, and another org-admin has to approve it"
+        blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {said}."))
+    blocks += _fields(request, responder, form)
+    if running is None:
+        blocks += questions.effect(responder)
+    return _modal(
+        request, blocks, "Next" if is_several else "Run anyway" if running is not None else "Run", is_several=is_several
+    )
+
+
+def _fields(request: RunRequest, responder: OfferedResponder, form: inputs.Form) -> list[Block]:
+    key = inputs.key_of(responder)
+    return [*inputs.fields(form, key), *option_fields(request, key, responder)]
+
+
+def is_shown(view: modals.View, request: RunRequest, responder: OfferedResponder) -> bool:
+    """Whether the modal has what somebody fills in or confirms before this run."""
+    declared, policy = responder.parameters or (), responder.policy
+    if request.responder_id != responder.id:
+        asks = policy is not None and bool(policy.confirm) and len(request.targets) == 1  # of several a question does
+        return not declared and not asks and not responder.is_timed
+    blocks = modals.labels(view)
+    return all(inputs.block_id(inputs.key_of(responder), one.name) in blocks for one in declared)
+
+
+def _modal(request: RunRequest, blocks: Sequence[Block], submit: str, *, is_several: bool = False) -> dict[str, Any]:
+    title, callback_id = (SEVERAL_TITLE, ids.SEVERAL_VIEW) if is_several else (TITLE, ids.START_VIEW)
+    return modals.modal(
+        title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close="Cancel"
+    )
+
+
+def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
+    """An entry of the menu of alerts: id and title, and its severity or kind."""
+    view = RedactedView(subject, clearance)
+    name = foreign_plain(f"{subject.id} · {view.title()}", OPTION_LIMIT)
+    kind = SEVERITY_NAMES[subject.severity].capitalize() if subject.kind == "alert" else OBJECT_TYPES[subject.kind]
+    return {"text": plain(name), "value": subject.id, "description": plain(kind)}
+
+
+def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:
+    """The object, and the menu of its responders."""
+    subject = view.subject
+    if not view.is_open:
+        return [section(escape(notices.withheld_from(view.clearance, who)))]
+    named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    element = responder_menu("Choose, or type to search", ids.START_RESPONDER)
+    if responder is not None:
+        element["initial_option"] = responders.responder_option(responder)
+    menu = {
+        "type": "input",
+        # Another object gives another block id, with which Slack drops the old choice.
+        "block_id": f"responder:{subject.id}",
+        "label": {"type": "plain_text", "text": "Responder"},
+        "element": element,
+        "optional": False,
+        "dispatch_action": True,
+    }
+    return [headline(view) if subject.kind == "alert" else section(named), menu]

@@ -1,0 +1,408 @@
+"""Runs of responders, one line each: who, when, how long, with what result."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from bot.block_kit import ids
+from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
+from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.subjects import GREY
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    clip,
+    clip_middle,
+    context,
+    count,
+    defang_indicators,
+    duration,
+    foreign,
+    foreign_plain,
+    person_name,
+    readable_name,
+    section,
+    slack_date,
+    strip_markup,
+)
+from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.reports import read_report
+from bot.message import ButtonIds, Intent, Message
+from bot.redaction import MASK, RedactedView, withheld
+from core.common.decoding import mapping
+from core.common.words import SECRET_WORDS
+from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter
+from core.models.inputs import NOTE_LIMIT
+
+State = Literal["waiting", "approval", "running"] | Outcome
+MARKS: Mapping[State, str] = {
+    "waiting": "🕓",
+    "approval": "⏳",
+    "running": "🔄",
+    "succeeded": "✅",
+    "failed": "❌",
+    "denied": "🚫",
+    "expired": "⌛",
+    "cancelled": "➖",
+    "stopped": "🛑",
+}
+_WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as they are
+_OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
+WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
+RESULT_LIMIT = 300
+CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
+TARGET_LIMIT = 80
+INPUT_LIMIT = 120
+REMOVED = "REMOVED"  # stands in core's records in place of a secret
+MAX_INPUTS = 6
+
+
+def is_open(action: Action) -> bool:
+    return action.status in OPEN_STATUSES
+
+
+def awaits_approval(action: Action) -> bool:
+    """Whether it starts only after further approvals."""
+    approval = action.approval
+    return action.status == "Waiting" and approval is not None and len(approval.approved_by) < approval.needed
+
+
+def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
+    """Whether a message for this clearance has Approve and Deny: nobody decides on what they can't read there."""
+    approval = action.approval
+    return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
+
+
+def decision_buttons(action: Action, view: RedactedView, button: ButtonIds) -> list[dict[str, Any]]:
+    """Approve, which asks once more with all that is decided, and Deny."""
+    deed, undo = foreign_plain(title(action), 80), action.undo
+    ends = f" It ends after {undo_state.minutes(undo.after_minutes)}." if undo and undo.after_minutes else ""
+    asked = f"{person_name(action.created_by)} asks to run it on {foreign_plain(target_in_full(view), 130)}.{ends}"
+    dialog = confirmation(f"Approve {deed}?", asked, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
+    value = button(Intent("approve", action.id))
+    return [
+        button_element("Approve", ids.APPROVE, value, of=action.id, style="primary", confirm=dialog),
+        button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger"),
+    ]
+
+
+def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
+    """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
+    value = button(Intent("cancel", action.id))
+    if action.status == "Waiting":
+        return button_element("Cancel", ids.CANCEL, value, of=action.id)
+    text = f"On {foreign_plain(target(view), 150)}. What it has changed by then stays changed."
+    dialog = confirmation("Stop the run?", text, "Stop", "Let it run", style="danger")
+    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog)
+
+
+def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
+    """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
+    on = f"On {foreign_plain(target_in_full(view), 100)}. "
+    given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
+    given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
+    text = foreign_plain(on + given + strip_markup(words), 300)
+    return confirmation(foreign_plain(f"Run {title(repeated)}?", 100), text, "Run")
+
+
+def target(view: RedactedView) -> str:
+    """What a run is on: `ip 198[.]51[.]100[.]7`, or the id of what is no artifact or withheld; not escaped."""
+    return view.title() if view.is_open and view.subject.kind == "case_artifact" else view.subject.id
+
+
+def target_in_full(view: RedactedView) -> str:
+    """`~12 (its title)`; `ip 198[.]51[.]100[.]7 of ~12 (its title)` for an artifact; not escaped."""
+    subject = view.subject
+    if subject.kind == "case_artifact":
+        return f"{target(view)} of {subject.root_id} ({view.parent_title()})" if view.is_open else subject.id
+    return f"{subject.id} ({view.title()})"
+
+
+def on_target(view: RedactedView) -> str:
+    """` on ip 198[.]51[.]100[.]7` for an artifact, "" where a run's line is beside what it ran on; mrkdwn."""
+    return (
+        f" on {foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT)}"
+        if view.subject.kind == "case_artifact"
+        else ""
+    )
+
+
+def newest_first(actions: Sequence[Action]) -> list[Action]:
+    return sorted(actions, key=lambda a: (a.start_date, a.number), reverse=True)
+
+
+def state_of(action: Action) -> State:
+    """What is the case now; of an action that ended in a release without outcomes what its status says."""
+    if not is_open(action):
+        return action.outcome or _OUTCOMES[action.status]
+    if awaits_approval(action):
+        return "approval"
+    return "waiting" if action.status == "Waiting" else "running"
+
+
+def mark(action: Action) -> str:
+    return MARKS[state_of(action)]
+
+
+def title(action: Action) -> str:
+    """What people call its responder; foreign text, not escaped."""
+    return action.responder_title or readable_name(action.responder_name)
+
+
+def name(action: Action) -> str:
+    """As `title`; mrkdwn."""
+    return foreign(title(action), NAME_LIMIT)
+
+
+def has_failed(action: Action) -> bool:
+    """Whether it ran and failed; one that was denied, stopped or never started has not."""
+    return state_of(action) == "failed"
+
+
+def was_not_started(action: Action) -> bool:
+    """Whether it asked for approval and ended without having run, other than by a person."""
+    ended = action.approval is not None and action.dispatched_at is None
+    return ended and state_of(action) in WORTH_REPEATING
+
+
+def state(action: Action, view: RedactedView | None = None) -> str:
+    """`done in 3.2 s`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
+    now, approval = state_of(action), action.approval
+    if now == "approval" and approval is not None:
+        return f"needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+    by = f" by {person_name(action.ended_by)}" if action.ended_by and (view is None or view.is_open) else ""
+    link = {"succeeded": " in ", "failed": " after ", "stopped": " after "}.get(now)
+    ran_ms = own_duration(action)
+    took = f"{link}{duration(ran_ms)}" if link and ran_ms is not None else ""
+    return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}{took}"
+
+
+def own_duration(action: Action) -> int | None:
+    """How long the run itself took, in ms, without the wait for approval; None if that isn't known."""
+    if action.end_date is None or action.dispatched_at is None:
+        return None
+    return action.end_date - action.dispatched_at
+
+
+def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
+    """One line for a card: mark, name, inputs, state, who and when, and the result.
+
+    Where the object is withheld, only the state: a name of a responder or a person tells what was found and who acts.
+    """
+    at = slack_date(action.start_date, DAY_AND_TIME)
+    if not view.is_open:
+        return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
+    given = inputs_in_brackets(action, view)
+    by = f"{_by_whom(action)}, {at}"
+    return (
+        f"{mark(action)} *{name(action)}*{on_target(view)}{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
+    )
+
+
+def _by_whom(action: Action) -> str:
+    """`by anna`, or `asked by anna` for a run that has not started."""
+    now = state_of(action)
+    word = "by" if now in ("running", "succeeded", "failed") else "started by" if now == "stopped" else "asked by"
+    return f"{word} {person_name(action.created_by)}"
+
+
+def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
+    approval = action.approval
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:5]) if approval is not None else ""
+    approved = f" · approved by {approvers}" if approvers else ""
+    if approval is not None and awaits_approval(action):
+        left = approval.expires_at - now_ms
+        until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
+        return f"{approved}{glass(action, view)} · {until}"
+    result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
+    return approved + (f" · {result}" if result else "") + glass(action, view) + undo_state.words(action, view)
+
+
+def glass(action: Action, view: RedactedView) -> str:
+    """` · 🔴 *Breaks glass*: why` of a run for which rules were overridden."""
+    if action.break_glass is None or not view.is_open:
+        return ""
+    by = f", approved by {person_name(action.break_glass.approved_by)}" if action.break_glass.approved_by else ""
+    return f" · 🔴 *Breaks glass*{by}: {foreign(view.inputs(action.break_glass.reason), RESULT_LIMIT)}"
+
+
+def group_line(actions: Sequence[Action], view: RedactedView) -> str:
+    """`✅ *Lookup* 5 runs, 1 failed · the last by anna, today`: ended runs of one responder, newest first.
+
+    `view` is of what the newest ran on.
+    """
+    newest, failed = actions[0], sum(has_failed(a) for a in actions)
+    targets = len({a.object_id for a in actions})
+    on = "" if targets > 1 else on_target(view)
+    counts = f"{len(actions)} runs" + (f" on {targets} targets" if targets > 1 else "")
+    counts += f", {failed} failed" if failed else ""
+    at = slack_date(newest.start_date, DAY_AND_TIME)
+    last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
+    result = result_text(newest, view)
+    broken = next((glass(action, view) for action in actions if action.break_glass is not None), "")
+    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + broken
+
+
+def withheld_line(actions: Sequence[Action], total: int) -> str:
+    """How many runs there are, and how many wait or are under way, where the object is withheld."""
+    states = [state_of(action) for action in actions]
+    words = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
+    parts = [f"{states.count(one)} {said}" for one, said in words.items() if one in states]
+    return ", ".join([count(total, "run"), *parts])
+
+
+def given_inputs(action: Action) -> Mapping[str, Any]:
+    """What the requester gave the run, by name."""
+    try:
+        return mapping(json.loads(action.parameters or "{}"))
+    except (ValueError, RecursionError):  # cut, as too long
+        return {}
+
+
+def lost_secret(action: Action) -> bool:
+    """Whether a secret was removed from the inputs, so that they can't be used again."""
+    return REMOVED in json.dumps(given_inputs(action))
+
+
+def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
+    """The inputs of a run that can't be shown to be used again: withheld, masked in part, or with a secret removed."""
+    given = given_inputs(action)
+    texts = {name: view.inputs(_text(value, view)) for name, value in given.items()}
+    secret = {name for name, value in given.items() if REMOVED in json.dumps(value)}
+    return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
+
+
+def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
+    """The note, and title (or name) and text of each input, as far as they may be shown; foreign text, not escaped."""
+    noted = [("Note", view.inputs(action.note or ""))] if _has_note(action) else []
+    return [*noted, *_titled(given_inputs(action), action.inputs, view)]
+
+
+def _titled(
+    given: Mapping[str, Any], declared: Sequence[Parameter | InputTitle], view: RedactedView
+) -> list[tuple[str, str]]:
+    known = {one.name: (one.title, one.type) for one in declared}
+    ordered = [*(name for name in known if name in given), *(name for name in given if name not in known)]
+    titled = [(*known.get(name, (name, "")), given[name]) for name in ordered]
+    return [(view.inputs(title), view.inputs(_text(value, view, kind))) for title, kind, value in titled]
+
+
+def _text(value: Any, view: RedactedView, kind: str = "") -> str:
+    if isinstance(value, str):
+        return value.partition("@")[0] if kind == "user" else value
+    if kind == "boolean" and isinstance(value, bool):
+        return "yes" if value else "no"
+    if kind == "choices" and isinstance(value, list):
+        return ", ".join(map(str, value))
+    return json.dumps(_masked(value, view), ensure_ascii=False)
+
+
+def _masked(value: Any, view: RedactedView) -> Any:
+    """A JSON value whose strings are masked before quotes and backslashes in them are escaped."""
+    if isinstance(value, str):
+        return view.inputs(value)
+    if isinstance(value, list):
+        return [_masked(item, view) for item in value]
+    if isinstance(value, dict):
+        return {view.inputs(name): _masked(item, view) for name, item in value.items()}
+    return value
+
+
+def input_lines(action: Action, view: RedactedView, limit: int, *, note_limit: int = NOTE_LIMIT) -> list[str]:
+    """The note and `minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
+    if (given_inputs(action) or _has_note(action)) and not view.shows_inputs:
+        return [f"inputs: {view.inputs('')}"]
+    noted = 1 if _has_note(action) else 0
+    titled = inputs(action, view)
+    return [*_lines(titled[:noted], note_limit), *_lines(titled[noted:], limit)]
+
+
+def _has_note(action: Action) -> bool:
+    """Whether a note is shown beside the inputs; that of an override stands beside what it overrides."""
+    return bool(action.note) and action.break_glass is None
+
+
+def parameter_lines(
+    given: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
+) -> list[str]:
+    """The same of a run that isn't started yet, for whoever gave them; also without secrets."""
+    known = {one.name: one.secret for one in declared}
+    by_name = {name: any(word in name.lower() for word in SECRET_WORDS) for name in given}
+    shown = {name: REMOVED if known.get(name, by_name[name]) else value for name, value in given.items()}
+    return _lines(_titled(shown, declared, view), limit)
+
+
+def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
+    return [f"{foreign(title, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}" for title, text in titled]
+
+
+def inputs_in_brackets(action: Action, view: RedactedView) -> str:
+    """` (minutes: 60, reason: lateral movement)` for a run's line; "" without inputs."""
+    lines = input_lines(action, view, INPUT_LIMIT, note_limit=INPUT_LIMIT)
+    more = f", and {len(lines) - MAX_INPUTS} more" if len(lines) > MAX_INPUTS else ""
+    return f" ({', '.join(lines[:MAX_INPUTS])}{more})" if lines else ""
+
+
+def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
+    """The sentence of a report for a mrkdwn field, as far as it may be shown; why, of a run that was denied."""
+    message = read_report(action).message
+    if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
+        message = message.partition(": ")[2] if state_of(action) == "denied" else ""
+    return foreign(view.report(message), limit) if message else ""
+
+
+def result_labels(action: Action, view: RedactedView) -> str:
+    """`3 indicators`: the first labels of a report that has no sentence."""
+    return ", ".join(foreign(view.report(label), 60) for label in read_report(action).labels[:3])
+
+
+def plain_line(action: Action, view: RedactedView) -> str:
+    """Name, state and result without markup, for a push notification."""
+    if not view.is_open:
+        return f"A run {state(action, view)}."
+    result = result_text(action, view)
+    return f"{name(action)}{on_target(view)} {state(action)}" + (f": {result}" if result else ".")
+
+
+def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = "") -> str:
+    """`3 runs on ~12, 1 of them open`: `total` runs; `actions` are the newest and all open ones."""
+    running = sum(is_open(a) for a in actions)
+    return f"{count(total, noun)}{on}" + (f", {running} of them open" if running else "")
+
+
+def action_list(
+    actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int, now_ms: int
+) -> Message:
+    """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
+    newest = runs.newest_first(actions)
+    if not newest:
+        return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
+    lines = [f"{runs.run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
+    head = runs.summary(newest, total, on=f" on {object_id}")
+    parts = listed(f"*{head}*", lines[:MAX_LINES])
+    if total > len(lines[:MAX_LINES]):
+        parts.append(context(f"and {total - len(lines[:MAX_LINES])} earlier ones."))
+    return Message(head, tuple(parts))
+
+
+def run_again_button(action: Action, view: RedactedView, button: ButtonIds, confirm: str) -> dict[str, Any] | None:
+    """Repeats the run with its inputs, after a question; None where nobody would want that, or it is withheld.
+
+    `confirm` is the text of its policy.
+    """
+    if runs.state_of(action) not in runs.WORTH_REPEATING or not view.is_open:
+        return None
+    asks = not action.inputs and (confirm or runs.given_inputs(action))  # a form asks for declared ones
+    return button_element(
+        "Ask again" if runs.was_not_started(action) else "Run again",
+        ids.RUN_AGAIN,
+        button(Intent("run_again", action.id, "confirmed" if confirm else "")),
+        of=action.id,
+        confirm=runs.confirm_dialog(action, view, confirm) if asks else None,
+    )
+
+
+GREEN, RED = "#3a9b5c", "#c62f3b"
+
+
+def color(action: Action) -> str:
+    return {"succeeded": GREEN, "failed": RED}.get(runs.state_of(action), GREY)

@@ -1,0 +1,220 @@
+"""The modal that creates a case template, and what is submitted with it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.block_kit import ids, modals
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import code, context, count, foreign, foreign_plain, plain, section
+from bot.message import Block
+from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
+
+LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
+SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
+TITLE = "New case template"
+
+
+def template_view() -> dict[str, Any]:
+    """The modal; its block ids are the names of core's fields."""
+    blocks: list[Block] = [
+        modals.text_field("name", "Name", optional=False, hint="Unique among case templates."),
+        modals.text_field("displayName", "Display name"),
+        modals.text_field("titlePrefix", "Title prefix", hint="Stands before the title of each case made from it."),
+        modals.text_field("description", "Description", multiline=True),
+        modals.choice_field("severity", "Severity", SEVERITIES, "2"),
+        modals.choice_field("tlp", "TLP", LEVELS, "2"),
+        modals.choice_field("pap", "PAP", LEVELS, "2"),
+        modals.text_field("tags", "Tags", hint="Separated by commas."),
+        modals.text_field(
+            "tasks",
+            "Tasks",
+            multiline=True,
+            placeholder="Isolate the host | containment | Ask its owner first",
+            hint="One in each line: title | group | description. Only the title is needed.",
+        ),
+        modals.text_field(
+            "customFields",
+            "Custom fields",
+            multiline=True,
+            placeholder="cost | integer | 42",
+            hint=f"One in each line: name | kind | value. Kinds: {', '.join(_PARSERS)}.",
+        ),
+        actions(button_element("Paste or upload JSON instead", ids.TEMPLATE_FROM_JSON)),
+    ]
+    return modals.modal(TITLE, blocks, callback_id=ids.TEMPLATE_VIEW, submit="Create", close="Cancel")
+
+
+# --- the submission -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The body for core, and errors by block id."""
+
+    body: Mapping[str, Any]
+    errors: Mapping[str, str]
+
+
+def parse_submission(view: Mapping[str, Any]) -> Submission:
+    """The case template that was typed into the modal."""
+    typed = modals.values(view)
+    errors: dict[str, str] = {}
+    body: dict[str, Any] = {
+        key: typed.get(key, "").strip() for key in ("name", "displayName", "titlePrefix", "description")
+    }
+    body["titlePrefix"] = typed.get("titlePrefix", "")  # core keeps its blanks
+    body |= {key: int(typed[key]) if typed.get(key, "").isdecimal() else 2 for key in ("severity", "tlp", "pap")}
+    body["tags"] = [tag.strip() for tag in typed.get("tags", "").replace("\n", ",").split(",") if tag.strip()]
+    body["tasks"] = _tasks(typed.get("tasks", ""), errors)
+    body["customFields"] = _custom_fields(typed.get("customFields", ""), errors)
+    return Submission(body, errors)
+
+
+def _tasks(text: str, errors: dict[str, str]) -> list[dict[str, Any]]:
+    tasks = []
+    for order, line in enumerate(filter(str.strip, text.splitlines())):
+        title, group, description = _parts(line)
+        if not title:
+            errors["tasks"] = f"The line {foreign_plain(line, 60)!r} has no title before the first |."
+        tasks.append({"order": order, "title": title, "group": group or "default", "description": description})
+    return tasks
+
+
+def _custom_fields(text: str, errors: dict[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for order, line in enumerate(filter(str.strip, text.splitlines()), 1):
+        name, kind, value = _parts(line)
+        kind = kind.lower() or "string"
+        problem = ""
+        if not name:
+            problem = "it has no name before the first |"
+        elif name in fields:
+            problem = f"there is a custom field {foreign_plain(name, 60)!r} already"
+        elif kind not in _PARSERS:
+            problem = f"the kind is one of {', '.join(_PARSERS)}"
+        else:
+            try:
+                fields[name] = {kind: _PARSERS[kind](value) if value else None, "order": order}
+            except (ValueError, KeyError, OverflowError):
+                problem = _HINTS[kind]
+        if problem:
+            errors["customFields"] = f"In the line {foreign_plain(line, 60)!r}: {problem}."
+    return fields
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """The parts of a line that bars separate; the last one may contain bars."""
+    first, second, third = [part.strip() for part in (*line.split("|", 2), "", "")][:3]
+    return first, second, third
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
+
+
+def _date(text: str) -> int:
+    """Milliseconds since the epoch, from an ISO date or digits."""
+    if text.isdigit():
+        return int(text)
+    date = datetime.fromisoformat(text)
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number != number or number in (float("inf"), float("-inf")):
+        raise ValueError("not in JSON")
+    return number
+
+
+_PARSERS: Mapping[str, Any] = {"string": str, "integer": int, "float": _float, "boolean": _boolean, "date": _date}
+_HINTS = {
+    "integer": "write a whole number, such as 42",
+    "float": "write a number, such as 0.5",
+    "boolean": "write true or false",
+    "date": "write a date, such as 2025-12-31",
+}
+
+
+def place_errors(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> dict[str, str]:
+    """Core's errors by block id: `tasks[3].title` at `tasks`, and at the name what has no field here."""
+    placed: dict[str, str] = {}
+    for field in fields:
+        name = str(field.get("name") or "")
+        root = name.partition(".")[0].partition("[")[0]
+        block_id = root if root in shown else "name"
+        words = str(field.get("message") or field.get("type") or "This is not accepted.")
+        text = "This is needed." if words == "MissingAttributeError" else words
+        if name != block_id:
+            text = f"{name}: {text}"
+        placed[block_id] = f"{placed[block_id]} {text}" if block_id in placed else text
+    return placed
+
+
+# --- from JSON ------------------------------------------------------------------------------------------------------
+
+
+def json_view() -> dict[str, Any]:
+    """Asks for the JSON of a case template, pasted or as a file."""
+    upload = {
+        "type": "input",
+        "block_id": "file",
+        "label": plain("A file"),
+        "optional": True,
+        "element": {"type": "file_input", "action_id": "value:file", "filetypes": ["json"], "max_files": 1},
+    }
+    blocks = [
+        section("Paste the JSON of a case template, or upload it as a file. It is shown before it is created."),
+        modals.text_field("json", "JSON", multiline=True, placeholder='{"name": "Phishing", "tasks": [...]}'),
+        upload,
+    ]
+    return modals.modal("Template from JSON", blocks, callback_id=ids.TEMPLATE_JSON_VIEW, submit="Check", close="Back")
+
+
+def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str, Any]:
+    """Shows what would be created, in words and as JSON while it fits a field."""
+    blocks: list[Block] = [section(line) for line in describe(body)]
+    if not file_url:
+        blocks.append(modals.text_field("json", "JSON", multiline=True, initial=text, optional=False))
+    metadata = json.dumps({"file": file_url})
+    return modals.modal(
+        "Create this?", blocks, callback_id=ids.TEMPLATE_CHECK_VIEW, submit="Create", metadata=metadata, close="Back"
+    )
+
+
+def describe(body: Mapping[str, Any]) -> list[str]:
+    """A template in a few lines; its values are foreign and may be of any type."""
+    tasks = body.get("tasks") if isinstance(body.get("tasks"), list) else []
+    fields = body.get("customFields") if isinstance(body.get("customFields"), Mapping) else {}
+    tags = body.get("tags") if isinstance(body.get("tags"), list) else []
+    head = f"*{foreign(str(body.get('name') or '(no name)'), 200)}*\n{foreign(str(body.get('description') or ''), 500)}"
+    lines = [head.rstrip(), ", ".join(_level(key, body.get(key, 2)) for key in ("severity", "tlp", "pap"))]
+    if tags:
+        lines.append("Tags " + " ".join(code(str(tag), 60) for tag in tags[:20]))
+    if tasks:
+        titles = [str(t.get("title") or "(no title)") if isinstance(t, Mapping) else str(t) for t in tasks[:15]]
+        shown = [f"• {foreign(title, 150)}" for title in titles]
+        left = [f"and {len(tasks) - 15} more"] if len(tasks) > 15 else []
+        lines.append("\n".join([f"*{count(len(tasks), 'task')}*", *shown, *left]))
+    if fields:
+        lines.append("Custom fields " + ", ".join(foreign(str(name), 60) for name in list(fields)[:20]))
+    return lines
+
+
+def _level(key: str, value: object) -> str:
+    """`High`, `TLP:AMBER`; what is no level as it is, since core says what is wrong with it."""
+    names = SEVERITY_NAMES if key == "severity" else TLP_NAMES
+    if not isinstance(value, int) or value not in range(len(names)) or not names[value]:
+        return f"{key} {foreign(str(value), 20)}"
+    return names[value].capitalize() if key == "severity" else f"{key.upper()}:{names[value].upper()}"
+
+
+def created_view(template: CaseTemplate) -> dict[str, Any]:
+    """Says that the template was created."""
+    about = f"Case template *{foreign(template.name, 200)}* ({template.id}) was created, with "
+    about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
+    blocks = [section(about), context("Use it: Make a case on a card, or `/responder case` and the id of an alert.")]
+    return modals.modal("Template created", blocks, callback_id=ids.NOTICE_VIEW)

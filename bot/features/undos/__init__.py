@@ -1,0 +1,1 @@
+"""Undo what a run did, or let it stand longer."""

@@ -1,0 +1,120 @@
+"""Undo runs: Undo and Release now at once, Extend to another time."""
+
+from bot.block_kit import ids, modals, notices
+from bot.features import responses, subjects
+from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.payload import is_ephemeral, is_in_modal, view_of
+from bot.features.retries import until_answered
+from bot.features.runs.flow import started_message
+from bot.features.runs.views import undo_state
+from bot.features.undos import views
+from bot.redaction import RedactedView
+from core.client import UNANSWERED
+from core.common.errors import ResponderBotError
+from core.models import Policy
+
+UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
+UNKNOWN_DECISION = (
+    "The responder service stopped answering, so your decision may not have been recorded. See the request before you"
+    " decide again."
+)
+UNKNOWN_TIME = (
+    "The responder service stopped answering, so the time may not have been set. See the run's line on its card before"
+    " you set it again."
+)
+
+
+async def on_undo_button(context: Context) -> None:
+    """Run what undoes a run, in this person's name; core refuses whoever may not, and what is undone already."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    try:
+        undoing = await until_answered(lambda: context.core.undo(action.id, idempotency_key=context.idempotency_key))
+    except ResponderBotError as error:
+        if error.code != "conflict":
+            raise
+        await responses.refresh_cards(context, subject)  # which shows what it no longer does
+        raise
+    if undoing is None:
+        raise ResponderBotError("unavailable", UNKNOWN)
+    await responses.refresh_cards(context, subject)
+    undoing, _ = await subjects.of_action(context.core, undoing)
+    if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
+        await responses.respond(context, started_message(undoing, view), "Undo")
+
+
+async def on_extend_button(context: Context) -> None:
+    """Ask how much longer a run shall last."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
+    if policy is None or not policy.undo:
+        policy = Policy(undo=action.undo.responder if action.undo else None)
+    await context.show_modal(views.extend_view(action, view, policy))
+
+
+async def on_extend_view(context: Context) -> Json:
+    """Set the time. Core refuses what the settings don't allow, and whoever may not."""
+    view = view_of(context)
+    minutes = undo_state.minutes_of(modals.values(view).get("undo_after", ""))
+    if minutes is None:
+        return modals.errors({"undo_after": "Choose how long."})
+    try:
+        action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_TIME) from error
+    action, subject = await subjects.of_action(context.core, action)
+    await responses.refresh_cards(context, subject)
+    extension = views.waiting_extension(action, context.services.clock_ms())
+    until = views.released(action.undo.at if action.undo is not None else None)
+    if extension is not None:
+        until = f"More time than was approved. {views.needed(extension)}"
+    shown = RedactedView(subject, context.person.clearance if context.person else 0)
+    return modals.update(modals.message_view("Done", notices.notice(f"{views.heading(action, shown)}: {until}")))
+
+
+async def on_extension_button(context: Context) -> None:
+    """Approve or deny that a run lasts longer. Core refuses who asked for it, and whoever may not approve the run."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    approves = intent.what == ids.EXTENSION_APPROVE
+    decide = context.core.approve_extension if approves else context.core.deny_extension
+    try:
+        action = await decide(intent.object_id, intent.argument)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
+    action, subject = await subjects.of_action(context.core, action)
+    await responses.refresh_cards(context, subject)
+    view = RedactedView(subject, context.person.clearance if context.person else 0)
+    extension = views.waiting_extension(action, context.services.clock_ms())
+    if not approves:
+        text = f"You denied more time for {views.heading(action, view)}."
+    elif extension is not None:
+        text = f"You approved more time for {views.heading(action, view)}. {views.needed(extension)}"
+    else:
+        until = views.released(action.undo.at if action.undo is not None else None)
+        text = f"You approved more time for {views.heading(action, view)}. {until}"
+    await responses.respond(context, notices.notice(text), "Done")
+
+
+FEATURE = Feature(
+    actions={
+        ids.EXTENSION_APPROVE: Entry(on_extension_button, Ack.WRITE),
+        ids.EXTENSION_DENY: Entry(on_extension_button, Ack.WRITE),
+        ids.UNDO: Entry(on_undo_button, Ack.WRITE),
+        ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
+    },
+    views={ids.EXTEND_VIEW: Entry(on_extend_view, Ack.ANSWER)},
+)

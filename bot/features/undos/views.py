@@ -1,0 +1,176 @@
+"""How a run can be undone: what its line says, Undo, Extend and Release now, and how long it is to last."""
+
+from typing import Any
+
+from bot.block_kit import ids, modals
+from bot.block_kit.elements import actions, button_element, confirmation
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    context,
+    count,
+    foreign,
+    foreign_plain,
+    person_name,
+    readable_name,
+    section,
+    slack_date,
+)
+from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.undo_state import time_field
+from bot.message import ButtonIds, Intent, Message
+from bot.redaction import RedactedView, Subject, withheld
+from core.models import Action, Extension, Policy, Undo
+
+CAN_UNDO = ("available", "waiting", "failed", "replaced")
+
+
+# --- buttons --------------------------------------------------------------------------------------------------------
+
+
+def buttons(
+    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None
+) -> list[dict[str, Any]]:
+    """Undo; of a run that core is to undo Extend and Release now. `policy` is that of the responder that undoes it."""
+    undo = action.undo
+    if undo is None or undo.status not in CAN_UNDO or not view.is_open:
+        return []
+    is_timed = undo.at is not None
+    label = "Release now" if is_timed or undo.status != "available" else "Undo"
+    dialog = _dialog(action, view, policy)
+    press = button_element(label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog)
+    if not is_timed:
+        return [press]
+    return [button_element("Extend", ids.EXTEND, button(Intent("extend", action.id)), of=action.id), press]
+
+
+def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
+    """Says what will run on what."""
+    undo = action.undo
+    name = undo_title(undo) if undo is not None else ""
+    approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
+    more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
+    text = f"Runs {name[:60]} on {runs.target_in_full(view)[:120]}.{approvals}{more}"
+    title = foreign_plain(f"Undo {runs.title(action)}?", 100)
+    return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
+
+
+def undo_title(undo: Undo) -> str:
+    """What people call the responder that undoes a run; foreign text, not escaped."""
+    return undo.title or readable_name(undo.responder)
+
+
+# --- how long -------------------------------------------------------------------------------------------------------
+
+
+def heading(action: Action, view: RedactedView) -> str:
+    """Which run on what."""
+    return f"*{runs.name(action)}* on {foreign(runs.target_in_full(view), 300)}"
+
+
+def extend_view(action: Action, view: RedactedView, policy: Policy) -> dict[str, Any]:
+    """Asks how much longer a run shall last, from now on."""
+    at = action.undo.at if action.undo is not None else None
+    now = f" It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else ""
+    about = section(f"{heading(action, view)}.{now}")
+    until = action.undo.approved_until if action.undo is not None else None
+    more = f" After {slack_date(until, DAY_AND_TIME)} it needs the approvals of the run again." if until else ""
+    note = context(f"The time counts from now.{more}")
+    return modals.modal(
+        "How much longer?",
+        [about, *time_field("undo_after", policy), note],
+        callback_id=ids.EXTEND_VIEW,
+        submit="Set the time",
+        metadata=action.id,
+        close="Cancel",
+    )
+
+
+# --- in the thread --------------------------------------------------------------------------------------------------
+
+
+def is_told(action: Action) -> bool:
+    """Whether the thread is told that core could not carry out, or finish, what it was to undo."""
+    return action.undo is not None and action.undo.status in ("waiting", "failed")
+
+
+def problem_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
+    """Says that a run was to be undone and was not, why, and what to do; later, how that went."""
+    view = RedactedView(subject, clearance)
+    undo = action.undo
+    if undo is None or not view.is_open:
+        text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    on = f"*{runs.name(action)}* on {foreign(runs.target(view), 200)}"
+    if undo.status == "waiting":
+        text = (
+            f"⚠️ {on} was to be released {slack_date(undo.at or 0, DAY_AND_TIME)} and was not: "
+            f"{undo_state.why(undo, view)}. It still stands, and core tries again until it may. *Release now* does it "
+            "in your name, *Extend* gives it more time."
+        )
+    elif undo.status == "failed":
+        why = (
+            f": {undo_state.why(undo, view)}"
+            if undo.message
+            else f": {undo.action_id} did not succeed; the thread has its reason"
+        )
+        text = f"⚠️ {on} was not released{why}. It may still stand. Look at its target, then press *Release now*."
+    else:
+        said = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
+        text = f"{on}: {said}."
+    found = buttons(action, view, button)
+    return Message(text, (section(text), *([actions(*found)] if found else [])))
+
+
+# --- extensions -----------------------------------------------------------------------------------------------------
+
+
+def released(at: int | None) -> str:
+    """`It is released tomorrow at 14:30.`"""
+    return (
+        f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."
+    )
+
+
+def waiting_extension(action: Action, now_ms: int) -> Extension | None:
+    """The one that somebody can still approve or deny."""
+    extension = action.undo.extension if action.undo is not None else None
+    waits = extension is not None and extension.outcome is None and extension.approval.expires_at > now_ms
+    return extension if waits else None
+
+
+def needed(extension: Extension) -> str:
+    """`It needs 1 approval by 14:30; until then nothing changes.`"""
+    approval = extension.approval
+    more = count(approval.needed - len(approval.approved_by), "approval")
+    return f"It needs {more} by {slack_date(approval.expires_at, DAY_AND_TIME)}; until then nothing changes."
+
+
+def extension_reply(
+    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int, mention: str = ""
+) -> Message:
+    """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided."""
+    view, undo = RedactedView(subject, clearance), action.undo
+    if undo is None or undo.extension is None or not view.is_open:
+        text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    extension = undo.extension
+    approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+    by = f" Approved by {approvers}." if approvers else ""
+    asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
+    if waiting_extension(action, now_ms) is None:
+        decided = {
+            "approved": by.strip(),
+            "denied": f"Denied by {person_name(extension.ended_by or '')}.",
+            "lapsed": "It was released, or given another time, before that was approved.",
+        }.get(extension.outcome or "", "Not approved in time, nothing changed.")
+        return Message(f"{asks} {decided}", (section(asks), context(decided)))
+    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody releases it"
+    wanted = f"It ends {until}. With this: {released(extension.at)}"
+    approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
+    elements = [
+        button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
+        button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
+    ]
+    first = section(f"{mention} {asks}" if mention else asks)
+    blocks = (first, section(wanted), context(f"{needed(extension)}{by}"), actions(*elements))
+    return Message(asks, blocks)

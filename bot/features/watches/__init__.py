@@ -1,0 +1,1 @@
+"""Direct messages about runs that somebody wants to hear of."""

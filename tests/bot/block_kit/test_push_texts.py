@@ -1,0 +1,62 @@
+"""What a locked phone shows of each kind of message: severity, subject, and what is asked of the reader."""
+
+from typing import Any
+
+import pytest
+
+from bot.features.alerts.views import replies
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals import views as approvals
+from bot.message import Message
+from bot.redaction import Subject
+from tests.bot import samples
+from tests.bot.samples import NOW, button
+
+TITLE = "ET MALWARE Beacon to known C2"
+ASKED = samples.awaiting(created_by="anna@soc.example")
+DONE = samples.ended(outcome="succeeded")
+FAILED = samples.ended("Failure", "The firewall said no.", outcome="failed")
+DENIED = samples.ended("Failure", "Denied.", outcome="denied", ended_by="lea@soc.example")
+
+
+def text_of(kind: str, clearance: int) -> str:
+    subject = Subject.alert(samples.alert())
+    seen: dict[str, Any] = {"clearance": clearance, "button": button}
+    asked: dict[str, Any] = {**seen, "now_ms": NOW, "confirm": "Blocks it."}
+    messages: dict[str, Message] = {
+        "card": alert_card(samples.alert(), [], now_ms=NOW, **seen),
+        "card with a request": alert_card(samples.alert(), [DONE, ASKED], now_ms=NOW, **seen),
+        "approval": approvals.approval_request(ASKED, subject, **asked),
+        "direct approval": approvals.direct_request(ASKED, subject, link="", voter="ben", **asked),
+        "end": replies.end_reply(DONE, subject, **seen),
+        "failure": replies.end_reply(FAILED, subject, **seen),
+        "denial": replies.end_reply(DENIED, subject, **seen),
+        "watched": replies.watcher_message(FAILED, subject, clearance=clearance),
+    }
+    return messages[kind].text
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("card", ""),
+        ("card with a request", "needs 1"),
+        ("approval", "Approve or deny: "),
+        ("direct approval", "Approve or deny: "),
+        ("end", "done"),
+        ("failure", "anna can run it again."),
+        ("denial", "denied"),
+        ("watched", "anna can run it again."),
+    ],
+)
+def test_a_locked_phone_shows_how_severe_what_and_what_is_wanted(kind: str, wanted: str) -> None:
+    shown = text_of(kind, 2)
+    assert "high" in shown.lower()
+    assert TITLE in shown
+    assert "~12" in shown
+    assert wanted.lower() in shown.lower()
+    assert "<!date" not in shown  # a phone may not format it
+    withheld = text_of(kind, 0)
+    assert "withheld" in withheld
+    for part in (TITLE, "anna", "lea", "CloseFalsePositive", "firewall"):
+        assert part not in withheld

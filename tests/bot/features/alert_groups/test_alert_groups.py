@@ -1,0 +1,337 @@
+"""Alerts that say the same share a card."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.features.alert_groups.handlers import until_morning
+from bot.notifier.placing import masked
+from bot.slack_emulator import EmulatedUser
+from core.models import RunInput
+from core.settings import EngineSection
+from tests.bot.features.environment import write_responders
+from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, find_card, running_bot
+
+TITLE = "Logon failed 17 times from 198.51.100.7"
+CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
+
+
+@asynccontextmanager
+async def grouping_bot(folder: Path, **more: Any) -> AsyncIterator[tuple[BotEnvironment, EmulatedUser]]:
+    responders = write_responders(folder)
+    engine = EngineSection(name="local", responders=(folder / "responders",))
+    parts = {"channels": CHANNELS, "engine": (engine,), "responder": responders, **more}
+    async with running_bot(folder, **parts) as env:
+        yield env, await env.person(ANNA)
+
+
+async def post(env: BotEnvironment, numbers: range, **changes: Any) -> list[str]:
+    """Alerts that say the same; only numbers and addresses in their titles differ."""
+    posted = []
+    for n in numbers:
+        artifacts = [{"dataType": "ip", "data": f"198.51.100.{n % 3}"}]
+        title = f"Logon failed {n} times from 198.51.100.{n}"
+        alert = {"sourceRef": f"ref-{n}", "title": title, "severity": 1, "artifacts": artifacts, **changes}
+        posted.append(await env.post_alert(**alert))
+    return posted
+
+
+def group_cards(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [message for message in messages if "alerts that say the same" in message["text"]]
+
+
+async def group_card(anna: EmulatedUser, count: int, channel: str = SOC) -> dict[str, Any]:
+    """The card of the group once it counts so many alerts."""
+    return await anna.until(
+        lambda view: (
+            next((m for m in group_cards(view.messages(channel)) if m["text"].startswith(f"{count} ")), None) or {}
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "same"),
+    [
+        (TITLE, "Logon failed 4 times from 203.0.113.250"),
+        ("Malware d41d8cd98f00b204e9800998ecf8427e on srv-12", "Malware 900150983cd24fb0d6963f7d28e17f72 on srv-7"),
+        ("Mail from a.b@evil.example", "mail  from c@other.example"),
+        ("Call of https://evil.example/a?b=1", "Call of hxxps://other.example/"),
+        ("Seen 2026-11-22T10:00:00 at fe80::1", "Seen 2025-01-02T11:12:13 at 2001:db8::7"),
+    ],
+)
+def test_titles_that_differ_in_digits_addresses_and_hashes_say_the_same(title: str, same: str) -> None:
+    assert masked(title) == masked(same)
+
+
+def test_other_titles_say_something_else() -> None:
+    assert len({masked(title) for title in (TITLE, "Logon succeeded", "Malware on a host", "deadbeef", "facade")}) == 5
+
+
+async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alone = await post(env, range(3))
+        for alert_id in alone:
+            await env.card(anna, alert_id)
+        grouped = await post(env, range(3, 20))
+        other = await env.post_alert(title="Something else")
+        card = await group_card(anna, 20)
+        await env.card(anna, other)
+        shown = str(card["attachments"] or card["blocks"])
+        assert "`198[.]51[.]100[.]1` ×7" in shown
+        assert "3 of them also on a card of their own" in shown
+        assert "20 × Logon failed 19 times" in str(card["blocks"])
+        messages = await anna.messages(SOC)
+        assert len(messages) == 5
+        assert not any(find_card(messages, alert_id) for alert_id in grouped)
+        posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
+        assert len([body for body in posts if body["channel"] == SOC]) == 5
+
+
+@pytest.mark.slow
+async def test_critical_alerts_are_not_grouped_below_ten(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(4))
+        await group_card(anna, 4)
+        critical = await post(env, range(10, 20), severity=4)
+        for alert_id in critical:
+            await env.card(anna, alert_id)
+        (grouped,) = await post(env, range(20, 21), severity=4)
+        card = await group_card(anna, 15)
+        assert "CRITICAL" in str(card["blocks"])
+        assert find_card(await anna.messages(SOC), grouped) is None
+
+
+async def test_a_group_shows_nothing_above_the_clearance_of_its_channel(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(3), tlp=2)
+        await post(env, range(3, 4), tlp=0)
+        card = await group_card(anna, 4, OPEN)
+        assert "Logon failed 3 times" in str(card)
+        shown = str(await anna.messages(OPEN))
+        assert not any(f"failed {n} times" in shown for n in range(3))
+        assert "`198[.]51[.]100[.]2`" not in str(card)
+        assert "`198[.]51[.]100[.]2`" in str(await group_card(anna, 4, SOC))
+        (alert_id,) = await post(env, range(4, 5), tlp=0)
+        await anna.until(lambda view: "failed 4 times" in str(group_cards(view.messages(OPEN))))
+        await env.client._request("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
+        await anna.until(lambda view: "failed 4 times" not in str(view.messages(OPEN)))
+        await anna.until(lambda view: "failed 4 times" not in str(group_cards(view.messages(SOC))))
+        await env.client._request("PATCH", f"/api/alert/{alert_id}", {"tlp": 0})
+        await anna.until(lambda view: "failed 4 times" in str(group_cards(view.messages(OPEN))))
+
+
+async def test_a_run_on_a_grouped_alert_gives_it_a_card_of_its_own(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(8))
+        await group_card(anna, 8)
+        await env.client.run(RunInput(responder_id="Tell_1_0", object_type="alert", object_id=alert_ids[5]))
+        card = await env.card(anna, alert_ids[5])
+        await anna.until(lambda view: view.thread(SOC, card["ts"])[1:])
+        assert find_card(await anna.messages(SOC), alert_ids[6]) is None
+        await anna.until(lambda view: "4 of them also" in str(group_cards(view.messages(SOC))))
+
+
+async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(6))
+        await group_card(anna, 6)
+        targets = [{"objectType": "alert", "objectId": alert_id} for alert_id in alert_ids[3:]]
+        await env.client.run_bulk({"responderId": "Tell_1_0", "targets": targets})
+        await env.client.run(RunInput(responder_id="Fail_1_0", object_type="alert", object_id=alert_ids[5]))
+        await env.card(anna, alert_ids[5])  # by the run after the bulk
+        messages = await anna.messages(SOC)
+        assert not any(find_card(messages, alert_id) for alert_id in alert_ids[3:5])
+
+
+async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_the_question(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(5))
+        (secret,) = await post(env, range(5, 6), tlp=3)
+        card = await group_card(anna, 6)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "5 of 6 alerts, those that you may see")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        values = {option["text"]["text"]: option["value"] for option in options}
+        assert {"Tell", "Block", "Isolate"} <= values.keys()
+        assert not {"Vendor Ban", "Ban an address", "Drop traffic", "Secret"} & values.keys()  # inputs; TLP
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=values["Block"])
+        question = await modal(anna, "It can be undone there.")
+        assert listed(question, alert_ids) == alert_ids
+        assert secret not in str(question)
+        await env.client.run(RunInput(responder_id="Isolate_1_0", object_type="alert", object_id=alert_ids[0]))
+        (later,) = await post(env, range(6, 7))  # while the question is open
+        for _ in range(2):  # a double click
+            await anna.click(None, view_id=question["id"], action_id="bulk_start")
+        await modal(anna, "5 runs accepted, 0 refused")
+        ran = {one: await env.client.actions("alert", one) for one in [*alert_ids, secret, later]}
+        started = {
+            one: [a.responder_name for a in found if a.responder_name == "Block_1_0"] for one, found in ran.items()
+        }
+        assert started == {secret: [], later: [], **{one: ["Block_1_0"] for one in alert_ids}}
+        assert len({a.bulk for found in ran.values() for a in found if a.responder_name == "Block_1_0"}) == 1
+        await group_card(anna, 7)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "6 of 7 alerts, those that you may see")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        value = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=value)
+        question = await modal(anna, "Each starts after 1 approval")
+        await anna.click(None, view_id=question["id"], action_id="bulk_start")
+        told = await modal(anna, "5 runs accepted, 1 refused")
+        assert f"{alert_ids[0]}: " in str(told)
+        await anna.until(lambda view: "5 wait for approval" in str(view.messages(SOC)))  # once for all
+        assert find_card(await anna.messages(SOC), alert_ids[4]) is None
+
+
+async def test_who_may_see_no_alert_of_a_group_or_run_nothing_runs_nothing(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(4), tlp=3)
+        card = await group_card(anna, 4)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        await modal(anna, "You may see none of these alerts")
+        rob = await env.person(ROB)
+        await rob.click(SOC, card["ts"], action_id="group_run")
+        await modal(rob, "Not done")
+
+
+async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_may(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(5), tlp=2)
+        assert "Logon failed 4 times" in str(await group_card(anna, 5))
+        env.emulator.share(SOC)
+        await anna.until(lambda view: "Logon failed" not in str(view.messages(SOC)))
+        (card,) = group_cards(await anna.messages(SOC))
+        assert "5 × details withheld" in str(card["blocks"])
+
+
+async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_own(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(15))
+        card = await group_card(anna, 15)
+        await anna.click(SOC, card["ts"], action_id="group_alerts")
+        first = await modal(anna, "1 to 10 of 15")
+        assert listed(first, alert_ids) == alert_ids[5:]
+        await anna.click(None, view_id=first["id"], action_id="group_alerts:Older")
+        last = await modal(anna, "11 to 15 of 15")
+        assert listed(last, alert_ids) == alert_ids[:5]
+        await anna.click(None, view_id=last["id"], action_id="group_alerts:Newer")
+        await modal(anna, "1 to 10 of 15")
+        await anna.click(None, view_id=first["id"], action_id=f"group_card:{alert_ids[9]}")
+        await modal(anna, "gets a card of its own")
+        await env.card(anna, alert_ids[9])
+        assert find_card(await anna.messages(SOC), alert_ids[10]) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "morning"),
+    [
+        ("2026-11-22T03:00:00+01:00", "2026-11-22T08:00:00+01:00"),
+        ("2026-11-22T08:00:00+01:00", "2026-11-23T08:00:00+01:00"),
+        ("2026-10-24T22:00:00+02:00", "2026-10-25T08:00:00+01:00"),  # summer time ends
+        ("2026-03-28T22:00:00+01:00", "2026-03-29T08:00:00+02:00"),  # and begins
+    ],
+)
+def test_morning_is_at_eight_by_the_clock_on_the_wall(now: str, morning: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        found = until_morning(int(datetime.fromisoformat(now).timestamp() * 1000))
+    time.tzset()
+    assert found == int(datetime.fromisoformat(morning).timestamp() * 1000)
+
+
+@pytest.mark.slow
+async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
+        await post(env, range(4))
+        card = await group_card(anna, 4)
+        await choose(anna, card, "Mute for 1 h")
+        await anna.until(lambda view: "Muted until" in str(view.message(SOC, card["ts"])))
+        clock.ahead_ms += 50 * 60_000  # more than the window of the grouping
+        await post(env, range(4, 6))
+        await group_card(anna, 6)
+        critical = await post(env, range(20, 32), severity=4)
+        for alert_id in critical:
+            await env.card(anna, alert_id)
+        card = await group_card(anna, 18)
+        await choose(anna, card, "Unmute")
+        await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
+        await choose(anna, card, "Mute for 8 h")
+        await anna.until(lambda view: "Muted until" in str(view.message(SOC, card["ts"])))
+        clock.ahead_ms += 8 * 3_600_000 + 1
+        await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
+        clock.ahead_ms += 50 * 60_000
+        (later,) = await post(env, range(40, 41))
+        await env.card(anna, later)
+
+
+async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
+        alert_ids = await post(env, range(6))
+        card = await group_card(anna, 6)
+        await choose(anna, card, "Ungroup")
+        for alert_id in alert_ids:
+            await env.card(anna, alert_id)
+        for alert_id in await post(env, range(6, 9)):
+            await env.card(anna, alert_id)
+        (group,) = group_cards(await anna.messages(SOC))
+        assert "Ungrouped" in str(group)
+        elsewhere = await anna.messages(OPEN)  # whose group stays as it is
+        assert not any(find_card(elsewhere, alert_id) for alert_id in alert_ids[3:])
+        for n in range(9, 17, 4):  # as long as they keep coming, also after the window of the grouping
+            clock.advance(20 * 60_000)
+            for alert_id in await post(env, range(n, n + 4)):
+                await env.card(anna, alert_id)
+        await choose(anna, card, "Mute for 1 h")
+        muted = await anna.until(lambda view: "Muted until" in str(found := view.message(SOC, card["ts"])) and found)
+        assert "Ungrouped" not in str(muted)
+        await post(env, range(17, 20))
+        await group_card(anna, 9)
+
+
+@pytest.mark.slow
+async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_person_may_see_them(
+    tmp_path: Path,
+) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(6))
+        (secret,) = await post(env, range(6, 7), tlp=3)
+        card = await group_card(anna, 7)
+        await all_sent(env.bot)  # the cards of the first ones may come later
+        await anna.click(SOC, card["ts"], action_id="group_read")
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "6 alerts closed" in m["text"]])
+        assert {(await env.client.alert(one)).status for one in alert_ids} == {"Ignored"}
+        assert (await env.client.alert(secret)).status == "New"
+        assert len(await anna.messages(SOC)) == 4 + len(await anna.ephemerals(SOC))
+        await choose(anna, card, "Make one case")
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 6 alerts of this group" in m["text"]])
+        assert len({(await env.client.alert(one)).case for one in alert_ids}) == 1
+        await choose(anna, card, "Make one case")  # again: no second case
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 1 alert of this group" in m["text"]])
+        found = await env.client.search("/api/case/_search")
+        assert len(found) == 1
+        assert (await env.client.alert(secret)).case is None
+
+
+async def modal(anna: EmulatedUser, text: str) -> dict[str, Any]:
+    return await anna.until(lambda view: view.modal if text in str(view.modal) else {}) or {}
+
+
+def listed(view: dict[str, Any], alert_ids: list[str]) -> list[str]:
+    return [alert_id for alert_id in alert_ids if f"{alert_id} ·" in str(view)]
+
+
+async def choose(anna: EmulatedUser, card: dict[str, Any], words: str) -> None:
+    """Choose an entry of the card's overflow menu."""
+    shown = next(message for message in await anna.messages(SOC) if message["ts"] == card["ts"])
+    options = shown["attachments"][0]["blocks"][-1]["elements"][-1]["options"]
+    value = next(option["value"] for option in options if option["text"]["text"] == words)
+    await anna.click(SOC, card["ts"], action_id="group_more", value=value)

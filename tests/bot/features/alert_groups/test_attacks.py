@@ -1,0 +1,107 @@
+"""Groups under hostile titles, changes of their alerts, and clocks that jump."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.app import running
+from bot.outbox import RateLimiter
+from core.client import CoreClient
+from core.common.clock import now_ms
+from core.models import RunInput
+from tests.bot.features.alert_groups.test_alert_groups import choose, group_card, group_cards, grouping_bot, modal, post
+from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.running import OPEN, SOC, UNLIMITED, find_card
+
+
+async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        for n in range(6):
+            title = f"<!channel> *{n}* `x` <https://evil.example/{n}|click> _y_ ~z~ &amp; \u202e{n}"
+            await env.post_alert(sourceRef=f"ref-{n}", title=title, severity=1)
+        card = await group_card(anna, 6)
+        shown = str(card["attachments"])
+        assert "<!channel>" not in shown
+        assert "|click>" not in shown
+        assert "<https://evil" not in shown
+        assert "\u202e" not in shown
+
+
+@pytest.mark.slow
+async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_stays_where_it_is(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
+        alert_ids = await post(env, range(6))
+        await group_card(anna, 6)
+        await env.client._request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
+        card = await anna.until(
+            lambda view: next((m for m in group_cards(view.messages(SOC)) if "1 high" in str(m)), None) or {}
+        )
+        assert "6 × Renamed" in str(card)
+        await env.client.update_alerts([alert_ids[4]], "Ignored")
+        clock.ahead_ms -= 3_600_000  # the clock is set back
+        await post(env, range(6, 8))
+        await group_card(anna, 8)
+        clock.ahead_ms += 3_600_000
+        await post(env, range(8, 9))
+        await group_card(anna, 9)
+        messages = await anna.messages(SOC)
+        assert len(messages) == 4
+        assert find_card(messages, alert_ids[4]) is None
+
+
+async def test_what_is_hidden_in_their_case_is_masked_in_the_texts_of_grouped_alerts(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        title = "Logon of zebra failed"
+        alert_ids = [await env.post_alert(sourceRef=f"z{n}", title=title, severity=1) for n in range(4)]
+        card = await group_card(anna, 4)
+        assert f"4 × {title}" in str(card)
+        hidden = [{"dataType": "other", "data": "zebra", "tlp": 3}]
+        source = await env.post_alert(sourceRef="source", title="Something else", artifacts=hidden)
+        case = await env.client.create_case_from_alert(source)
+        await env.client.merge_alerts(alert_ids, case.id)
+        await anna.until(lambda view: "4 × Logon of [withheld] failed" in str(group_cards(view.messages(SOC))))
+        await anna.click(SOC, card["ts"], action_id="group_alerts")
+        listed = await modal(anna, "Logon of")
+        assert "zebra" not in str(listed)
+
+
+async def test_a_channel_that_left_the_settings_gets_no_card_of_a_grouped_alert(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(4), tlp=0)
+        await group_card(anna, 4, OPEN)
+        await env.bot.close()
+        left = [channel for channel in env.settings.channel if channel.id != OPEN]
+        settings = env.settings.model_copy(update={"channel": left})
+        limiter = RateLimiter(**UNLIMITED)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(settings, core, clock_ms=now_ms, rate_limiter=limiter) as bot,
+        ):
+            await env.client.run(RunInput(responder_id="Tell_1_0", object_type="alert", object_id=alert_ids[3]))
+            card = await env.card(anna, alert_ids[3])
+            await anna.until(lambda view: view.thread(SOC, card["ts"])[1:])
+            await all_sent(bot)
+            assert find_card(await anna.messages(OPEN), alert_ids[3]) is None
+
+
+@pytest.mark.slow
+async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(120))
+        card = await group_card(anna, 120)
+        await anna.click(SOC, card["ts"], action_id="group_run")
+        asked = await modal(anna, "the newest 100 of 120 alerts")
+        options = asked["blocks"][1]["elements"][0]["options"]
+        isolate = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
+        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=isolate)
+        question = await modal(anna, "Runs on 100 objects")
+        await anna.click(None, view_id=question["id"], action_id="bulk_start")
+        await modal(anna, "100 runs accepted, 0 refused")
+        ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
+        assert ran == [0] * 20 + [1] * 100
+        await choose(anna, card, "Ungroup")
+        await anna.until(lambda view: all(find_card(view.messages(SOC), one) for one in alert_ids[-20:]))
+        messages = await anna.messages(SOC)
+        # The last says how far the runs are.
+        assert len([message for message in messages if not message.get("ephemeral")]) == 1 + 3 + 20 + 1

@@ -1,0 +1,110 @@
+"""A card that the bot no longer keeps answers a click, and is shown again if core still has its alert."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bot.block_kit import ids
+from bot.outbox.retention import DAY_MS
+from bot.slack_emulator import EmulatedUser
+from core.actions.retention import Retention
+from core.common.clock import now_ms
+from core.common.settings_file import RetentionSection
+from tests import stores
+from tests.bot.outbox.harness import all_sent
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+
+LATER = 401 * DAY_MS
+
+
+async def old_card(env: BotEnvironment, anna: EmulatedUser, **alert: Any) -> tuple[str, dict[str, Any]]:
+    """A closed alert and its card, as Slack shows it."""
+    alert_id = await env.post_alert(**alert)
+    await env.card(anna, alert_id)
+    await env.client.mark_alert_read(alert_id)
+
+    def closed(message: dict[str, Any] | None) -> dict[str, Any] | None:
+        return message if message and "accessory" in str(message["blocks"][0]) else None
+
+    ts = (await env.card(anna, alert_id))["ts"]
+    card = await anna.until(lambda view: closed(view.message(SOC, ts)) or {})
+    await all_sent(env.bot)
+    return alert_id, card
+
+
+async def click(anna: EmulatedUser, card: dict[str, Any]) -> None:
+    option = card["blocks"][0]["accessory"]["options"][0]["value"]
+    await anna.click(SOC, card["ts"], action_id=ids.MORE, value=option)
+
+
+async def show_again(anna: EmulatedUser, card: dict[str, Any]) -> None:
+    await click(anna, card)
+    modal = await anna.until(lambda view: view.modal if "from long ago" in str(view.modal) else None)
+    assert modal is not None
+    assert "Nothing was run" in str(modal)
+    assert "Show again" in str(modal)
+    await anna.click(None, view_id=modal["id"], action_id=ids.REFRESH)
+
+
+def rows(env: BotEnvironment) -> int:
+    return int(stores.rows(env.settings.bot.database, "SELECT count(*) FROM message")[0][0])
+
+
+async def test_an_old_card_is_shown_again(tmp_path: Path) -> None:
+    ahead = 0
+    async with running_bot(tmp_path, clock_ms=lambda: now_ms() + ahead) as env:
+        anna = await env.person(ANNA)
+        alert_id, card = await old_card(env, anna)
+        assert rows(env) == 3  # one for each channel
+        ahead = LATER
+        await env.bot.retention.prune()
+        assert rows(env) == 0
+        assert (await anna.messages(SOC))[-1] == card
+        await show_again(anna, card)
+        again = await anna.until(lambda view: view.messages(SOC)[1:])
+        await anna.until(lambda view: "gets a new card" in str(view.modal))
+        assert alert_id in again[0]["text"]
+        assert (await anna.messages(SOC))[0] == card
+        await click(anna, again[0])  # its buttons work
+        await anna.until(lambda view: "command and control" in str(view.modal))
+
+
+async def test_of_a_deleted_alert_it_says_so(tmp_path: Path) -> None:
+    ahead = 0
+    async with running_bot(tmp_path, clock_ms=lambda: now_ms() + ahead) as env:
+        anna = await env.person(ANNA)
+        alert_id, card = await old_card(env, anna)
+        ahead = LATER
+        core = Retention(env.core.core.database, lambda: now_ms() + ahead, RetentionSection(alert_days=90))
+        assert (await core.prune())["alert"] == 1
+        await env.bot.retention.prune()
+        assert rows(env) == 0
+        await show_again(anna, card)
+        await anna.until(lambda view: f"{alert_id} was deleted" in str(view.modal))
+        assert await anna.messages(SOC) == [card]
+
+
+async def test_the_deletion_of_an_alert_changes_no_message(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        anna = await env.person(ANNA)
+        _, card = await old_card(env, anna)
+        core = Retention(env.core.core.database, lambda: now_ms() + LATER, RetentionSection(alert_days=90))
+        assert await core.prune() == Counter(alert=1)
+        await env.card(anna, await env.post_alert(sourceRef="next", title="Next"))  # the feed was followed beyond
+        await all_sent(env.bot)
+        assert (await anna.messages(SOC))[0] == card
+        await click(anna, card)  # its buttons are known, but core no longer knows the alert
+        await anna.until(lambda view: "There is no alert" in str(view.modal))
+
+
+async def test_who_may_not_see_the_alert_is_told_so(tmp_path: Path) -> None:
+    ahead = 0
+    async with running_bot(tmp_path, clock_ms=lambda: now_ms() + ahead) as env:
+        anna = await env.person(ANNA)
+        alert_id, card = await old_card(env, anna)
+        ahead = LATER
+        await env.bot.retention.prune()
+        await env.core.send("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
+        await show_again(anna, card)
+        await anna.until(lambda view: "You may see up to" in str(view.modal))
+        assert rows(env) == 0

@@ -1,0 +1,258 @@
+"""The card of an alert."""
+
+import json
+from typing import Any
+
+from bot.block_kit import ids
+from bot.block_kit.subjects import AMBER, GREY, safe_link
+from bot.features.alerts.views.card import alert_card
+from bot.features.alerts.views.replies import end_reply
+from bot.message import Intent, Message
+from bot.redaction import Subject
+from core.models import Action, Approval, Policy, Undo
+from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in
+
+
+def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
+    return alert_card(alert(**more), actions, clearance=clearance, button=button, now_ms=NOW)
+
+
+def texts_of(message: Message) -> list[str]:
+    """The texts of a message's blocks, without those of buttons."""
+    found: list[str] = []
+    for block in message.blocks:
+        parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
+        found += [
+            p["text"]
+            for p in parts
+            if "action_id" not in (p or {}) and isinstance(p, dict) and isinstance(p.get("text"), str)
+        ]
+    return found
+
+
+def test_a_card_has_severity_title_description_observables_and_one_line_of_facts() -> None:
+    observables = [artifact(1), artifact(2), artifact(3, ioc=True, message="destination"), artifact(4)]
+    shown = texts_of(card(external_link="https://siem.example/?a=1&b=2", artifacts=observables, assignee="ben@x"))
+    assert shown[0] == "🟠 *HIGH*  *<https://siem.example/?a=1&amp;b=2|ET MALWARE Beacon to known C2>*"
+    assert shown[1].splitlines() == [
+        "ip `203[.]0[.]113[.]3` · destination · *IOC* · +3 more",
+        "Beacon every 60 s",
+    ]
+    assert shown[2] == (
+        "suricata · TLP:AMBER PAP:AMBER · new · *ben* works on it · "
+        "<!date^1763690310^{date_short_pretty} {time}|2025-11-21 01:58 UTC> · ~12 · #c2 #host:web-3"
+    )
+
+
+def test_the_observable_on_a_card_has_a_menu_of_its_own() -> None:
+    shown = alert_card(alert(artifacts=[artifact(1), artifact(2, ioc=True)]), [], clearance=2, button=repr, now_ms=NOW)
+    (menu,) = [block for block in shown.blocks if block.get("accessory")]
+    assert menu["block_id"] == ids.MENU_BLOCK + repr(Intent("menu", "~902", "case_artifact"))
+    assert menu["accessory"]["placeholder"]["text"] == "Act on ip"
+    assert menu["accessory"]["action_id"] == "responder_menu:~902"
+
+
+def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
+    failed = ended("Failure", "Timed out after 1 minute.", 42, responder_name="Mail_1_0")
+    lines = texts_of(card(ended(), action(41, status="InProgress", responder_name="Isolate_Host_1_0"), failed))
+    at = "<!date^1763690370^{date_short_pretty} {time}|2025-11-21 01:59 UTC>"
+    assert [line for line in lines[3:] if at in line] == [
+        f"🔄 *Isolate Host* running · by anna, {at}",
+        f"❌ *Mail* failed after 3.2 s · by anna, {at} · Timed out after 1 minute.",
+        f"✅ *Close False Positive* done in 3.2 s · by anna, {at} · Marked as read.",
+    ]
+
+
+def test_ended_runs_of_one_responder_share_a_line() -> None:
+    several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50)]
+    line = texts_of(card(*several))[3]
+    assert line.startswith("❌ *Close False Positive* 5 runs, 1 failed · the last failed after 3.2 s · by anna, ")
+    assert line.endswith(" · No route.")
+    assert len(card(*several).blocks) == len(card(ended("Failure")).blocks)
+
+
+def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
+    return ended(status, "Denied by lea@x: too risky", **{"outcome": outcome, "dispatched_at": None, **more})
+
+
+def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
+    """Nor is any but one that expired offered again: somebody wanted it to end so."""
+    told = {
+        "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
+        "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* cancelled by"),
+        "expired": (ended_as("expired"), "⌛ *Close False Positive* expired · asked by anna"),
+        "stopped": (
+            ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
+            "🛑 *Close False Positive* stopped by lea after 1.2 s · ",
+        ),
+    }
+    for outcome, (run, line) in told.items():
+        shown = card(run)
+        assert texts_of(shown)[3].startswith(line)
+        assert ("too risky" in str(shown)) is (outcome == "denied")
+        assert "failed" not in str(shown)
+        assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
+        assert end_reply(run, Subject.alert(alert()), clearance=2, button=button).color == GREY
+        several = texts_of(card(run, ended(number=60)))[3]
+        assert "2 runs · the last" in several
+
+
+def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
+    approval = Approval(needed=1, approved_by=["lea@x"], expires_at=NOW)
+    waited = ended(approval=approval, outcome="succeeded", dispatched_at=NOW - 27_000)
+    assert " done in 0.2 s · by anna, " in texts_of(card(waited))[3]
+    assert " · approved by lea · Marked as read." in texts_of(card(waited))[3]
+    assert "0.2 s" in end_reply(waited, Subject.alert(alert()), clearance=2, button=button).text
+
+
+def test_a_run_that_runs_can_be_stopped_after_a_question() -> None:
+    (stop,) = [b["accessory"] for b in card(action(41, status="InProgress"), artifacts=[]).blocks if "accessory" in b]
+    assert (stop["text"]["text"], stop["style"], stop["confirm"]["deny"]["text"]) == ("Stop", "danger", "Let it run")
+
+
+def test_a_closed_alert_has_its_title_and_one_line_with_its_outcome() -> None:
+    runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)]
+    shown = card(*runs, status="Ignored", updated_at=NOW, updated_by="ben@soc.example", assignee="ben@x")
+    texts = texts_of(shown)
+    assert "Beacon every 60 s" not in str(texts)
+    assert texts[1].startswith("*closed* by ben, <!date^")
+    assert texts[1].endswith(" · suricata · TLP:AMBER PAP:AMBER · ~12 · 6 runs")
+    assert texts[2].startswith("✅ *R5* done ")
+    assert len(shown.blocks) == 3
+    assert shown.blocks[0]["accessory"]["type"] == "overflow"
+    waits = card(*runs, awaiting(number=60), status="Ignored", updated_at=NOW, updated_by="ben@soc.example")
+    assert [block["type"] for block in waits.blocks[2:]] == ["section", "actions", "context"]
+
+
+def test_the_card_of_an_alert_in_a_case_keeps_its_newest_runs() -> None:
+    runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)]
+    texts = texts_of(card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example"))
+    assert texts[1].startswith("*made into case ~30* by ben, ")
+    assert [line.partition(" done")[0] for line in texts[2:]] == ["✅ *R5*", "✅ *R4*", "✅ *R3*"]
+
+
+def test_the_line_of_a_closed_alert_names_the_run_that_closed_it() -> None:
+    def told(*operations: dict[str, str], by: str = "anna@soc.example") -> str:
+        run = ended().model_copy(update={"operations": json.dumps(operations)})
+        return texts_of(card(run, status="Ignored", updated_at=run.end_date, updated_by=by))[1]
+
+    read = {"type": "MarkAlertAsRead", "status": "Success"}
+    assert told(read).startswith("*closed* by anna (Close False Positive), ")
+    assert "*closed* by ben, " in told(read, by="ben@soc.example")
+    assert "*closed* by anna, " in told({**read, "status": "Failure"})
+
+
+def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
+    runs = [awaiting(number=41, parameters='{"a": "secret"}'), action(42, status="InProgress"), ended()]
+    shown = card(*runs, tlp=3, assignee="ben@x", updated_by="cleo@x", updated_at=NOW)
+    assert texts_of(shown) == [
+        "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details",
+        "3 runs, 1 waiting for approval, 1 running",
+    ]
+    for word in ("anna", "ben", "cleo", "siem", "Positive", "secret"):
+        assert word not in str(shown)
+
+
+def test_a_run_can_be_ended_only_while_it_is_open() -> None:
+    def ends(*actions: Any) -> list[Intent]:
+        made = intents_in(lambda b: alert_card(alert(), actions, clearance=2, button=b, now_ms=NOW))
+        return [intent for intent in made if intent.what == "cancel"]
+
+    assert ends(action(40), action(41, status="InProgress"), ended(number=42)) == [
+        Intent("cancel", "~41"),
+        Intent("cancel", "~40"),
+    ]
+
+
+def test_what_no_longer_applies_is_not_on_the_card() -> None:
+    def offered(**more: Any) -> list[str]:
+        made = intents_in(lambda b: alert_card(alert(**more), [], clearance=2, button=b, now_ms=NOW))
+        return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
+
+    assert offered(status="Imported", case="~30") == ["refresh"]
+    assert offered(status="New") == ["take", "read", "case", "refresh"]
+    assert offered(assignee="ben@x") == ["release", "read", "case", "refresh"]
+    assert offered(status="Ignored") == ["unread", "case"]
+    assert offered(status="Updated", case="~30") == ["take", "read", "refresh"]
+
+
+def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expires() -> None:
+    line = texts_of(card(awaiting(("cleo@x",), needed=2)))[3]
+    assert line.startswith("⏳ *Close False Positive* needs 1 approval · asked by anna, ")
+    assert line.endswith(
+        " · approved by cleo · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
+    )
+
+
+def test_a_run_that_waits_for_approval_shows_inputs_and_policy_with_approve_and_deny() -> None:
+    asked = awaiting(parameters='{"minutes": 60, "reason": "lateral movement"}')
+    shown = alert_card(
+        alert(),
+        [asked],
+        clearance=2,
+        button=button,
+        now_ms=NOW,
+        policies={"CloseFalsePositive": Policy(confirm="Cuts the host off.", approval=1)},
+    )
+    line = texts_of(shown)[3]
+    assert line.startswith("⏳ *Close False Positive* (minutes: 60, reason: lateral movement) needs 1 approval")
+    assert line.endswith("\nCuts the host off.")
+    offered = [e["text"]["text"] for e in shown.blocks[-1]["elements"]]
+    assert offered == ["Approve", "Deny", "Cancel"]
+    expired = alert_card(alert(), [asked], clearance=2, button=button, now_ms=NOW + 4_000_000)
+    assert ids.APPROVE not in str(expired.blocks)
+
+
+def test_a_closed_alert_has_a_grey_bar() -> None:
+    assert card(status="Ignored").color == GREY
+    assert card().color != GREY
+
+
+def test_a_closed_alert_is_not_grey_while_an_approval_waits() -> None:
+    assert card(awaiting(), status="Ignored").color == AMBER
+    assert card(awaiting(), status="Imported").color == AMBER
+
+
+def test_the_push_notification_has_the_last_run_without_markup() -> None:
+    assert card(ended()).text == (
+        "High alert ~12: ET MALWARE Beacon to known C2 · Close False Positive done in 3.2 s: Marked as read."
+    )
+
+
+def test_only_a_plain_web_address_becomes_a_link() -> None:
+    assert safe_link("https://siem.example/1") == "https://siem.example/1"
+    for bad in ("javascript:alert(1)", "https://a|<!channel>", "https://a b", "http://[", "//x", "https:///x"):
+        assert safe_link(bad) == ""
+
+
+def test_the_headline_is_outside_the_bar_so_that_slack_does_not_repeat_it() -> None:
+    payload = card().payload()
+    assert len(payload["blocks"]) == 1
+    assert payload["attachments"][0]["color"] == card().color
+
+
+def test_what_never_ran_has_no_end_ahead() -> None:
+    undo = Undo(responder="Release_1_0", title="Release", after_minutes=60)
+    for outcome, status in (("denied", "Failure"), ("expired", "Failure"), ("cancelled", "Deleted")):
+        assert "to be released" not in str(card(ended_as(outcome, status, undo=undo)))
+    assert "to be released after 1 hour" in str(card(action(40, status="InProgress", undo=undo)))
+
+
+def test_an_approval_asks_once_more_with_all_that_it_decides() -> None:
+    run = awaiting(
+        responder_title="Isolate Host", undo=Undo(responder="Release_1_0", title="Release", after_minutes=15)
+    )
+    (approve,) = [
+        element
+        for block in card(run).blocks
+        for element in block.get("elements", ())
+        if str(element.get("action_id")).startswith(ids.APPROVE)
+    ]
+    dialog = {name: part["text"] for name, part in approve["confirm"].items() if name != "style"}
+    assert dialog == {
+        "title": "Approve Isolate Host?",
+        "text": "anna asks to run it on ~12 (ET MALWARE Beacon to known C2). It ends after 15 minutes.",
+        "confirm": "Isolate Host",
+        "deny": "Not now",
+    }
+    assert approve["confirm"]["style"] == "danger"

@@ -1,0 +1,160 @@
+"""Approvers are told: mentions in the thread, direct messages to those who asked for them, and the App Home."""
+
+from typing import Any
+
+from bot.block_kit import ids
+from bot.slack_emulator import EmulatorView
+from tests.bot.features.approvals.test_decisions import button, direct
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.runs.test_runs import choose
+from tests.bot.running import OPEN, SOC
+
+
+def told(words: str) -> Any:
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in direct(view) if words in text_of(m)), None)
+
+    return look
+
+
+async def watch(env: FeatureEnvironment, name: str) -> None:
+    await env[name].command(SOC, "/responder watch approvals")
+    await env.ephemeral(name, "You watch approvals: a direct message whenever a run waits")
+
+
+async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("ben", alert)
+    await watch(env, "ben")
+    await watch(env, "lea")
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.client.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
+    request = within_limits(await env.until("ben", told("asks to run")))
+    shown = text_of(request)
+    for part in (
+        "*Isolate*",
+        "minutes: 60",
+        "lateral movement to 10[.]0[.]0[.]9",
+        "Needs 1 approval · expires",
+        "HIGH",
+    ):
+        assert part in shown
+    assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
+    assert request["text"] == f"Approve or deny: Isolate on HIGH {alert.title} ({alert.id}), asked by admin"
+    here = await env["ben"].dm(env.emulator.bot_user_id)
+    await env["ben"].click(here, request["ts"], action_id=button(request, ids.APPROVE))
+    decided = await env.until("lea", told("Approved by ben."))
+    assert ids.APPROVE not in text_of(within_limits(decided))
+    assert (await env.ended_run(alert)).status == "Success"
+    assert len([m for m in await env.until("ben", direct) if not m.get("ephemeral")]) == 1
+
+
+async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment) -> None:
+    for name in ("anna", "ben", "lea"):
+        await watch(env, name)
+    await env["eve"].command(SOC, "/responder watch approvals")
+    await env.ephemeral("eve", "You can't run responders (read-only). Ask admin or lea.")
+    red = await env.create_alert(tlp=3)
+    await env.card_of("ben", red)
+    await env["ben"].command(SOC, f"/responder run isolate {red.id}")
+    await env.until("lea", told("asks to run"))
+    keys = {m.key.split(":")[3] for m in await env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
+    assert keys == {"U0LEA"}  # anna may see up to TLP:AMBER, ben asked for it
+
+
+async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: FeatureEnvironment) -> None:
+    await watch(env, "anna")
+    alert = await env.create_alert()
+    await env.card_of("ben", alert)
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.client.run({**body, "parameters": {"reason": "lemurs"}})
+    assert "lemurs" in text_of(await env.until("anna", told("asks to run")))
+    await env.core.send("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
+    withheld = text_of(within_limits(await env.until("anna", told("details withheld"))))
+    assert "lemurs" not in withheld
+    assert "Beacon" not in withheld
+    assert ids.APPROVE not in withheld
+
+
+async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_shown(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+    await choose(env, "anna", card, "Isolate")
+
+    def request(channel: str, ts: str, words: str) -> Any:
+        def look(view: EmulatorView) -> dict[str, Any] | None:
+            return next((m for m in view.thread(channel, ts)[1:] if words in text_of(m)), None)
+
+        return look
+
+    here = within_limits(await env.until("ben", request(SOC, card["ts"], "asks to run")))
+    first = here["blocks"][0]["text"]["text"]  # Slack notifies nobody who is mentioned in an attachment
+    assert first.startswith("<!subteam^S0LEADS> <@U0LEA> *anna* asks to run")
+    there = await env.until("ben", request(OPEN, elsewhere["ts"], "needs approval"))
+    assert "<!subteam" not in text_of(there)
+    assert "U0LEA" not in text_of(there)
+    await env["ben"].click(SOC, here["ts"], action_id=button(here, ids.APPROVE))
+    decided = await env.until("ben", request(SOC, card["ts"], "Approved by ben."))
+    assert "<!subteam" not in text_of(decided)
+
+
+async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs(env: FeatureEnvironment) -> None:
+    alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, title="Lemur calls home")
+    card = await env.card_of("ben", alert)
+    for one in (alert, red):
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": one.id}
+        await env.client.run({**body, "parameters": {"reason": "lateral movement"}})
+    await env["anna"].open_home()
+    home = await env.until("anna", lambda s: s.home)
+    shown = text_of(home)
+    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "Needs 1 approval · ", "🟠 HIGH"):
+        assert part in shown
+    assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
+    assert red.id not in shown  # anna may see up to TLP:AMBER
+    assert shown.count('"Approve"') == shown.count('"Deny"') == 1
+    await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    assert (await env.ended_run(alert)).status == "Success"
+    assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
+
+
+async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: FeatureEnvironment) -> None:
+    mine, other = await env.create_alert(), await env.create_alert(sourceRef="other", title="Somebody else's")
+    await env.card_of("anna", mine)
+    await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@responder-bot.local"})
+    await env["anna"].command(SOC, f"/responder run tell {other.id}")
+    await env.until("anna", lambda s: card_in(s, SOC, other.id, "*Tell*"))
+    await env.ended_run(other)
+    await env["anna"].open_home()
+    home = await env.until("anna", lambda s: s.home)
+    shown = text_of(home)
+    assert "*Your alerts* (1)" in shown
+    assert "🟠 HIGH <" in shown
+    assert f"|{mine.title}> ({mine.id}) · " in shown
+    assert "*Your last runs* (1)" in shown
+    assert f"`/responder list {mine.id}`" in shown
+    await env["lea"].open_home()
+    assert "*Your alerts*: nothing" in text_of(await env.until("lea", lambda s: s.home))
+
+
+async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(env: FeatureEnvironment) -> None:
+    alerts = [await env.create_alert(sourceRef=str(n)) for n in range(12)]
+    for alert in alerts:
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+        await env.client.run({**body, "parameters": {"reason": "x" * 5000}})
+    await env["ben"].open_home()
+    home = await env.until("ben", lambda s: s.home)
+    assert "*Waiting for your approval* (12)" in text_of(home)
+    assert "and 4 more" in text_of(home)
+    assert len(home["blocks"]) <= 100
+
+
+async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await choose(env, "anna", await env.card_of("anna", alert), "Isolate")
+    waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
+    await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.DENY))
+    assert (await env.ended_run(alert)).outcome == "denied"
+    await env["anna"].open_home()
+    shown = text_of(await env.until("anna", lambda s: s.home))
+    assert "denied" in shown
+    assert "*Failed in the last day*" not in shown

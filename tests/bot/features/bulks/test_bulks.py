@@ -1,0 +1,403 @@
+"""A responder on several objects: one question, one message that tells how far it is, and what failed again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.app import running
+from bot.block_kit import ids
+from bot.features.bulks import views as bulks
+from bot.outbox import RateLimiter
+from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
+from core.common.clock import now_ms
+from core.models import BulkCounts
+from tests import stores
+from tests.bot.features.approvals.test_decisions import button
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    feature_environment,
+    fine,
+    text_of,
+    topmost,
+    within_limits,
+)
+from tests.bot.running import SOC, UNLIMITED
+
+RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
+
+
+def bulk_messages(view: EmulatorView, words: str = "") -> list[dict[str, Any]]:
+    return [m for m in view.messages(SOC) if "Show each" in text_of(m) and words in text_of(m)]
+
+
+async def alerts(env: FeatureEnvironment, count: int, **more: Any) -> list[str]:
+    return [(await env.create_alert(sourceRef=f"{n}-{more}", **more)).id for n in range(count)]
+
+
+async def asked(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> dict[str, Any]:
+    """The question after the command."""
+    await env[name].command(SOC, f"/responder run {responder} {' '.join(alert_ids)}")
+    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, "Core checks each")))
+
+
+async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> None:
+    question = await asked(env, name, responder, alert_ids)
+    await env[name].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+
+
+async def shown(env: FeatureEnvironment, words: str) -> dict[str, Any]:
+    """The message of a bulk, once it has these words."""
+    return within_limits(await env.until("anna", lambda view: next(iter(bulk_messages(view, words)), None)))
+
+
+async def test_a_run_on_thirty_alerts_posts_one_message_that_is_true_in_the_end(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 28)
+        (untagged,) = await alerts(env, 1, tags=["other"])
+        (secret,) = await alerts(env, 1, tlp=3, title="Nobody here reads this")
+        everything = [*alert_ids, untagged, secret]
+        question = await asked(env, "anna", "tell", [*everything, "~999999"])
+        text = text_of(question)
+        assert "29 of 31 objects, those that you may see" in text
+        assert "*Runs on 28 objects*" in text
+        assert f"*Will be refused on 1 object*\\n• {untagged}: " in text
+        assert all(one in text for one in alert_ids)
+        assert secret not in text
+        assert "Nobody here" not in text
+        for _ in range(2):  # a double click
+            await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "28 runs accepted, 1 refused")))
+        assert f"{untagged}: " in told
+        message = await shown(env, "29 of 29, 0 failed, 1 refused")
+        assert secret not in text_of(message)
+        for alert_id in alert_ids:
+            (action,) = await env.client.actions("alert", alert_id)
+            assert action.status == "Success"
+        for alert_id in (untagged, secret):
+            assert await env.client.actions("alert", alert_id) == []
+        for alert_id in alert_ids:  # each card tells of its run
+            await env.card_of("anna", await env.client.alert(alert_id))
+        await env.until(
+            "anna", lambda view: len([m for m in view.messages(SOC) if "*Tell* done" in text_of(m)]) == 28 or None
+        )
+        await env.until("anna", lambda view: view.thread(SOC, message["ts"])[1:] or None)
+        posts = posted_to(env, SOC)
+        (end,) = [body for body in posts if body.get("thread_ts")]
+        assert end["thread_ts"] == message["ts"]
+        assert end["text"] == "*Tell* is over, asked for by anna: 28 of 29 succeeded, 1 refused."
+        assert len(posts) == 30 + 2
+        await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
+        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))))
+        assert f"• {untagged} · ET MALWARE Beacon to known C2 · refused: " in each
+        assert each.index(untagged) < each.index(alert_ids[0])
+        assert secret not in each
+
+
+async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "fail", alert_ids)
+        message = await shown(env, "3 of 3, 3 failed, 0 refused")
+        retry = button(message, ids.BULK_RETRY)
+        await env["ben"].click(SOC, message["ts"], action_id=retry)
+        await env.told("ben", "or an org-admin may run this again")
+        await env["eve"].click(SOC, message["ts"], action_id=retry)
+        await env.told("eve", "You can't run responders")
+        for _ in range(2):
+            await env["anna"].click(SOC, message["ts"], action_id=retry)
+        await env.told("anna", "Runs again on 3 objects; 0 refused")
+        await env.until("anna", lambda view: len(bulk_messages(view, "3 of 3, 3 failed")) == 2 or None)
+        earlier = await shown(env, "What failed was run again as ~")
+        assert earlier["ts"] == message["ts"]
+        assert ids.BULK_RETRY not in text_of(earlier)
+        for alert_id in alert_ids:
+            assert len(await env.client.actions("alert", alert_id)) == 2
+        assert len(bulk_messages(env["anna"].live_view)) == 2
+        # Each bulk has one line wherever runs are listed.
+        await env["anna"].command(SOC, "/responder failed")
+        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed in the last day* (2)")))
+        assert text_of(listed).count("*Fail* on several objects · by anna") == 2
+        await env["anna"].open_home()
+        home = fine(await env.until("anna", lambda view: view.home))
+        assert "*Failed in the last day* (2)" in text_of(home)
+        await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.BULK_DETAILS))
+        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 objects"))))
+        assert all(one in each for one in alert_ids)
+
+
+async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Report": {"rate": ["2/1h"]}}) as env:
+        alert_ids = await alerts(env, 3)
+        question = await asked(env, "anna", "report", alert_ids)
+        assert "Its rate is 2/1h: core refuses the runs beyond it." in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        message = await shown(env, "3 of 3, 0 failed, 1 refused")
+        assert "The rate is free again <!date^" in text_of(message)
+        for _ in range(2):
+            await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
+            await env.told("anna", "Nothing can run again now: ")
+        assert len(bulk_messages(env["anna"].live_view)) == 1
+        # As if an hour had passed.
+        stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
+        await env.told("anna", "Runs again on 1 object; 0 refused")
+        await shown(env, "1 of 1, 0 failed, 0 refused")
+        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
+
+
+async def test_after_a_week_the_message_gets_new_buttons_by_refresh(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await start(env, "anna", "tell", await alerts(env, 2))
+        message = await shown(env, "2 of 2, 0 failed")
+        stores.rows(env.folder / "slack.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
+        stale = await env.told("anna", "This button is no longer good")
+        await env["anna"].click(None, view_id=stale["id"], action_id=ids.REFRESH)
+        await env.told("anna", "The card is refreshed.")
+        old = message["blocks"][-1]["elements"][-1]["value"]
+        await env.until("anna", lambda view: [m for m in bulk_messages(view) if old not in text_of(m)] or None)
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
+        await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))
+
+
+async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "isolate", alert_ids)
+        message = await shown(env, "0 of 3, 0 failed, 0 refused")
+        assert ids.BULK_RETRY not in text_of(message)
+        await env.bot.close()
+        for alert_id in alert_ids:
+            (action,) = await env.client.actions("alert", alert_id)
+            await env.client.approve(action.id)
+            while action.end_date is None:
+                action = await env.client.action(action.id, wait_s=10)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
+        ):
+            ended = await shown(env, "3 of 3, 0 failed, 0 refused")
+        assert ended["ts"] == message["ts"]
+        assert len(bulk_messages(env["anna"].live_view)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "answer"),
+    [
+        ("eve", "run tell {ids}", "You can't run responders"),
+        ("anna", "run nosuch {ids}", "There is no responder"),
+        ("anna", "run vendor ban {ids}", "Which list"),
+        ("anna", "run tell ~777771 ~777772", "You may see none of these 2 objects"),
+        ("anna", "run tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 objects at once, not 101"),
+    ],
+)
+async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, command: str, answer: str) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 2)
+        await env[name].command(SOC, f"/responder {command.format(ids=' '.join(alert_ids))}")
+        await env.told(name, answer)
+        assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
+        assert bulk_messages(env["anna"].live_view) == []
+
+
+def posted_to(env: FeatureEnvironment, channel: str) -> list[dict[str, Any]]:
+    """What the bot posted there, also in threads."""
+    found = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
+    return [body for body in found if body["channel"] == channel]
+
+
+async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], words: str) -> dict[str, Any]:
+    """What Review shows this person."""
+    await env[name].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, words)))
+
+
+async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await env["lea"].command(SOC, "/responder watch approvals")
+        await env.ephemeral("lea", "You watch approvals")
+        alert_ids = await alerts(env, 12)
+        cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
+        await start(env, "anna", 'vendor ban reason="C2 <seen>" list=inbound', alert_ids)
+        message = await shown(env, "0 of 12, 0 failed, 0 refused")
+        assert "12 wait for approval" in text_of(message)
+        assert "<!subteam^S0LEADS> <@U0LEA>" in text_of(message)
+        assert "Nobody reaches it" not in text_of(message)  # inputs and policy are for those who may see all of it
+        own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
+        assert ids.BULK_APPROVE not in text_of(own)
+        await env["eve"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+        await env.told("eve", "You can't run responders")
+
+        # Everybody who decides is told once: in the channel, in one direct message, and with one entry in Home.
+        direct = await env["lea"].dm(env.emulator.bot_user_id)
+        await env.until("lea", lambda view: [m for m in view.messages(direct) if "12 wait for approval" in text_of(m)])
+        assert len(posted_to(env, direct)) == 1
+        await env["ben"].open_home()
+        home = await env.until("ben", lambda view: view.home if "on 12 objects" in text_of(view.home or {}) else None)
+        assert text_of(home).count("asks to run *Ban an address*") == 1
+        await env["ben"].command(SOC, "/responder pending")
+        await env.told("ben", "asks to run *Ban an address* on 12 objects that you may see")
+
+        view = await reviewed(env, "ben", message, "Approve all 12")
+        text = text_of(view)
+        assert "*anna* asks to run *Ban an address* on *12 objects*" in text
+        for words in (
+            "Reason: C2 &lt;seen&gt;",
+            "Which list: inbound",
+            "Nobody reaches it any more.",
+            "Needs 1 approval",
+        ):
+            assert words in text
+        assert all(f"• {one} · ET MALWARE Beacon" in text for one in alert_ids)
+        for _ in range(2):
+            await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
+        answers = ("You approved 12 runs.", "None of these runs waits for approval any more.")  # the second shows last
+        await env.until("ben", lambda view: any(words in text_of(view.modal or {}) for words in answers) or None)
+        ended = await shown(env, "12 of 12, 0 failed, 0 refused")
+        assert ended["ts"] == message["ts"]
+        assert ids.BULK_REVIEW not in text_of(ended)
+        for alert_id, card in zip(alert_ids, cards, strict=True):
+            (action,) = await env.client.actions("alert", alert_id)
+            assert action.approval is not None
+            assert [one.partition("@")[0] for one in action.approval.approved_by] == ["ben"]
+            assert '"reason":"C2 <seen>"' in (action.parameters or "").replace(" ", "").replace("C2<", "C2 <")
+            assert not env["anna"].live_view.thread(SOC, card["ts"])[1:]
+        await env.until("anna", lambda view: view.thread(SOC, ended["ts"])[1:] or None)
+        assert len(posted_to(env, SOC)) == 12 + 2
+        assert len(posted_to(env, direct)) == 1
+
+
+async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "contain", alert_ids)
+        message = await shown(env, "0 of 3, 0 failed, 0 refused")
+        late = await reviewed(env, "lea", message, "Deny all 3")
+        view = await reviewed(env, "ben", message, "Deny all 3")
+        await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
+        await env.told("ben", "You denied 3 runs.")
+        denied = await shown(env, "3 of 3, 0 failed, 0 refused, 3 denied")
+        assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
+        await env["lea"].click(None, view_id=late["id"], action_id=ids.BULK_APPROVE)
+        await env.told("lea", "None of these runs waits for approval any more.")
+
+        (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
+        await start(env, "ben", "contain", [alert_ids[0], red])
+        message = await shown(env, "0 of 2, 0 failed, 0 refused")
+        view = await reviewed(env, "anna", message, "You may not see 1 of these objects")
+        assert red not in text_of(view)
+        assert "For few eyes" not in text_of(view)
+        assert ids.BULK_APPROVE not in text_of(view)
+        view = await reviewed(env, "lea", message, "Approve all 2")
+        assert "For few eyes" in text_of(view)
+        # Its level may rise after it was read: then core leaves it.
+        await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
+        await env.core.core.access.set_clearance("lea", 2)
+        await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
+        await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
+        for alert_id in (alert_ids[0], red):
+            assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
+
+
+async def test_who_watches_gets_one_message_for_a_bulk(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 5)
+        for what in ("fail", *alert_ids):
+            await env["ben"].command(SOC, f"/responder watch {what}")
+        await env.ephemeral("ben", alert_ids[-1])
+        await start(env, "anna", "fail", alert_ids)
+        await shown(env, "5 of 5, 5 failed")
+        direct = await env["ben"].dm(env.emulator.bot_user_id)
+        await env.until("ben", lambda view: [m for m in view.messages(direct) if "5 of 5, 5 failed" in text_of(m)])
+        assert len(posted_to(env, direct)) == 1
+
+
+async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 2)
+        conversation = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].command(conversation, f"/responder run fail {' '.join(alert_ids)}")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+
+        def told(view: EmulatorView) -> list[dict[str, Any]] | None:
+            return [m for m in view.messages(conversation) if "2 of 2, 2 failed" in text_of(m)] or None
+
+        (message,) = await env.until("anna", told)
+        await env["anna"].click(conversation, message["ts"], action_id=button(message, ids.BULK_RETRY))
+        await env.until("anna", lambda view: len(told(view) or ()) == 2 or None)
+        assert bulk_messages(env["anna"].live_view) == []
+
+
+async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert = await env.create_alert()
+        artifact = alert.artifacts[0].id
+        await env["anna"].command(SOC, f"/responder run fail {alert.id} {artifact}")
+        await env.until("anna", lambda view: "The firewall said no" in str(view.messages(SOC)) or None)
+        (action,) = await env.client.actions("case_artifact", artifact)
+        assert action.object_id == artifact
+        assert action.bulk is None
+
+
+async def test_a_timed_bulk_says_when_it_is_released_and_each_can_be_released_before(tmp_path: Path) -> None:
+    rules: dict[str, dict[str, Any]] = {
+        "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
+        "Report": {"undo": "Fail_1_0"},
+    }
+    async with feature_environment(tmp_path, rules) as env:
+        alert_ids = await alerts(env, 3)
+        cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
+        question = await asked(env, "anna", "block", alert_ids)
+        assert "Each is released after 1 hour." in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        message = await shown(env, "3 to be released")
+        (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
+        last = max(
+            [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
+        )
+        assert f"3 to be released <!date^{last // 1000}^" in text_of(message)
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
+        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Release now")))
+        assert text_of(each).count("Release now") == 3
+        await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, action.id))
+        await shown(env, "2 to be released")
+        undoing = [one for one in await env.client.actions("alert", alert_ids[2]) if one.undoes]
+        assert [one.undoes for one in undoing] == [action.id]
+        assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
+
+        # What could not be undone is told once, below the bulk's message.
+        await start(env, "anna", "report", alert_ids)
+        message = await shown(env, "*Report* on 3 objects: 3 of 3, 0 failed")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
+        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
+        newest = (await env.client.actions("alert", alert_ids[0]))[0]
+        await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, newest.id))
+        await shown(env, "⚠️ *1 not released*")
+        told = "1 of 3 were to be released and were not"
+        await env.until("anna", lambda view: told in str(view.thread(SOC, message["ts"])) or None)
+        assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
+
+
+def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
+    counts = BulkCounts(
+        id="~9",
+        created_by="anna@responder-bot.local",
+        created_at=1,
+        responder_name="Isolate_1_0",
+        title="Isolate",
+        total=12,
+        refused=4,
+        counts={"Success": 3, "Failure": 4, "Deleted": 1},
+        outcomes={"failed": 1, "expired": 2, "denied": 1, "cancelled": 1},
+        free_at=1_800_000_000_000,
+    )
+    text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
+    assert "12 of 12, 1 failed, 4 refused, 2 expired, 1 denied, 1 cancelled" in text
+    assert "The rate is free again <!date^1800000000^" in text
+    assert "what failed (1), expired (2) or was refused (4)" in text
+    ended = "3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused."
+    assert bulks.ended(counts).text == f"*Isolate* is over, asked for by anna: {ended}"

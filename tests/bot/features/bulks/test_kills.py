@@ -1,0 +1,100 @@
+"""A run on a hundred alerts, with core and bot killed in the middle, over Socket Mode."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from bot.block_kit import ids
+from bot.slack_emulator import EmulatedUser, SlackEmulator
+from core.client import CoreClient
+from tests.bot.chaos import CHANNELS, BotProcess, Installation, installation, start_process
+from tests.bot.features.environment import text_of, topmost
+from tests.bot.running import ANNA, BEN, add_people_and_channels
+from tests.bot.storm import LOW, create
+from tests.core.core_process import until
+
+SOC = CHANNELS[0]
+MANY = 100
+COMMANDS: tuple[Literal["core", "bot"], ...] = ("core", "bot")
+
+
+def actions(installed: Installation) -> int:
+    """How many runs core has recorded."""
+    ((found,),) = installed.rows("SELECT count(*) FROM action")
+    return int(found)
+
+
+def runs(installed: Installation) -> int:
+    return len(list(installed.counts.glob("Quick *")))
+
+
+async def started(installed: Installation) -> list[BotProcess]:
+    """Core and bot, up."""
+    processes = []
+    for command in COMMANDS:
+        processes.append(await start_process(installed, command))
+        await processes[-1].up()
+    return processes
+
+
+@pytest.mark.slow
+async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_and_bot_are_killed(
+    tmp_path: Path,
+) -> None:
+    emulator = SlackEmulator()
+    add_people_and_channels(emulator)
+    for channel in CHANNELS:
+        emulator.add_channel(channel, name=channel.lower())
+    async with emulator, AsyncExitStack() as stack:
+        installed = await installation(tmp_path, emulator)
+        file = tmp_path / "responder-bot.toml"
+        file.write_text(file.read_text().replace("group = false\n", ""))
+        processes = await started(installed)
+        stack.push_async_callback(lambda: asyncio.gather(*(process.stop() for process in processes)))
+        await emulator.wait_connected()
+        async with (
+            EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+            EmulatedUser(emulator.url, emulator.page_token, BEN) as ben,
+            CoreClient(installed.core_url, installed.keys["lea"]) as client,
+        ):
+            alert_ids = await asyncio.gather(
+                *(create(client, f"Logon failed {n} times", LOW, "sensor0") for n in range(MANY))
+            )
+            await ben.command(SOC, "/responder watch quick")
+            await ben.until(lambda view: "You watch Quick" in str(view.ephemerals(SOC)) or None, timeout_s=60)
+            await anna.until(lambda view: f"{MANY} alerts that say the same" in str(view.messages(SOC)), timeout_s=60)
+            await anna.command(SOC, f"/responder run quick {' '.join(alert_ids)}")
+            question = await anna.until(topmost(ids.NOTICE_VIEW, f"Runs on {MANY} objects"), timeout_s=60)
+            for _ in range(2):
+                await anna.click(None, view_id=question["id"], action_id=ids.BULK_START)
+
+            async def kill_once(enough: Callable[[], bool]) -> None:
+                await until(enough, "enough runs")
+                await asyncio.gather(*(process.kill() for process in processes))
+                assert runs(installed) < MANY
+                processes[:] = await started(installed)
+
+            await kill_once(lambda: actions(installed) > 0)  # mostly before the bot has core's answer
+            await kill_once(lambda: runs(installed) >= MANY // 4)
+            over = f"{MANY} of {MANY}, 0 failed, 0 refused"
+
+            def told(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+                return [message for message in messages if "Show each" in text_of(message)]
+
+            await anna.until(lambda view: over in str(told(view.messages(SOC))), timeout_s=120)
+            assert {one: installed.counted("Quick", one) for one in alert_ids} == dict.fromkeys(alert_ids, 1)
+            assert actions(installed) == MANY
+            messages = [message for message in await anna.messages(SOC) if not message.get("ephemeral")]
+            (card,) = told(messages)
+            ended = f"{MANY} of {MANY} succeeded"
+            await anna.until(lambda view: ended in str(view.thread(SOC, card["ts"])), timeout_s=60)
+            direct = await ben.dm(emulator.bot_user_id)
+            await ben.until(lambda view: over in str(view.messages(direct)), timeout_s=60)
+            assert len(await ben.messages(direct)) == 1
+            replies = {message["ts"]: anna.live_view.thread(SOC, message["ts"])[1:] for message in messages}
+        assert len(messages) == 3 + 1 + 1  # cards, that of the group, and the bulk's
+        assert {ts: len(found) for ts, found in replies.items() if found} == {card["ts"]: 1}

@@ -1,0 +1,133 @@
+"""A run on a hundred objects with hostile texts fits in Slack, and its approver reads all of it."""
+
+import json
+
+from bot.block_kit import modals
+from bot.features.bulks import views as bulks
+from bot.features.bulks.views import ShownTarget
+from bot.features.runs.views import inputs, questions, run_form
+from bot.features.runs.views.request import RunRequest
+from bot.redaction import RedactedView, Subject
+from bot.slack_emulator.limits import problems
+from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, Undo
+from tests.bot import samples
+from tests.bot.block_kit.test_limits import fine, fine_view
+from tests.bot.samples import HOSTILE, NOW, button
+
+MANY = 100
+IDS = [f"~{10**17 + n}" for n in range(MANY)]
+VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
+
+
+def bulk(**more: object) -> Bulk:
+    targets = [
+        BulkTarget(object_type="alert", object_id=one, status=201, action_id=f"~{n}", action_status="Success")
+        for n, one in enumerate(IDS)
+    ]
+    values = {
+        "id": "~9",
+        "created_by": "anna@soc.example",
+        "created_at": NOW,
+        "responder_name": HOSTILE,
+        "title": HOSTILE,
+        "total": MANY,
+        "refused": 7,
+        "counts": {"Waiting": 50, "Failure": 20},
+        "outcomes": {"failed": 5, "denied": 5, "expired": 5, "stopped": 5, "cancelled": 5},
+        "awaiting": 50,
+        "expires_at": NOW,
+        "timed": 3,
+        "release_at": NOW,
+        "not_released": 3,
+        "free_at": NOW,
+        "targets": targets,
+    }
+    return Bulk.model_validate({**values, **more})
+
+
+def test_a_question_shows_no_secret() -> None:
+    declared = [Parameter(name="passphrase", title="Phrase", secret=True), Parameter(name="reason")]
+    for responder, given in (
+        (samples.responder(parameters=declared), {"passphrase": "hunter22", "reason": "drill"}),
+        (samples.responder(), {"api_token": "hunter22", "reason": "drill"}),
+    ):
+        request = samples.request(*IDS[:2], parameters=given)
+        asked = questions.confirm_several(request, responder, VIEWS, [], "2 objects", button=button)
+        assert "drill" in str(asked)
+        assert "REMOVED" in str(asked)
+        assert "hunter22" not in str(asked)
+
+
+def test_the_question_the_message_and_the_replies_fit() -> None:
+    responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
+    refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
+    for ready in (VIEWS, VIEWS[:1], []):
+        request = samples.request(*IDS, parameters={f"input {n}": HOSTILE for n in range(50)})
+        asked = questions.confirm_several(request, responder, ready, refused, "100 objects", button=button)
+        fine(asked)
+        fine_view(modals.message_view("Run on several", asked))
+    fine(bulks.progress(bulk(), button=button, mention=" ".join(["<@U0LEA>"] * 50)))
+    fine(bulks.progress(bulk(awaiting=0, counts={}), button=button))
+    fine(bulks.ended(bulk()))
+    fine(bulks.late(bulk()))
+    entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
+    fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
+    fine(bulks.decided(BulkAnswer(id="~9", actions=entries), "approved"))
+
+
+def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
+    undo = Undo(responder=HOSTILE, status="available", at=NOW, after_minutes=60)
+    found = bulk()
+    shown = [
+        ShownTarget(target, view, samples.ended(number=n + 100, undo=undo), Policy(confirm=HOSTILE, approval=1))
+        for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
+    ]
+    pages = [bulks.details(found, shown, start_at, button=button) for start_at in (0, 40, 80)]
+    for page in pages:
+        fine_view(modals.message_view("Run on several", page))
+    assert all(sum(one in json.dumps(page.blocks) for page in pages) == 1 for one in IDS)
+
+
+def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
+    given = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
+    action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}))
+    shown = [
+        ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
+        for target, view in zip(bulk().targets, VIEWS, strict=True)
+    ]
+    review = bulks.review(bulk(), shown, 0, "", HOSTILE, button=button)
+    view = modals.message_view("Approve all?", review)
+    fine_view(view)
+    text = json.dumps(view)
+    assert all(one in text for one in IDS)
+    assert "the end" in text
+    assert "bulk_approve" in text
+
+
+def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approves() -> None:
+    # JSON of as many bytes as core takes for several objects; each character of it is longer in Slack's markup.
+    action = samples.awaiting(parameters=json.dumps({"text": "& 1.1.1.1 " * 1630 + "the end"}))
+    long = "https://portal.example/" + "a" * 300 + ".the-end"
+    url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
+    view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
+    shown = [ShownTarget(bulk().targets[0], view, action)]
+    review = modals.message_view("Approve all?", bulks.review(bulk(), shown, 0, "", "", button=button))
+    fine_view(review)
+    assert "the end" in json.dumps(review)
+    assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
+    assert "portal" in json.dumps(review)
+    assert "the-end" in json.dumps(review)
+
+
+def test_the_form_for_a_hundred_objects_fits() -> None:
+    chosen = [run_form.object_option(view.subject, 2) for view in VIEWS]
+    request = samples.request(*IDS, channel="C0123456789")
+    assert len(request.to_text()) <= 3000
+    fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), chosen, MANY))
+    offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
+    fine_view(run_form.responder_view(request, offered))
+    fine_view(run_form.form_view(request, offered[0][0], VIEWS[0], inputs.Form((), text=HOSTILE)))
+    logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
+    assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
+    assert all(len(request.keeping(kept).metadata()) <= 3000 for kept in logins)
+    assert problems("options", {"options": chosen}) == []

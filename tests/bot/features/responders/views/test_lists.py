@@ -1,0 +1,49 @@
+"""Lists, menus, and an alert in full."""
+
+from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.features.alerts.views.details import alert_in_full, found_alerts
+from bot.features.responders.views import responder_options
+from bot.features.runs.views.runs import action_list
+from bot.redaction import RedactedView, Subject
+from core.models import Alert, Hold
+from tests.bot.features.alerts.views.test_card import card, texts_of
+from tests.bot.samples import NOW, alert, artifact, awaiting, button, ended, responder
+
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def test_a_hash_that_is_too_long_keeps_both_ends() -> None:
+    file = artifact(data_type="hash", data=SHA256)
+    about, scan = alert(artifacts=[file]), responder()
+    options = responder_options([scan], {file.id: [scan.name]}, RedactedView(Subject.alert(about), 2), SHA256)
+    assert [group["label"]["text"] for group in options["option_groups"]] == [
+        "hash 9f86d081884c7d659a2feaa0…5d6c15b0f00a08"
+    ]
+    assert texts_of(card(artifacts=[file]))[1].split("`")[1] == f"{SHA256[:38]}…{SHA256[-19:]}"
+    assert f"hash `{SHA256}`" in "\n".join(texts_of(alert_in_full(about, clearance=2, button=button)))
+
+
+def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does() -> None:
+    def shown(about: Alert) -> list[str]:
+        facts = texts_of(alert_in_full(about, clearance=2, button=button))[2]
+        found = texts_of(found_alerts([about], "x", more=False, clearance=2, button=button))[1]
+        return [facts.split("\n")[2], found.split(" · ")[2]]
+
+    assert shown(alert(assignee="ben@soc.example")) == ["• Status: new · *ben* works on it", "new"]
+    closed = alert(status="Ignored", updated_by="ben@soc.example", updated_at=NOW)
+    when = slack_date(NOW, "{date_short_pretty} {time}")
+    assert shown(closed) == [f"• Status: *closed* by ben, {when}", "closed"]
+
+
+def test_what_ran_counts_the_open_ones() -> None:
+    views = {"~12": RedactedView(Subject.alert(alert()), 2)}
+    ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2, now_ms=NOW)
+    assert ran.text == "2 runs on ~12, 1 of them open"
+
+
+def test_details_tell_of_a_hold() -> None:
+    hold = Hold(reason="Lawsuit <7>", created_by="lea@soc.example", created_at=NOW)
+    facts = texts_of(alert_in_full(alert(hold=hold), clearance=2, button=button))[2]
+    when = slack_date(NOW, DAY_AND_TIME)
+    assert f"• On hold: by lea since {when}, so nothing is deleted: Lawsuit &lt;7&gt;" in facts
+    assert "On hold" not in texts_of(alert_in_full(alert(), clearance=2, button=button))[2]

@@ -1,0 +1,240 @@
+"""Rules of the settings as people meet them in Slack: who, on what, how often, and what failed too often."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.block_kit import ids
+from tests import stores
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    card_in,
+    feature_environment,
+    fine,
+    text_of,
+    topmost,
+    within_limits,
+)
+from tests.bot.outbox.harness import until
+from tests.bot.running import OPEN, SOC
+
+RULES: Mapping[str, Mapping[str, Any]] = {
+    "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
+    "Isolate": {"approve_by": ["lea"]},
+    "Contain": {"undo": "Quarantine_1_0", "undo_after_minutes": 60},
+    "Quarantine": {"run_by": ["lea"], "approval": 0},
+    "Report": {"undo": "Fail_1_0", "rate": ["1/1h"]},
+    "Fail": {"breaker": {"failures": 1, "within_minutes": 10}},
+}
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
+    async with feature_environment(tmp_path, RULES) as environment:
+        yield environment
+
+
+async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_admins(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+    await env.until("anna", in_thread(card["ts"], "*Fail* was paused"))
+    replies = [m for m in env["anna"].live_view.thread(SOC, card["ts"])[1:] if "was paused" in text_of(m)]
+    assert len(replies) == 1
+    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+    await env.told("anna", "paused since")
+    await env["anna"].command(SOC, "/responder paused")
+    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Paused responders* (1)"))))
+    assert "1 run failed within 10 minutes" in shown
+    assert ids.RESUME not in shown
+    await env["lea"].open_home()
+    home = fine(await env.until("lea", lambda s: s.home))
+    assert "*Paused responders* (1)" in text_of(home)
+    await env["lea"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:paused")
+    listed = await env.until("lea", topmost(ids.NOTICE_VIEW, "*Paused responders* (1)"))
+    await env["lea"].click(None, view_id=listed["id"], action_id=button(listed, ids.RESUME))
+    await env.until("lea", topmost(ids.NOTICE_VIEW, "*Fail* runs again."))
+    assert await env.client.paused() == []
+    await env["lea"].click(None, view_id=home["id"], action_id=button(home, ids.RESUME))
+    await env.told("lea", "is not paused; nothing was changed")
+    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "2 runs, 2 failed"))
+
+
+async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run block {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+    assert "After that it can be undone there, by Tell." in text_of(form)
+    field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
+    assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
+    assert field["element"]["initial_option"]["value"] == "60"
+    await env["anna"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
+    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Release now")))
+    action = await env.ended_run(alert)
+    assert action.undo is not None
+    assert action.undo.after_minutes == 15
+    assert action.undo.at is not None
+    assert f" · to be released <!date^{action.undo.at // 1000}^" in text_of(shown)
+    await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.EXTEND))
+    longer = fine(await env.until("anna", topmost(ids.EXTEND_VIEW)))
+    field = next(b for b in longer["blocks"] if b.get("block_id") == "undo_after")
+    await env["anna"].submit(longer["id"], {"undo_after": {field["element"]["action_id"]: "60"}})
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "It is released"))
+    later = (await env.client.action(action.id)).undo
+    assert later is not None
+    assert later.at is not None
+    assert later.at > action.undo.at + 40 * 60_000
+    shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"<!date^{later.at // 1000}^"))  # type: ignore[operator]
+    assert "Runs Tell on" in text_of(shown)
+    for _ in range(2):
+        await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    await env.until("ben", in_thread(card["ts"], '"Released"'))
+    undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
+    assert len(undone) == 1
+    assert undone[0].created_by.startswith("ben")
+
+
+async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with feature_environment(tmp_path, {"Block": {"undo": "Tell_1_0"}}, core_proxy=proxy.serve) as env:
+        alert = await env.create_alert()
+        await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
+        card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"'))
+        action = await env.ended_run(alert)
+        proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
+        await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
+        await until(lambda: not stores.rows(env.folder / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+        assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
+        assert len([one for one in await env.client.actions("alert", alert.id) if one.undoes]) == 1
+
+
+async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
+    await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was not released")))
+    assert "press *Release now*" in text_of(told)
+    assert button(told, ids.UNDO)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    elsewhere = await env.card_of("anna", alert, OPEN)
+    assert "released" not in text_of(elsewhere)
+
+
+@pytest.mark.slow  # core looks for what is due every few seconds
+async def test_a_release_that_core_is_refused_is_told_once_and_done_by_who_may(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    form = await env.until("anna", topmost(ids.START_VIEW, "How long"))
+    await env["anna"].submit(form["id"], {})
+    waiting = (await env.client.actions("alert", alert.id))[0]
+    await env.client.approve(waiting.id)
+    action = await env.ended_run(alert)
+    assert action.undo is not None
+    assert action.undo.at is not None
+    stores.rows(env.folder / "core.db", "UPDATE action SET undo_at = 1 WHERE undo_at > 1")  # as if its time had come
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was to be released")))
+    assert "only lea may run it" in text_of(told)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    await env["anna"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await env.told("anna", "only lea may run it")
+    await env["lea"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await env.until("anna", in_thread(card["ts"], ": released."))
+    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": released." in text_of(m)]) == 1
+    undone = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
+    assert [one.created_by.partition("@")[0] for one in undone] == ["lea"]
+
+
+async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    await env.ephemeral("anna", "Started Report")
+    await env.ended_run(alert)
+    for name in ("anna", "lea"):
+        await env[name].command(SOC, f"/responder run report {alert.id}")
+        refused = fine(await env.until(name, topmost(ids.NOTICE_VIEW, "can't run")))
+        assert "an org-admin may break glass, with a reason and another org-admin's approval" in text_of(refused)
+        assert "free again <!date^" in text_of(refused)  # in each reader's time
+        assert "free again at" not in text_of(refused)
+        assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
+    await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
+    form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
+    for why in ("", "It spreads. " * 100):
+        assert (await env["lea"].submit(form["id"], {"glass": {"value:glass": why}}))["errors"]
+    await env["lea"].submit(form["id"], {"glass": {"value:glass": "The beacon <!channel> spreads"}})
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Breaks glass*: *lea* overrides")))
+    assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
+    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await env.told("ben", "org-admin")
+    newest = (await env.client.actions("alert", alert.id))[0]
+    await env.client.approve(newest.id)
+    await env.until("anna", in_thread(card["ts"], "*lea* and *admin* override"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Breaks glass*, approved by admin: The beacon"))
+
+
+async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "Can be approved by: lea.")))
+    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await env.told("ben", "lea")
+    assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+    await env["lea"].open_home()
+    home = await env.until("lea", lambda s: s.home if "asks to run *Isolate*" in text_of(s.home or {}) else None)
+    assert "Can be approved by: lea." in text_of(home)
+    await env["lea"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) -> None:
+    await env[name].click(SOC, card["ts"], action_id=button(card, ids.EXTEND))
+    form = fine(await env.until(name, topmost(ids.EXTEND_VIEW)))
+    field = next(b for b in form["blocks"] if b.get("block_id") == "undo_after")
+    await env[name].submit(form["id"], {"undo_after": {field["element"]["action_id"]: minutes}})
+
+
+async def test_more_time_than_was_approved_is_approved_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+    action = await env.client.run(body)
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.ended_run(alert)
+    shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
+    await extend(env, "anna", shown, "60")
+    asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "More time than was approved. It needs 1 approval")))
+    await env["anna"].close(asked["id"])
+    before = (await env.client.action(action.id)).undo
+    assert before is not None
+    assert before.at == before.approved_until
+    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "lasts longer than was approved")))
+    await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_APPROVE))
+    await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
+    await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_DENY))
+    await env.told("ben", "You denied more time for *Contain*")
+    denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
+    assert ids.EXTENSION_APPROVE not in text_of(denied)
+    await extend(env, "anna", shown, "60")
+    again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
+    assert again["ts"] != wanted["ts"]
+    await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))
+    await env.told("lea", "You approved more time for *Contain*")
+    await env.until("anna", in_thread(card["ts"], "Approved by lea."))
+    after = (await env.client.action(action.id)).undo
+    assert after is not None
+    assert after.extension is not None
+    assert after.at == after.approved_until == after.extension.at

@@ -1,0 +1,73 @@
+"""The note of a run: why, as somebody says in a command or a form; on the card, in the thread, to who approves."""
+
+import pytest
+
+from bot.block_kit import ids
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.bulks.test_bulks import alerts
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
+from tests.bot.features.runs.test_inputs import entered
+from tests.bot.features.runs.test_runs import again
+from tests.bot.running import SOC
+
+NOTE = "Seen <twice> & told Ben"
+SHOWN = "Note: Seen &lt;twice&gt; &amp; told Ben"
+
+
+async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_again(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f'/responder run fail {alert.id} note="{NOTE}"')
+    await env.until("ben", lambda view: card_in(view, SOC, alert.id, SHOWN))
+    failed = await env.until("ben", in_thread(card["ts"], SHOWN))
+    first = await env.ended_run(alert)
+    assert (first.note, first.parameters) == (NOTE, "{}")
+    await env["ben"].click(SOC, failed["ts"], action_id=again(failed))
+    await env.until("ben", lambda view: view.thread(SOC, card["ts"])[2:])
+    second = await env.ended_run(alert)
+    assert (second.id != first.id, second.note) == (True, NOTE)
+
+
+async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f'/responder run contain {alert.id} note="{NOTE}"')
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off.")))
+    assert SHOWN in text_of(question)
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    asked = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    assert SHOWN in text_of(asked)
+    await env["ben"].open_home()
+    await env.until("ben", lambda view: SHOWN in text_of(view.home or {}) or None)
+
+
+async def test_a_form_takes_a_note_and_starts_with_that_of_the_command(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f'/responder run vendor drop {alert.id} reason=C2 note="{NOTE}"')
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "Which list")))
+    assert "told Ben" not in form["private_metadata"]
+    field = next(block["element"] for block in form["blocks"] if block.get("block_id") == "note")
+    assert field["initial_value"] == NOTE
+    long = {**entered(form, list="inbound"), "note": {field["action_id"]: "x" * 501}}
+    assert "at most 500 characters, not 501" in (await env["anna"].submit(form["id"], long))["errors"]["note"]
+    other = {**entered(form, list="inbound"), "note": {field["action_id"]: "Another note"}}
+    await env["anna"].submit(form["id"], other)
+    assert (await env.ended_run(alert)).note == "Another note"
+
+
+async def test_several_runs_have_the_note_of_their_question(env: FeatureEnvironment) -> None:
+    alert_ids = await alerts(env, 2)
+    await env["anna"].command(SOC, f'/responder run tell {" ".join(alert_ids)} note="{NOTE}"')
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    assert SHOWN in text_of(question)
+    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+    await env.told("anna", "2 runs accepted")
+    assert [(await env.client.actions("alert", one))[0].note for one in alert_ids] == [NOTE, NOTE]
+
+
+@pytest.mark.parametrize("length", [500, 501])
+async def test_a_note_has_at_most_500_characters(env: FeatureEnvironment, length: int) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run tell {alert.id} note={'x' * length}")
+    await env.told("anna", "Started Tell" if length == 500 else "Nothing was run. Say why in at most 500 characters")
+    assert len(await env.client.actions("alert", alert.id)) == (length == 500)

@@ -1,0 +1,85 @@
+"""The one way to a run: a request as text, and what becomes of what somebody confirmed."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.block_kit import ids
+from bot.features.runs.views.request import RunRequest
+from core.models import KINDS, RunTarget
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.bulks.test_bulks import alerts
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, topmost
+from tests.bot.running import SOC
+
+words = st.text(max_size=20)
+targets = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 10**18 - 1)).map(
+        lambda target: RunTarget(object_type=target[0], object_id=f"~{target[1]}")
+    ),
+    max_size=5,
+).map(tuple)
+json_values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | words | st.lists(words, max_size=3)
+requests = st.builds(
+    RunRequest,
+    targets=targets,
+    responder_id=words,
+    parameters=st.dictionaries(words, json_values, max_size=3),
+    undo_after_minutes=st.none() | st.integers(0, 10_000),
+    override_reason=st.none() | words,
+    note=words,
+    again=words,
+    anyway=words,
+    channel=words,
+)
+
+
+@given(requests)
+def test_a_request_comes_back_from_its_text(request: RunRequest) -> None:
+    assert RunRequest.from_text(request.to_text()) == request
+
+
+@given(
+    st.text() | st.sampled_from(["null", "[]", '{"targets": "~1"}', '{"targets": 5}', '{"parameters": []}', "{" * 9999])
+)
+def test_any_other_text_is_an_empty_request(text: str) -> None:
+    assert RunRequest.from_text(text) == RunRequest()
+
+
+async def test_what_was_confirmed_is_sent_before_anything_is_read(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with feature_environment(tmp_path, core_proxy=proxy.serve) as env:
+        alert = await env.create_alert()
+        await env.card_of("anna", alert)
+        await env["anna"].command(SOC, f"/responder run block {alert.id}")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
+        proxy.hold("GET /api/document")
+        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*Block* done"))
+        proxy.release()
+        await env.told("anna", f"Started Block on {alert.id}")
+
+
+async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    for number in (1, 2):
+        await env["anna"].command(SOC, f"/responder run block {alert.id}")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
+        for _ in range(2):  # a double click
+            await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.told("anna", f"on {alert.id} (~")
+        await env.ended_run(alert)
+        assert len(await env.client.actions("alert", alert.id)) == number  # a new question is a new run
+
+
+async def test_of_several_objects_the_only_visible_one_is_asked_about(env: FeatureEnvironment) -> None:
+    (open_id,) = await alerts(env, 1)
+    secret = await alerts(env, 2, tlp=3, title="Nobody here reads this")
+    await env["anna"].command(SOC, f"/responder run tell {open_id} {' '.join(secret)}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "1 of 3 objects, those that you may see")))
+    assert await env.client.actions("alert", open_id) == []
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.BULK_START)
+    await env.told("anna", f"on {open_id}")
+    (action,) = await env.client.actions("alert", open_id)
+    assert action.created_by == "anna@responder-bot.local"

@@ -1,0 +1,303 @@
+"""Running responders from Slack: command, menu, confirmation, duplicate, failure."""
+
+import json
+from typing import Any
+
+from bot.block_kit import ids
+from bot.message import Intent
+from bot.slack_emulator import EmulatorView
+from core.models import Alert
+from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
+from tests.bot.running import SOC
+
+
+async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], responder: str) -> None:
+    """Open the menu on a card, type the responder's name, choose it."""
+    person = env[name]
+    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
+    groups = await person.options(SOC, card["ts"], query=responder, **place)
+    value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
+    await person.click(SOC, card["ts"], value=value, **place)
+
+
+def menu_block(card: dict[str, Any]) -> str:
+    """The id of the block that holds the menu of the alert and its observables."""
+    return next(
+        str(b["block_id"]) for b in blocks(card) if ids.MENU in [e.get("action_id") for e in b.get("elements") or []]
+    )
+
+
+def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [b for a in message.get("attachments") or [] for b in a.get("blocks") or []]
+    return [*(message.get("blocks") or []), *inner]
+
+
+async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
+    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run"))))
+    assert "✓ *Tell*" in shown
+    assert "asks first" in shown
+    assert "needs 1 approval" in shown
+    assert "✗ *Secret*" in shown
+    assert "TLP" in shown.partition("*Secret*")[2]
+
+
+async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = within_limits(await env.card_of("anna", alert))
+    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+    await env.ephemeral("anna", f"on {alert.id}")
+    assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
+    done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✅ *Tell* done in"))
+    assert within_limits(done)["ts"] == card["ts"]
+    assert "Told the firewall." in text_of(done)
+    assert "*closed* by anna (Tell)" in text_of(done)
+    reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    assert "closed the alert" in text_of(within_limits(reply[0]))
+
+
+async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Wait")
+    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
+    await choose(env, "ben", running, "Wait")
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    assert len(await env.client.actions("alert", alert.id)) == 1
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
+    await env.until("ben", lambda s: len(lines_of("Wait", s, alert.id)) == 2)
+    await cancel_open(env, alert)
+    assert len(await env.client.actions("alert", alert.id)) == 2
+
+
+async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Wait")
+    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
+    await choose(env, "ben", running, "Wait")
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    await env.release_responder()
+    await env.ended_run(alert)
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
+    asked = await env.until("ben", topmost(ids.NOTICE_VIEW, "The run that you were asked about has ended"))
+    assert len(await env.client.actions("alert", alert.id)) == 1
+    await env["ben"].click(None, view_id=asked["id"], action_id=ids.RUN)
+    await env.told("ben", f"Started Wait on {alert.id}")
+    await env.release_responder()
+    assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
+
+
+async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    given = {"to": "boss@responder-bot.local", "lines": [1, 2]}
+    body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.client.run({**body, "parameters": given})
+    first = await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    button = next(e for b in blocks(failed[0]) for e in b.get("elements") or [] if "confirm" in e)
+    assert "boss@responder-bot.local" in button["confirm"]["text"]["text"]
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
+    await env.until("ben", lambda s: s.thread(SOC, card["ts"])[2:])
+    second = await env.ended_run(alert)
+    assert (second.id != first.id, json.loads(second.parameters or "")) == (True, given)
+
+
+async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    body = {"responderId": "Stall_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.client.run({**body, "parameters": {"to": "boss"}})
+    await env.release_responder()
+    await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    await env.client.run(body)
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
+    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "already")))
+    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
+    await env.until("ben", lambda s: len(lines_of("Stall", s, alert.id)) == 3)
+    newest = (await env.client.actions("alert", alert.id))[0]
+    assert (newest.created_by, newest.parameters) == ("ben@responder-bot.local", '{"to":"boss"}')
+    await cancel_open(env, alert)
+
+
+async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
+    await env.client.run({**body, "parameters": {"password": "correct horse battery"}})
+    await env.ended_run(alert)
+    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
+    await env.told("ben", "its inputs had a secret, which isn't kept. Nothing was run.")
+    assert len(await env.client.actions("alert", alert.id)) == 1
+
+
+def again(message: dict[str, Any]) -> str:
+    """The action_id of Run again."""
+    elements = [e for b in blocks(message) for e in b.get("elements") or []]
+    return next(str(e["action_id"]) for e in elements if ids.family(str(e.get("action_id"))) == ids.RUN_AGAIN)
+
+
+def lines_of(responder: str, view: EmulatorView, alert_id: str) -> list[Any]:
+    """The lines of a responder's runs on the card."""
+    card = card_in(view, SOC, alert_id) or {}
+    return [b for b in blocks(card) if str(b.get("block_id")).startswith("run:") and responder in str(b)]
+
+
+async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
+    for action in await env.client.actions("alert", alert.id):
+        if action.end_date is None:
+            await env.client.cancel(action.id)
+
+
+async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall.")))
+    assert "ET MALWARE Beacon" in text_of(question)
+    assert question["close"]["text"] == "Cancel"
+    assert "what it has done by then stays" in text_of(question)
+    assert [e["style"] for b in question["blocks"] for e in b.get("elements", []) if "style" in e] == ["danger"]
+    await env["anna"].close(question["id"])
+    assert await env.client.actions("alert", alert.id) == []
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall."))
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    started = await env.until("anna", topmost(ids.NOTICE_VIEW, f"Started Block on {alert.id}"))
+    assert started["id"] == question["id"]
+    assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_question_is_an_ephemeral_message_where_no_modal_opens(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    env.emulator.faults.error("views.open", "expired_trigger_id")
+    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
+    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
+    await env.until("anna", lambda s: not s.ephemerals(SOC))
+    assert await env.client.actions("alert", alert.id) == []
+
+
+async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await choose(env, "anna", await env.card_of("anna", alert), "Secret")
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "Nothing was run."))
+    assert await env.client.actions("alert", alert.id) == []
+
+
+async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: FeatureEnvironment) -> None:
+    """Slack keeps showing the chosen option while the block of the menu keeps its id."""
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    before = menu_block(card)
+    await choose(env, "anna", card, "Secret")
+
+    def rendered_again(view: EmulatorView) -> dict[str, Any] | None:
+        now = card_in(view, SOC, alert.id)
+        return now if now and menu_block(now) != before else None
+
+    after = await env.until("ben", rendered_again)
+    assert menu_block(within_limits(after)) != before
+    old = before.removeprefix(ids.MENU_BLOCK)
+    intent = await env.bot.outbox.buttons.resolve(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
+    assert intent == Intent("menu", alert.id, "alert")
+
+
+async def test_long_report_is_a_file_in_the_thread(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    await choose(env, "anna", card, "Report")
+
+    def with_file(view: Any) -> Any:
+        return [f for m in view.thread(SOC, card["ts"]) for f in m.get("files") or []]
+
+    file = (await env.until("anna", with_file))[0]
+    text = (await env["anna"].file(file["id"])).decode()
+    assert "line 199 of the report" in text
+
+
+async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    for typed, words in {
+        "lsit ~1": "Did you mean",
+        "list": "Type `/responder list` and the id, such as /responder list ~12.",
+        "list ~999": "Nothing has the id ~999",
+        f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
+        f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
+        f"run {alert.id}": "Run what?",
+        "help": "What you can do with",
+        "alert ~999": "There is no alert ~999",
+        f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
+        f"alert {alert.id}": "host web-3 beacons",
+    }.items():
+        await env["anna"].command(SOC, f"/responder {typed}")
+        await env.told("anna", words)
+
+
+CANNOT = "You can't run responders (read-only). Ask admin or lea."
+
+
+async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["eve"].command(SOC, f"/responder run tell {alert.id}")
+    await env.told("eve", CANNOT)
+    assert await env.client.actions("alert", alert.id) == []
+    await env["eve"].command(SOC, f"/responder list {alert.id}")
+    listed = text_of(await env.told("eve", CANNOT))
+    assert "manageAction" not in listed
+    assert listed.count("Fail") == 1
+    card = await env.card_of("eve", alert)
+    ((group,),) = [await env["eve"].options(SOC, card["ts"], action_id=ids.MENU, block_id=menu_block(card))]
+    assert [option["text"]["text"] for option in group["options"]] == [CANNOT]
+
+
+async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env.card_of("eve", alert)
+    await env["eve"].command(SOC, "/responder help")
+    told = text_of(await env.ephemeral("eve", "What you can do with"))
+    assert f"/responder list {alert.id}" in told
+    assert "/responder run" not in told
+    assert "/responder template" not in told
+    assert "You may read, but not run responders." in told
+
+
+async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnvironment) -> None:
+    await env["uma"].command(SOC, "/responder help")
+    told = text_of(await env.ephemeral("uma", "What you can do with"))
+    assert "You're not linked yet" in told
+    assert [verb for verb in ("list", "alert", "actions", "run", "watch") if f"/responder {verb}" in told] == []
+    assert "/responder doctor" in told
+
+
+async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    card = await env.card_of("anna", alert)
+    case = await env.client.create_case_from_alert(alert.id)
+    task = await env.client.add_task(case.id, {"title": "Look into it"})
+    log = await env.client.add_log(task.id, {"message": "called the owner of web-3"})
+
+    def shown(view: Any) -> Any:
+        replies = [m for m in view.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in text_of(m)]
+        return replies[0] if replies else None
+
+    before = within_limits(await env.until("anna", shown))
+    await choose(env, "anna", before, "Tell")
+    await env["anna"].until(lambda s: "✅ *Tell* done" in text_of(shown(s) or {}))
+    assert menu_block(shown_now := await env.until("anna", shown)) != menu_block(before)
+    assert shown_now["ts"] == before["ts"]
+    await env["anna"].command(SOC, f"/responder list {log.id}")
+    assert "called the owner" in text_of(await env.told("anna", f"{log.id} · called the owner"))
+
+
+async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:
+    await env["uma"].command(SOC, "/responder list ~1")
+    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env.ephemeral("uma", "You're not linked yet"))
+
+
+async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:
+    await env["anna"].command("C0STRANGE", "/responder list ~1")
+    await env.ephemeral("anna", "not set up", channel="C0STRANGE")

@@ -1,0 +1,205 @@
+"""Core's feed makes the bot post cards where the settings say, and replies in their threads."""
+
+from pathlib import Path
+from typing import Any
+
+from bot.block_kit import ids
+from bot.notifier import FeedChanges
+from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
+from core.models import Event, RunInput
+from core.settings import ResponderSection
+from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.approvals.test_decisions import button
+from tests.bot.outbox.harness import until, until_read
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
+
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+WEBHOOK = "ResponderBot_Webhook_1_0"
+NOBODY = {"url": "http://127.0.0.1:9/"}
+
+
+def thread(view: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
+    card = find_card(view.messages(channel), alert_id)
+    return view.thread(channel, card["ts"])[1:] if card else []
+
+
+def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = "Action") -> Event:
+    return Event(seq=seq, at=seq, type=type, object_type=object_type, object_id=object_id, root_id=root_id, user="a@b")
+
+
+def test_changes_name_each_object_once() -> None:
+    changes = FeedChanges.of(
+        [
+            event(1, "alert.created", "~1", "~1", "Alert"),
+            event(2, "action.created", "~2", "~1"),
+            event(3, "action.updated", "~2", "~1"),
+            event(4, "action.ended", "~2", "~1"),
+            event(5, "case_task_log.created", "~9", "~7", "Log"),
+            event(6, "case_template.created", "~8", "~8", "CaseTemplate"),
+        ]
+    )
+    assert changes == FeedChanges(
+        created_alerts=("~1",),
+        roots=("~1", "~7"),
+        actions=(("~2", "~1"),),
+        ended=frozenset({"~2"}),
+        changed=frozenset({"~1", "~7", "~8"}),
+        logs=(("~9", "~7"),),
+    )
+
+
+async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        low = await scene.post_alert(severity=1, sourceRef="low")
+        high = await scene.post_alert(severity=4, sourceRef="high")
+        await scene.card(anna, high, RED)
+        await scene.card(anna, low, OPEN)
+        assert find_card(await anna.messages(RED), low) is None
+
+
+async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await scene.client.create_case_from_alert(alert_id)
+        await anna.until(lambda view: "*made into case" in str(find_card(view.messages(SOC), alert_id)))
+
+
+async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
+        await anna.until(lambda view: [m for m in thread(view, alert_id) if log_id in m["text"]])
+
+
+async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
+        log_id = await log_of(scene, case.id)
+        await anna.until(lambda view: [m for m in view.messages(SOC) if log_id in m["text"]])
+
+
+async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_path: Path) -> None:
+    proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY)}
+    async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        await hold_feed(scene, proxy)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        await proxy.request_held.wait()  # all that follows comes in one page
+        older = (await scene.client.create_case({"title": "Beacons", "description": "All.", "severity": 1})).id
+        merged, promoted = await scene.post_alert(sourceRef="merged"), await scene.post_alert(sourceRef="promoted")
+        assert (await scene.core.send("POST", f"/api/alert/{merged}/merge/{older}")).status_code == 200
+        wanted: list[tuple[str, str, str]] = []
+        for alert_id, case_id in (merged, older), (promoted, (await scene.client.create_case_from_alert(promoted)).id):
+            task = await scene.client.add_task(case_id, {"title": "Look"})
+            log = await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})
+            await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
+            wanted.append((alert_id, log.id, task.id))
+        open_ones = "SELECT 1 FROM action WHERE status <> 'Failure'"
+        await until_read(lambda: scene.core.core.database.fetch_in_background(open_ones), lambda rows: not rows)
+        proxy.release()
+        await anna.until(
+            lambda view: all(
+                any(part in m["text"] for m in thread(view, alert_id)) for alert_id, *parts in wanted for part in parts
+            )
+        )
+
+
+async def test_an_approval_is_requested_although_other_news_of_its_case_follows_at_once(tmp_path: Path) -> None:
+    proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY, approval=1)}
+    async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        case_id = (await scene.client.create_case_from_alert(alert_id)).id
+        task = await scene.client.add_task(case_id, {"title": "Look"})
+        await hold_feed(scene, proxy, response=True)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))  # the answer to the next request is held
+        await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
+        await proxy.request_held.wait()
+        await scene.client.add_task(case_id, {"title": "Tell"})  # in the page after that
+        proxy.release()
+        await anna.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+
+
+async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(tmp_path: Path) -> None:
+    proxy = CoreProxy()
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await hold_feed(scene, proxy)
+        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        await proxy.request_held.wait()  # all that follows comes in one page
+        others = [await scene.post_alert(sourceRef=f"other {number}") for number in range(5)]
+        await scene.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
+        ended = "SELECT 1 FROM action WHERE status = 'Success'"
+        await until_read(lambda: scene.core.core.database.fetch_in_background(ended), lambda rows: rows)
+        async with CoreClient(scene.core.url, scene.service_key) as bot:
+            await bot.request_access("T0LOCAL", "U0NINA", "Nina")
+        proxy.release()
+        proxy.hold("GET /api/access")  # which the bot needs before the page as a whole can be shown
+        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+        await proxy.request_held.wait()
+        assert find_card(await anna.messages(SOC), others[0]) is None
+        proxy.release()
+        for other in others:
+            await scene.card(anna, other)
+
+
+async def hold_feed(scene: BotEnvironment, proxy: CoreProxy, *, response: bool = False) -> None:
+    """Let the bot's next request for the feed wait, once the one that follows all events is on its way."""
+    last = (await scene.core.core.feed.page(None, 0)).last
+    await until(lambda: proxy.followed == str(last))
+    proxy.hold("GET /api/event", response=response)
+
+
+async def log_of(scene: BotEnvironment, case_id: str) -> str:
+    task = await scene.client.add_task(case_id, {"title": "Look"})
+    return (await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})).id
+
+
+async def test_approval_is_requested_in_the_thread_and_given_by_another_person(tmp_path: Path) -> None:
+    policy = {CLOSE: ResponderSection(approval=1)}
+    async with running_bot(tmp_path, responder=policy) as scene:
+        anna, ben = await scene.person(ANNA), await scene.person(BEN)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+        approve = button(requests[0], ids.APPROVE)
+        await anna.click(SOC, requests[0]["ts"], action_id=approve)
+        await anna.until(lambda view: "somebody else must" in str(view.modal))
+        await ben.click(SOC, requests[0]["ts"], action_id=approve)
+        await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
+        await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
+
+
+async def test_a_watcher_gets_a_direct_message_at_each_end(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        ben = await scene.person(BEN)
+        alert_id = await scene.post_alert()
+        await scene.card(ben, alert_id)
+        await ben.command(SOC, f"/responder watch {alert_id}")
+        await ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
+        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
+        await scene.client.run(run)
+        direct = await ben.dm(scene.emulator.bot_user_id)
+        await ben.until(lambda view: [m for m in view.messages(direct) if "done" in m["text"]])
+
+
+async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as scene:
+        anna = await scene.person(ANNA)
+        alert_id = await scene.post_alert()
+        await scene.card(anna, alert_id)
+        await scene.core.prune_events(-1)
+        await scene.bot.outbox.commit_page([], 0)
+        await scene.client.mark_alert_read(alert_id)
+        await anna.until(lambda view: "*closed* by" in str(find_card(view.messages(SOC), alert_id)))
