@@ -12,7 +12,7 @@ from aiohttp import web
 
 from bot.app import running
 from bot.settings import parse
-from bot.slack_emulator import SlackEmulator
+from bot.slack_emulator import Pointer, SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.common.private_files import make_private
@@ -132,37 +132,28 @@ def _add_people_and_channels(emulator: SlackEmulator) -> None:
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
 
-def pointers(alert_ids: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Things to try, in the order of a morning, on the sample alerts with these ids.
-
-    Each acts as its `user`, opens its `channel` or the App Home, and fills in the command of `insert`.
-    """
+def pointers(alert_ids: Sequence[str]) -> list[Pointer]:
+    """Things to try, in the order of a morning, on the sample alerts with these ids."""
     first, _, third = alert_ids  # the second is TLP:RED, which Anna may not see
-    steps: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-        ("See what came in", "Three alerts, each with what is known and what ran.", {"channel": ALERTS}),
-        ("See what can be done", "What can run on the beacon, and why the rest can't.", {"insert": f"list {first}"}),
-        ("Run one", "It collects the addresses. The card shows its end.", {"insert": f"run {EXTRACT} {first}"}),
-        ("Block an address", "On the card: Act on ip. Or type this.", {"insert": f"run Block Address {first} {C2}"}),
-        ("Be asked first", "It says what it does before it runs.", {"insert": f"run {WEBHOOK} {first}"}),
-        ("Need a second person", "It waits until somebody approves.", {"insert": f"run {ISOLATE} {first}"}),
-        ("Approve it as Ben", "His App Home lists what waits for him.", {"user": BEN, "home": True}),
-        (
-            "End it early",
-            "Its line says until when. Extend gives it more time, Release now ends it.",
-            {"channel": ALERTS},
-        ),
-        ("See one fail", "Its mail server is away. The thread says why.", {"insert": f"run {MAIL} {first}"}),
-        ("Close a false alarm", "It tags the alert and closes it.", {"insert": f"run {CLOSE} {third}"}),
-        ("See less", "This channel is shared with another company.", {"channel": SHARED}),
-        ("Make a case template", "As Lea, who leads the team.", {"user": LEA, "insert": "template"}),
-    )
+
+    def pointer(title: str, text: str, command: str = "", **more: Any) -> Pointer:
+        insert = f"/responder {command}" if command else ""
+        return Pointer(title, text, insert=insert, **{"user": ANNA, "channel": ALERTS, **more})
+
     return [
-        {"title": title, "text": text, "user": ANNA, "channel": ALERTS, **_typed(more)} for title, text, more in steps
+        pointer("See what came in", "Three alerts, each with what is known and what ran.", done="LT-0198"),
+        pointer("See what can be done", "What can run on the beacon, and why the rest can't.", f"list {first}"),
+        pointer("Run one", "It collects the addresses. The card shows its end.", f"run {EXTRACT} {first}"),
+        pointer("Block an address", "On the card: Act on ip. Or type this.", f"run Block Address {first} {C2}"),
+        pointer("Be asked first", "It says what it does before it runs.", f"run {WEBHOOK} {first}"),
+        pointer("Need a second person", "It waits until somebody approves.", f"run {ISOLATE} {first}"),
+        pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True),
+        pointer("End it early", "Its line says until when. Extend gives it more time, Release now ends it."),
+        pointer("See one fail", "Its mail server is away. The thread says why.", f"run {MAIL} {first}"),
+        pointer("Close a false alarm", "It tags the alert and closes it.", f"run {CLOSE} {third}"),
+        pointer("See less", "This channel is shared with another company.", channel=SHARED),
+        pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA),
     ]
-
-
-def _typed(more: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**more, "insert": f"/responder {more['insert']}"} if "insert" in more else more
 
 
 def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:

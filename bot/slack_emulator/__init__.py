@@ -21,12 +21,14 @@ requests instead. `emulator.faults` injects faults. `bot.slack_emulator.limits.p
 
 from bot.slack_emulator.faults import Faults
 from bot.slack_emulator.person import EmulatedUser, EmulatorView, Refused
+from bot.slack_emulator.pointers import Pointer
 from bot.slack_emulator.server import SlackEmulator
 
 __all__ = [
     "EmulatedUser",
     "EmulatorView",
     "Faults",
+    "Pointer",
     "Refused",
     "SlackEmulator",
 ]

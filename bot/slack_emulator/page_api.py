@@ -5,7 +5,6 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from aiohttp import WSMsgType, web
 from yarl import URL
@@ -15,6 +14,7 @@ from bot.slack_emulator.feed import Event
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.interactions import InteractionOrigin
 from bot.slack_emulator.manifest import Manifest
+from bot.slack_emulator.pointers import Pointer
 from bot.slack_emulator.state import Channel, Json, Team, User
 from bot.slack_emulator.user_actions import UserActions
 from bot.slack_emulator.views import Views
@@ -52,7 +52,7 @@ class PageApi:
         user_actions: UserActions,
         views: Views,
         files: Files,
-        pointers: Sequence[Any],
+        pointers: Sequence[Pointer],
     ) -> None:
         self._token = token
         self._team = team
@@ -77,6 +77,7 @@ class PageApi:
             "home": self._home,
             "read": self._read,
             "react": self._react,
+            "pointer": self._pointer,
         }
         return [
             web.get("/", self.index),
@@ -178,7 +179,7 @@ class PageApi:
                 "channels": [self._team.channel_for_page(c, me.id) for c in self._team.visible_channels(me.id)],
                 "commands": self._manifest.commands,
                 "shortcuts": self._manifest.shortcuts,
-                "pointers": [_pointer(one) for one in self._pointers],
+                "pointers": [pointer.for_page() for pointer in self._pointers],
                 "views": [self._view(me.id, view) for view in self._views.stack(me.id)],
                 "home": None if home is None else self._view(me.id, home),
                 "has_home": self._manifest.has_home,
@@ -290,6 +291,13 @@ class PageApi:
         self._user_actions.read(_text(given, "user"), _text(given, "channel"))
         return {"ok": True}
 
+    async def _pointer(self, given: Json) -> Json:
+        title = _text(given, "title")
+        for pointer in self._pointers:
+            if pointer.title == title and pointer.start:
+                await pointer.start()
+        return {"ok": True}
+
     async def _react(self, given: Json) -> Json:
         who, where = _text(given, "user"), _text(given, "channel")
         self._user_actions.react(who, where, _text(given, "ts"), _text(given, "name"))
@@ -337,13 +345,6 @@ def _text(given: Json, name: str) -> str:
     if not isinstance(value, str):
         raise PageError("missing", f"{name!r} is missing.")
     return value
-
-
-def _pointer(one: Any) -> Json:
-    """A pointer as an object. A tuple is (title, text[, channel[, insert]])."""
-    if isinstance(one, dict):
-        return one
-    return dict(zip(("title", "text", "channel", "insert"), one, strict=False))
 
 
 def _by_time(messages: list[Json]) -> list[Json]:

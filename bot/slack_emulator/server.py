@@ -17,6 +17,7 @@ from bot.slack_emulator.files import SIZE_LIMIT, Files
 from bot.slack_emulator.http_delivery import HttpDelivery
 from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.page_api import PageApi
+from bot.slack_emulator.pointers import Pointer
 from bot.slack_emulator.rates import RateLimits
 from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.socket_mode import SocketMode
@@ -54,7 +55,7 @@ class SlackEmulator:
         self.app_token = f"xapp-1-local-{secrets.token_hex(16)}"
         self.signing_secret = secrets.token_hex(16)
         self.page_token = secrets.token_urlsafe(24)
-        self.pointers: list[Any] = []
+        self.pointers: list[Pointer] = []
         self.faults = faults or Faults()
         self.url = ""
         self._manifest = Manifest(manifest)

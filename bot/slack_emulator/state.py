@@ -1,8 +1,10 @@
 """Users, channels and messages of the emulated workspace, in memory."""
 
 import copy
+import json
+import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -51,6 +53,8 @@ class Channel:
     messages: dict[str, Json] = field(default_factory=dict)
     ephemerals: dict[str, dict[str, Json]] = field(default_factory=dict)
     last_read: dict[str, str] = field(default_factory=dict)
+    mentions: dict[str, Collection[str]] = field(default_factory=dict)
+    """The users that each message mentioned when it was posted: an edit notifies nobody."""
 
     @property
     def kind(self) -> str:
@@ -85,6 +89,17 @@ def is_root(message: Json) -> bool:
     """Whether the message appears in the channel itself, not only in a thread."""
     thread_ts = message.get("thread_ts")
     return thread_ts in (None, message["ts"]) or message.get("subtype") == "thread_broadcast"
+
+
+def mentioned(message: Json, members: Collection[str], usergroups: Mapping[str, Sequence[str]]) -> set[str]:
+    """The users that a message notifies. As in Slack, what is only in attachments notifies nobody."""
+    text = json.dumps(message.get("blocks") or message.get("text") or "")
+    users = set(re.findall(r"<@(\w+)", text))
+    for group in re.findall(r"<!subteam\^(\w+)", text):
+        users.update(usergroups.get(group, ()))
+    if re.search(r"<!(?:here|channel|everyone)\b", text):
+        users.update(members)
+    return users
 
 
 def new_id(prefix: str) -> str:
@@ -163,12 +178,13 @@ class Team:
         """Add a message, set its `ts` if missing, and update the reply counts of its thread."""
         message["ts"] = message.get("ts") or self.next_ts()
         channel.messages[message["ts"]] = message
+        channel.mentions[message["ts"]] = mentioned(message, channel.members, self.usergroups)
         root = channel.messages.get(message.get("thread_ts") or "")
         if root is not None and root is not message:
             self._count_replies(channel, root)
         self._publish(channel, "message", message)
         for user_id in self._readers(channel):
-            event = {"type": "unread", "channel": channel.id, "unread": self.unread(channel, user_id)}
+            event = {"type": "unread", "channel": channel.id, **self.unread(channel, user_id)}
             self.feed.publish(event, to={user_id})
         return message
 
@@ -213,15 +229,22 @@ class Team:
 
     # unread counts and channel info
 
-    def unread(self, channel: Channel, user_id: str) -> int:
-        """Number of unread messages by others."""
+    def unread(self, channel: Channel, user_id: str) -> dict[str, int]:
+        """The numbers of `unread` messages by others and of `mentions` among them, in threads too.
+
+        In a direct message each counts as a mention.
+        """
         last = channel.last_read.get(user_id, "")
-        return sum(1 for m in channel.roots() if m["ts"] > last and m.get("user") != user_id)
+        unread = [m for m in channel.messages.values() if m["ts"] > last and m.get("user") != user_id]
+        return {
+            "unread": sum(map(is_root, unread)),
+            "mentions": sum(channel.is_im or user_id in channel.mentions.get(m["ts"], ()) for m in unread),
+        }
 
     def mark_read(self, channel: Channel, user_id: str) -> None:
         """Mark the channel as read by this user."""
         channel.last_read[user_id] = max(channel.messages, default=self.next_ts())
-        self.feed.publish({"type": "unread", "channel": channel.id, "unread": 0}, to={user_id})
+        self.feed.publish({"type": "unread", "channel": channel.id, "unread": 0, "mentions": 0}, to={user_id})
 
     def channel_for_page(self, channel: Channel, user_id: str) -> Json:
         """The channel as this user's page receives it."""
@@ -233,7 +256,7 @@ class Team:
             "is_shared": channel.is_shared,
             "is_archived": channel.is_archived,
             "members": sorted(channel.members),
-            "unread": self.unread(channel, user_id),
+            **self.unread(channel, user_id),
         }
 
     def display_name(self, channel: Channel, user_id: str) -> str:

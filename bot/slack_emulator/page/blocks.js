@@ -96,17 +96,42 @@ function colour(given) {
   return /^#[0-9a-f]{3}([0-9a-f]{3})?$/i.test(named) ? named : null;
 }
 
+const FOLDED_CHARACTERS = 700; // more than this, or more line breaks than these, and Slack folds an attachment
+const FOLDED_LINES = 5;
+
+const isLong = (attachment) => {
+  const texts = attachment.blocks ? attachment.blocks.map(textsOf) : [attachment.text ?? ""];
+  const text = texts.join("\n");
+  return text.length > FOLDED_CHARACTERS || text.split("\n").length > FOLDED_LINES;
+};
+
+const textsOf = (block) => [block.text, ...(block.fields ?? []), ...(block.elements ?? [])].map((part) => part?.text?.text ?? part?.text ?? "").join(" ");
+
+/** Fold a long attachment until its reader asks for more; it stays open while it is patched. */
+function fold(node, attachment) {
+  const [, , more] = node.children;
+  more.hidden = !isLong(attachment);
+  node.classList.toggle("folded", !more.hidden && !node.opened);
+  more.textContent = node.opened ? "Show less" : "Show more";
+  more.onclick = () => {
+    node.opened = !node.opened;
+    fold(node, attachment);
+  };
+}
+
 export function patchAttachments(root, attachments, container) {
   while (root.children.length > attachments.length) root.lastChild.remove();
   attachments.forEach((attachment, index) => {
     const known = root.children[index];
-    const node = known ?? root.appendChild(h("div", { class: "attachment" }, h("div", { class: "attachment-text" }), h("div", { class: "blocks" })));
+    const node = known ?? root.appendChild(h("div", { class: "attachment" }, h("div", { class: "attachment-text" }), h("div", { class: "blocks" }),
+      h("button", { type: "button", class: "quiet-link show-more" })));
     node.style.borderLeftColor = colour(attachment.color) ?? "";
     const legacy = JSON.stringify({ ...attachment, blocks: null });
     if (node.drawnFrom !== legacy) node.firstChild.replaceChildren(...legacyParts(attachment, container));
     node.drawnFrom = legacy;
     node.firstChild.hidden = !node.firstChild.childNodes.length;
-    patchBlocks(node.lastChild, attachment.blocks ?? [], container);
+    patchBlocks(node.children[1], attachment.blocks ?? [], container);
+    fold(node, attachment);
   });
 }
 

@@ -10,6 +10,7 @@ import { Entered } from "./store.js";
 
 const RUN_S = 300; // messages of one user within this time are grouped
 const NEAR_PX = 90; // this close to the end counts as scrolled to the end
+const LOADED_S = Date.now() / 1000; // of the page: Slack shows an ephemeral message only until the client reloads
 
 const seconds = (ts) => Number(ts);
 const dayOf = (ts) => new Date(seconds(ts) * 1000).toDateString();
@@ -64,7 +65,8 @@ export class MessageList {
   }
 
   /** Replace the messages. Notices created by the page stay. */
-  load(messages, unread = 0) {
+  load(stored, unread = 0) {
+    const messages = stored.filter((message) => !message.ephemeral || seconds(message.ts) >= LOADED_S);
     const fresh = new Set(messages.map((message) => message.ts));
     for (const [ts, item] of this.items) if (!fresh.has(ts) && !item.message.local) this.items.delete(ts);
     for (const message of messages) this.keep(message);

@@ -195,6 +195,7 @@ class Page {
   on(event) {
     const handler = this[`on_${event.type}`];
     if (handler) handler.call(this, event);
+    if (event.type !== "payload" && this.store.tick(event) && this.pane.showsPointers) this.pane.showPointers();
   }
 
   on_message({ channel, message }) {
@@ -243,11 +244,12 @@ class Page {
     if (this.open.home) this.home.draw();
   }
 
-  on_unread({ channel, unread }) {
+  on_unread({ channel, unread, mentions }) {
     const known = this.store.channels.get(channel);
     if (!known) return;
     const here = channel === this.open.channel && document.visibilityState === "visible";
     known.unread = here ? 0 : unread;
+    known.mentions = here ? 0 : mentions;
     this.drawSidebar();
   }
 
@@ -275,9 +277,9 @@ class Page {
 
   drawSidebar() {
     this.sidebar.draw(this.open.home ? "home" : this.open.channel);
-    const unread = [...this.store.channels.values()].reduce((sum, channel) => sum + (channel.unread ?? 0), 0);
+    const mentions = [...this.store.channels.values()].reduce((sum, channel) => sum + (channel.mentions ?? 0), 0);
     const where = this.open.home ? "Home" : this.open.channel && this.store.channel(this.open.channel);
-    document.title = `${unread ? `(${unread}) ` : ""}${where ? `${where} · ` : ""}${this.store.team.name}`;
+    document.title = `${mentions ? `(${mentions}) ` : ""}${where ? `${where} · ` : ""}${this.store.team.name}`;
   }
 
   /** Close the current channel at once, so that nothing typed before the next one is shown goes to the old one. */
@@ -331,7 +333,7 @@ class Page {
   markRead() {
     const channel = this.store.channels.get(this.open.channel);
     if (!channel || document.visibilityState !== "visible") return;
-    channel.unread = 0;
+    channel.unread = channel.mentions = 0;
     this.drawSidebar();
     send("/page/read", { user: this.store.me, channel: channel.id }).catch(() => null); // a failed read mark is not worth an error
   }
@@ -438,6 +440,7 @@ class Page {
       this.afterSwitch = pointer;
       return this.actAs(pointer.user, pointer.channel);
     }
+    if (pointer.starts) send("/page/pointer", { title: pointer.title }).catch((error) => toast(error.message));
     if (pointer.home) return this.openHome();
     const opened = pointer.channel ? this.openChannel(pointer.channel) : this.open.home ? this.openChannel([...this.store.channels.keys()][0]) : null;
     const text = pointer.insert ?? (pointer.text?.startsWith("/") ? pointer.text : "");

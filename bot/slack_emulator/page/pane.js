@@ -1,7 +1,7 @@
 // The right pane: a thread, or the list of things to try.
 
 import { read } from "./api.js";
-import { h, iconButton } from "./dom.js";
+import { h, icon, iconButton } from "./dom.js";
 import { MessageList } from "./messages.js";
 import { mrkdwn } from "./mrkdwn.js";
 
@@ -109,8 +109,9 @@ export class Pane {
   pointerNode(pointer) {
     const text = pointer.text ?? "";
     const isShown = pointer.insert && text.includes(pointer.insert.replace(/[\s~]+$/, "")); // the text shows the command already
-    return h("li", null, h("button", { type: "button", class: "pointer", onclick: () => this.take(pointer) },
-      h("b", null, pointer.title), h("span", null, ...mrkdwn(text, this.page.store)), pointer.insert && !isShown ? h("code", null, pointer.insert) : null));
+    const done = this.page.store.done.has(pointer.title);
+    return h("li", null, h("button", { type: "button", class: `pointer${done ? " done" : ""}`, onclick: () => this.take(pointer) },
+      h("b", null, pointer.title, done ? icon("check") : null, done ? h("span", { class: "visually-hidden" }, "done") : null), h("span", null, ...mrkdwn(text, this.page.store)), pointer.insert && !isShown ? h("code", null, pointer.insert) : null));
   }
 
   take(pointer) {

@@ -1,4 +1,4 @@
-// The sidebar: current user, channels with unread counts, direct messages, the app.
+// The sidebar: current user, channels (bold: unread; a number: mentions), direct messages, the app.
 
 import { arrange, h, icon, iconButton, keepingFocus } from "./dom.js";
 import { avatar } from "./messages.js";
@@ -26,18 +26,18 @@ export class Sidebar {
     const others = store.people().filter((user) => user.id !== store.me);
     keepingFocus(this.lists, () => arrange(this.lists, [
       this.group("Channels", rows.map((channel) => this.row(channel.id, {
-        label: channel.name, mark: icon(channel.is_private ? "lock" : channel.is_shared ? "share" : "hash"), unread: channel.unread, current: channel.id === currentId,
+        label: channel.name, mark: icon(channel.is_private ? "lock" : channel.is_shared ? "share" : "hash"), unread: channel.unread, mentions: channel.mentions, current: channel.id === currentId,
         open: () => this.actions.openChannel(channel.id),
       }))),
       this.group("Direct messages", others.map((user) => {
         const talk = talkWith(user.id);
         return this.row(talk?.id ?? user.id, {
-          label: store.user(user.id), mark: avatar(user.id, store.user(user.id), false, true), unread: talk?.unread, current: talk?.id === currentId && Boolean(talk),
+          label: store.user(user.id), mark: avatar(user.id, store.user(user.id), false, true), unread: talk?.unread, mentions: talk?.mentions, current: talk?.id === currentId && Boolean(talk),
           open: () => this.actions.openPerson(user.id),
         });
       })),
       bot && this.group("Apps", [this.row("app", {
-        label: store.user(bot.id), mark: avatar(bot.id, store.user(bot.id), true, true), unread: talkWith(bot.id)?.unread,
+        label: store.user(bot.id), mark: avatar(bot.id, store.user(bot.id), true, true), unread: talkWith(bot.id)?.unread, mentions: talkWith(bot.id)?.mentions,
         current: currentId === "home" || (talkWith(bot.id)?.id === currentId && Boolean(currentId)), open: () => this.actions.openApp(),
       })]),
     ].filter(Boolean)));
@@ -55,13 +55,14 @@ export class Sidebar {
   }
 
   /** Reuse a row's node while its content is unchanged, so that a redraw never swallows a click. */
-  row(id, { label, mark, unread, current, open }) {
-    const looks = JSON.stringify([label, mark.outerHTML, unread, current]);
+  row(id, { label, mark, unread, mentions, current, open }) {
+    const looks = JSON.stringify([label, mark.outerHTML, unread, mentions, current]);
     const known = this.rows.get(id);
     if (known?.looks === looks) return known.item;
     const item = h("li", null, h("button", {
       type: "button", class: `channel-row${current ? " current" : ""}${unread ? " unread" : ""}`, "aria-current": current ? "page" : null, data: { focus: `channel-${id}`, channel: id }, onclick: open,
-    }, mark, h("span", { class: "channel-name" }, label), unread ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(unread)), h("span", { class: "visually-hidden" }, `, ${unread} unread`)) : null));
+    }, mark, h("span", { class: "channel-name" }, label), unread && !mentions ? h("span", { class: "visually-hidden" }, ", unread") : null,
+      mentions ? h("span", { class: "count" }, h("span", { "aria-hidden": "true" }, String(mentions)), h("span", { class: "visually-hidden" }, mentions === 1 ? ", 1 mention" : `, ${mentions} mentions`)) : null));
     this.rows.set(id, { looks, item });
     return item;
   }

@@ -1,5 +1,7 @@
 // State of the page: users, channels, commands, open views; also resolves names in texts.
 
+const DONE = "workspace.done";
+
 export class Store {
   constructor() {
     this.me = null;
@@ -9,6 +11,7 @@ export class Store {
     this.commands = [];
     this.shortcuts = [];
     this.pointers = [];
+    this.done = new Set(JSON.parse(sessionStorage.getItem(DONE) ?? "[]")); // titles of pointers
     this.views = new Map();
     this.home = null;
     this.botId = null;
@@ -28,6 +31,15 @@ export class Store {
     this.home = state.home ?? null;
     this.botId = state.bot ?? null;
     this.hasHome = state.has_home !== false;
+  }
+
+  /** Tick the pointers that wait for what is shown; true if there is a new one. */
+  tick(shown) {
+    const text = JSON.stringify(shown);
+    const done = this.pointers.filter((pointer) => pointer.done && !this.done.has(pointer.title) && new RegExp(pointer.done).test(text));
+    for (const pointer of done) this.done.add(pointer.title);
+    if (done.length) sessionStorage.setItem(DONE, JSON.stringify([...this.done]));
+    return done.length > 0;
   }
 
   /** Open modals, topmost last. */

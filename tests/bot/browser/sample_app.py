@@ -8,7 +8,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import SlackEmulator
+from bot.slack_emulator import Pointer, SlackEmulator
 from tests.bot.browser import sample_blocks as blocks
 
 Json = dict[str, Any]
@@ -217,8 +217,14 @@ def people(emulator: SlackEmulator) -> None:
     emulator.add_channel("C0RED", name="incident-red", members=["U0ANNA", "U0BEN"], is_private=True)
     emulator.pointers.extend(
         [
-            ("Look at an alert", "A card with its fields and buttons.", "C0SOC", "/responder alert ~12"),
-            ("See everything", "Each block and element once.", "C0SOC", "/everything"),
-            ("Ask for help", "Only you see the answer.", "C0SOC", "/responder help"),
+            Pointer(
+                "Look at an alert",
+                "A card with its fields and buttons.",
+                channel="C0SOC",
+                insert="/responder alert ~12",
+                done="Ransomware",
+            ),
+            Pointer("See everything", "Each block and element once.", channel="C0SOC", insert="/everything"),
+            Pointer("Ask for help", "Only you see the answer.", channel="C0SOC", insert="/responder help"),
         ]
     )

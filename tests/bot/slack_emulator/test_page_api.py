@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack_emulator import EmulatedUser, Faults, Refused, SlackEmulator
+from bot.slack_emulator import EmulatedUser, Faults, Pointer, Refused, SlackEmulator
 from tests.bot.slack_emulator.test_web_api import MANIFEST
 
 
@@ -73,7 +73,7 @@ async def test_the_state_is_all_that_a_page_needs(anna: EmulatedUser) -> None:
         emulator.add_channel("C0SOC", name="soc-alerts")
         emulator.add_channel("C0B", name="bens", members=["U0BEN"], is_private=True)
         emulator.add_message("C0SOC", "U0BEN", "Good morning")
-        emulator.pointers.append(("Try it", "List what can run", "C0SOC", "/responder list ~12"))
+        emulator.pointers.append(Pointer("Try it", "List what can run", channel="C0SOC", insert="/responder list ~12"))
         async with EmulatedUser(emulator.url, emulator.page_token, "U0ANNA") as person:
             state = await person.state()
             assert [m["text"] for m in await person.messages("C0SOC")] == ["Good morning"]
@@ -97,6 +97,7 @@ async def test_the_state_is_all_that_a_page_needs(anna: EmulatedUser) -> None:
                 "is_archived": False,
                 "members": ["U0ANNA", "U0BEN", "U0BOT"],
                 "unread": 1,
+                "mentions": 0,
             }
         ],
         "commands": [{"command": "/responder", "description": "Alerts", "usage_hint": "list ~id"}],
