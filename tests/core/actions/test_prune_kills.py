@@ -48,7 +48,7 @@ async def test_retention_that_is_killed_loses_nothing_that_stays(tmp_path: Path)
     async with soc_in(tmp_path) as soc:
         await seed(soc)
         soc.later(DAYS + 1)
-        before = stored(soc)
+        before = soc.docs()
         due = due_roots(before, soc.clock.now_ms - DAYS * DAY_MS)
         start, parts = left(soc), (await soc.retention().preview()).total()
         ends = 0
@@ -64,7 +64,7 @@ async def test_retention_that_is_killed_loses_nothing_that_stays(tmp_path: Path)
             check_kept(soc, before, due)
         assert ends == KILLS
         await check_prune(soc)
-        after = stored(soc)
+        after = soc.docs()
         assert not due & (after["alert"].keys() | after["case"].keys())
         assert all(after[kind].keys() < before[kind].keys() for kind in ("alert", "case", "action", "comment"))
 
@@ -91,11 +91,6 @@ async def seed(soc: Soc) -> None:
         await soc.holds.set(LEAD, "alert", held, "lawsuit 7")
 
 
-def stored(soc: Soc) -> dict[str, dict[str, Any]]:
-    kinds = ("alert", "case", "action", "comment", "case_task", "case_task_log", "case_artifact")
-    return {kind: soc.docs(kind) for kind in kinds}
-
-
 def left(soc: Soc) -> int:
     """How many parts there are of alerts and cases."""
     return soc.rows("object") + soc.rows("action")
@@ -103,7 +98,7 @@ def left(soc: Soc) -> int:
 
 def check_kept(soc: Soc, before: dict[str, dict[str, Any]], due: set[str]) -> None:
     """Nothing is changed, nothing is gone of what stays, and no action is left of an alert that is gone."""
-    after = stored(soc)
+    after = soc.docs()
     for kind, docs in before.items():
         assert all(docs[part] == doc for part, doc in after[kind].items())
     roots = after["alert"].keys() | after["case"].keys()
