@@ -100,18 +100,18 @@ def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int
         raise bad_request(f"A search takes at most {MAX_PHRASES} words, with {MAX_PARTS} parts in all")
     visible = 'level <= :clearance AND "until" > :clearance'
     values: dict[str, Any] = {"clearance": clearance, "limit": limit, "newest": NEWEST}
+    values |= {f"phrase{number}": f" {' '.join(parts)}" for number, parts in enumerate(phrases)}
+    position = "instr" if dialect == "sqlite" else "strpos"
+    has_words = " AND ".join(f"{position}(' ' || words, :phrase{number}) > 0" for number in range(len(phrases)))
     if dialect == "sqlite":
-        values |= {f"phrase{number}": f" {' '.join(parts)}" for number, parts in enumerate(phrases)}
-        has_words = " AND ".join(f"instr(' ' || words, :phrase{number}) > 0" for number in range(len(phrases)))
         source = (
             "object_text_fts CROSS JOIN object_text ON object_text.id = object_text_fts.rowid"
             f" WHERE object_text_fts MATCH :query AND {visible} ORDER BY object_text_fts.rowid DESC"
         )
         values["query"] = " AND ".join(f'"{" ".join(parts)}" *' for parts in phrases)
-    else:
-        has_words = "ts_match_vq(vector, CAST(:query AS tsquery))"  # as @@, but without its index
-        source = f"object_text WHERE vector @@ CAST(:query AS tsquery) AND {visible} ORDER BY id DESC"
-        values["query"] = " & ".join("'" + "' <-> '".join(parts) + "':*" for parts in phrases)
+    else:  # whose index knows 256 places of a word at most, too few for a list of addresses
+        source = f"object_text WHERE vector @@ CAST(:query AS tsquery) AND {has_words} AND {visible} ORDER BY id DESC"
+        values["query"] = " & ".join("'" + "' & '".join(parts) + "':*" for parts in phrases)
     begin = "(SELECT id FROM object_text ORDER BY id DESC LIMIT 1 OFFSET :newest)" if phrases else "-1"
     # Of a word that is in many alerts the newest ones have enough, while the index would list all of them.
     found = list(

@@ -182,6 +182,27 @@ def test_words_of_old_alerts_are_found_beyond_the_newest(both: tuple[asyncio.Run
         runner.run(check(database))
 
 
+def test_each_of_many_addresses_is_found(both: tuple[asyncio.Runner, list[Database]]) -> None:
+    """Though they have most of their parts in common."""
+    artifacts = [{"data": f"10.0.{number % 7}.{number}", "tlp": 2} for number in range(300)]
+    doc = {"title": "", "tags": [], "tlp": 2, "artifacts": artifacts}
+    runner, databases = both
+
+    async def check(database: Database) -> None:
+        def fill(tx: Transaction) -> None:
+            tx.run("DELETE FROM object_text")
+            for number in range(1, texts.NEWEST + 3):
+                save(tx, number, {**doc, "artifacts": artifacts if number in (1, texts.NEWEST + 2) else []})
+
+        await database.transaction(fill)
+        for text, found in (("10.0.5.299", [texts.NEWEST + 2, 1]), ("10.0.4.299", [])):
+            rows = await database.search(lambda search: texts.find(search, database.dialect, text, 2, 10))  # noqa: B023
+            assert [row["id"] for row in rows] == found
+
+    for database in databases:
+        runner.run(check(database))
+
+
 @pytest.mark.parametrize("letter", ["x", "\u65e5", "\ufdfa"])
 def test_an_alert_of_long_words_is_saved(both: tuple[asyncio.Runner, list[Database]], letter: str) -> None:
     """PostgreSQL takes an index of 1 MiB for a row."""
