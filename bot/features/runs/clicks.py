@@ -89,15 +89,16 @@ async def on_run_again_button(context: Context) -> None:
     previous = await context.core.action(intent.object_id)
     request = replace(RunRequest.again_of(previous), channel=context.channel)
     responder, targets = await flow.offered(context, request)
-    if not responder.parameters and runs.lost_secret(previous):  # a form asks for a secret again
+    view = targets[0].view
+    if not responder.parameters and runs.withheld_inputs(previous, view):  # a form asks for these again
         raise ResponderBotError(
             "conflict",
-            f"{names.title(responder)} can't be repeated: its inputs had a secret, which isn't kept. Nothing was run. "
-            "Run it with new inputs.",
+            f"{names.title(responder)} can't be repeated: its inputs had a secret, which isn't kept, or you may not "
+            "see all of them. Nothing was run. Run it with new inputs.",
         )
-    target = run_target(targets[0].view.subject)  # an observable that was merged has another id by now
-    given = {} if responder.parameters else runs.given_inputs(previous)
-    request = replace(request, targets=(target,), responder_id=responder.id, parameters=given)
+    target = run_target(view.subject)  # an observable that was merged has another id by now
+    given, note = {} if responder.parameters else runs.given_inputs(previous), runs.note_again(previous, view)
+    request = replace(request, targets=(target,), responder_id=responder.id, parameters=given, note=note)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     confirmed = intent.argument == "confirmed"
     started = await flow.proceed(context, request, responder, targets, confirmed=confirmed)

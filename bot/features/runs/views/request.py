@@ -76,10 +76,10 @@ class RunRequest:
 
     @staticmethod
     def again_of(action: Action) -> "RunRequest":
-        """To run the same again; a form reads the inputs by itself, as far as it may show them."""
+        """To run the same again; what it was given and why is read where it is known how much of it may be shown."""
         kind = next(kind for kind, name in OBJECT_TYPES.items() if name == action.object_type)
         target = RunTarget(object_type=kind, object_id=action.object_id)
-        return RunRequest((target,), action.responder_id, note=action.note or "", again=action.id)
+        return RunRequest((target,), action.responder_id, again=action.id)
 
     def with_typed(self, responder: OfferedResponder, typed: Mapping[str, str]) -> "RunRequest":
         """The request with each `name=value` of a command. Raises ResponderBotError with what is wrong with each."""

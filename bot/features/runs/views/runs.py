@@ -258,17 +258,18 @@ def given_inputs(action: Action) -> Mapping[str, Any]:
         return {}
 
 
-def lost_secret(action: Action) -> bool:
-    """Whether a secret was removed from the inputs, so that they can't be used again."""
-    return REMOVED in json.dumps(given_inputs(action))
-
-
 def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
     """The inputs of a run that can't be shown to be used again: withheld, masked in part, or with a secret removed."""
     given = given_inputs(action)
-    texts = {name: view.inputs(_text(value, view)) for name, value in given.items()}
+    texts = {name: view.inputs(f"{name}\n{_text(value, view)}") for name, value in given.items()}
     secret = {name for name, value in given.items() if REMOVED in json.dumps(value)}
     return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
+
+
+def note_again(action: Action, view: RedactedView) -> str:
+    """The note of a run, to be used again; "" if it can't be shown, like an input."""
+    shown = view.inputs(action.note or "")
+    return "" if not view.shows_inputs or MASK in shown else action.note or ""
 
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:

@@ -1,12 +1,14 @@
 """The note of a run: why, as somebody says in a command or a form; on the card, in the thread, to who approves."""
 
+import json
+
 import pytest
 
 from bot.block_kit import ids
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.bulks.test_bulks import alerts
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
-from tests.bot.features.runs.test_inputs import entered
+from tests.bot.features.runs.test_inputs import entered, shown_in
 from tests.bot.features.runs.test_runs import again
 from tests.bot.running import SOC
 
@@ -26,6 +28,33 @@ async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_aga
     await env.until("ben", lambda view: view.thread(SOC, card["ts"])[2:])
     second = await env.ended_run(alert)
     assert (second.id != first.id, second.note) == (True, NOTE)
+
+
+async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvironment) -> None:
+    """In the note, and in the inputs of a responder that declares none, which has no fields to type them again."""
+    alert = await env.create_alert(artifacts=[{"dataType": "domain", "data": "evil.example", "tlp": 3}])
+    card = await env.card_of("anna", alert)
+    body = {"objectType": "alert", "objectId": alert.id, "note": "Spoke to evil[.]example"}
+    given = {"reason": "C2", "list": "inbound"}
+    await env.client.run({**body, "responderId": "Vendor_Drop_1_0", "parameters": given})
+    await env.ended_run(alert)
+    dropped = await env.until("anna", lambda view: next(iter(view.thread(SOC, card["ts"])[1:]), None))
+    await env["anna"].click(SOC, dropped["ts"], action_id=again(dropped))
+    form = fine(await env.until("anna", topmost(ids.START_VIEW)))
+    assert shown_in(form)["note"] is None
+    assert "evil" not in json.dumps(form)
+    await env["ben"].click(SOC, dropped["ts"], action_id=again(dropped))
+    assert shown_in(await env.until("ben", topmost(ids.START_VIEW)))["note"] == "Spoke to evil[.]example"
+
+    await env.client.run({**body, "responderId": "Fail_1_0", "parameters": {"to": "evil.example"}})
+    await env.ended_run(alert)
+    failed = await env.until("anna", lambda view: next(iter(view.thread(SOC, card["ts"])[2:]), None))
+    await env["anna"].click(SOC, failed["ts"], action_id=again(failed))
+    await env.told("anna", "or you may not see all of them. Nothing was run.")
+    assert len(await env.client.actions("alert", alert.id)) == 2
+    await env["ben"].click(SOC, failed["ts"], action_id=again(failed))
+    await env.until("ben", lambda view: view.thread(SOC, card["ts"])[3:])
+    assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "evil.example"}
 
 
 async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: FeatureEnvironment) -> None:
