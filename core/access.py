@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from core.common.clock import Clock
+from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import PROFILES, PROGRAM_PROFILES, TLP_NAMES, Permission, Person, Profile, SlackUsers
 from core.store import people, users
 
 KEY_BYTES = 32
+OLD_KEY_DAYS = 7
 DEFAULT_CLEARANCE = 2  # amber
 WHO_LIMIT = 5  # people that are named when somebody has to be asked
 _PERMISSIONS = {profile: frozenset(permissions) for profile, permissions in PROFILES.items()}
@@ -109,7 +110,7 @@ class Access:
         temporary = self._temporary.get(key_hash)
         if temporary is not None:
             return users.by_login(reads, temporary)
-        row = users.by_key_hash(reads, key_hash)
+        row = users.by_key_hash(reads, key_hash, self._clock())
         return row if row is not None and hmac.compare_digest(row["key_hash"], key_hash) else None
 
     def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
@@ -175,10 +176,14 @@ class Access:
         self._temporary[hash_key(key)] = self.normalize_login(name)
         return key
 
-    async def new_key(self, name: str) -> str:
-        """Replace a user's key; returns the new one. Raises ResponderBotError("not_found")."""
+    async def new_key(self, name: str, *, keep_old: bool = False) -> str:
+        """Replace a user's key, which works for OLD_KEY_DAYS more if `keep_old`; returns the new one.
+
+        Raises ResponderBotError("not_found").
+        """
         login, key = self.normalize_login(name), secrets.token_urlsafe(KEY_BYTES)
-        updated = await self._database.transaction(lambda tx: users.set_key(tx, login, hash_key(key)))
+        until = self._clock() + OLD_KEY_DAYS * DAY_MS if keep_old else None
+        updated = await self._database.transaction(lambda tx: users.set_key(tx, login, hash_key(key), until))
         if not updated:
             raise self._no_user(login)
         return key

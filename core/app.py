@@ -39,6 +39,7 @@ from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
+from core.api import ingest as ingest_api
 from core.api import people as people_api
 from core.api import query as query_api
 from core.api import responders as responders_api
@@ -64,6 +65,7 @@ from core.records.comments import Comments
 from core.records.events import Feed
 from core.records.holds import Holds
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
+from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import hosts as stored_hosts
 from core.store.opening import open_database
@@ -233,6 +235,9 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     metrics = health.Metrics(
         database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()), hosts.up, jobs, retention.counts
     )
+    sources = Sources(settings.source, settings.responder, database, clock, section.user_domain)
+    stack.push_async_callback(sources.close)
+    await sources.open()
     comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
@@ -256,6 +261,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
                 parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
+                parts += await source_parts(sources)
         except TimeoutError:
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
             parts.append(health.ComponentHealth("reads of the store", False, sentence))
@@ -268,6 +274,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, offers, database, clock)),
         *responders_api.endpoints(offers, actions, database),
         *alerts_api.endpoints(alerts),
+        *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
         *retention_api.endpoints(Holds(database, clock), retention),
@@ -347,6 +354,12 @@ async def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
     """Hosts that were lost, and what else is wrong with them; nothing if all is well."""
     problems = await hosts.problems()
     return [health.ComponentHealth("hosts", False, "\n".join(problems))] if problems else []
+
+
+async def source_parts(sources: Sources) -> list[health.ComponentHealth]:
+    """Sources that say nothing any more, or can't; nothing if all is well."""
+    problems = await sources.problems()
+    return [health.ComponentHealth("sources", False, "\n".join(problems))] if problems else []
 
 
 async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:

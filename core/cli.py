@@ -111,6 +111,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
+    _register_source(subparsers)
     _register_group(subparsers)
     _register_responders(subparsers)
     _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
@@ -167,10 +168,12 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     for name, task, text in (
         ("disable", _user_disable, "revoke a user's access"),
         ("enable", _user_enable, "restore a disabled user's access"),
-        ("key", _user_key, "print a new API key; the old one stops working"),
         ("unlink", _user_unlink, "remove the link to a Slack person"),
     ):
         verb(name, task, text).add_argument("login", metavar="LOGIN")
+    key = verb("key", _user_key, "print a new API key; the old one stops working")
+    key.add_argument("login", metavar="LOGIN")
+    key.add_argument("--keep-old", action="store_true", help="let the old one work for seven days more")
     profile = verb("profile", _user_profile, "change a user's profile")
     profile.add_argument("login", metavar="LOGIN")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
@@ -192,6 +195,18 @@ def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
         parser.add_argument("group", metavar="GROUP", help="a word of small letters, such as containment")
         parser.add_argument("login", metavar="LOGIN")
     verb("list", _group_list, "list all groups with their members")
+
+
+def _register_source(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "source", "add, list and test what sends alerts in a shape of its own")
+    text = "add the user of a source; prints the section of the settings, the key and the lines for the product"
+    add = verb("add", _source_add, text)
+    add.add_argument("name", metavar="NAME", help="small letters, digits, dots, _ and -, such as edge")
+    add.add_argument("--preset", required=True, metavar="PRESET", help="a product, such as suricata")
+    test = verb("test", _source_test, "print what a message becomes, and what of it is not used; stores nothing")
+    test.add_argument("name", metavar="NAME", help="a source of the settings, or a preset")
+    test.add_argument("file", type=Path, metavar="FILE", help="the message, such as one that could not be read")
+    verb("list", _source_list, "list all sources of the settings, what came from them, and when")
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -439,9 +454,84 @@ def _user_clearance(args: argparse.Namespace) -> int:
     return _with_access(args, _reporting(lambda access: access.set_clearance(args.login, clearance), words))
 
 
+def _source_add(args: argparse.Namespace) -> int:
+    from core.settings import source_name_problem
+    from core.sources import preset
+
+    if problem := source_name_problem(args.name):
+        raise ResponderBotError("bad_request", f"{problem}.")
+    found, settings = preset.load(args.preset), settings_with_database(args)
+
+    async def work(access: "Access") -> None:
+        key = await access.add(args.name, "source")
+        print(f'# For the settings; then start core again.\n[source."{args.name}"]\npreset = "{args.preset}"\n')
+        print(f"# {found.product}: {' '.join(found.documentation)}")
+        print(found.lines(f"http://{settings.core.host}:{settings.core.port}", args.name, key))
+
+    return _with_access(args, work)
+
+
+def _source_test(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from core.settings import SourceSection
+    from core.sources.ingest import Source
+    from core.sources.mapping import unused
+
+    section = settings.source.get(args.name) or SourceSection(preset=args.name)
+    source = Source.of(args.name, section, settings.responder)
+    try:
+        reading = source.map.read(args.file.read_bytes())
+    except OSError as error:
+        raise ResponderBotError("bad_request", f"{args.file} can't be read ({error.strerror}).") from error
+    for incoming in reading.incoming:
+        print(incoming.request.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True, indent=1))
+        if incoming.is_resolved:
+            print("It is over: it closes the alert with this sourceRef, if nobody is assigned to it.")
+        for note in incoming.notes:
+            print(f"Left out: {note}")
+    for part in reading.unreadable:
+        print(f"Unreadable: {part.sentence}")
+    if reading.skipped:
+        print(f"Skipped: {reading.skipped}, which `when` doesn't name.")
+    names = {name for item in reading.items for name in unused(item, source.map.paths)}
+    if names:
+        print(f"Not used: {', '.join(sorted(names))}")
+    return 1 if reading.unreadable else 0
+
+
+def _source_list(args: argparse.Namespace) -> int:
+    settings = settings_with_database(args)
+    from core.common.clock import now_ms
+    from core.sources.ingest import Sources
+    from core.store import sources as stored
+
+    async def work(database: "Database") -> None:
+        core = settings.core
+        sources = Sources(settings.source, settings.responder, database, now_ms, core.user_domain)
+        counted = {row["name"]: row for row in await database.read(stored.list_all)}
+        rows = [("SOURCE", "PRESET", "LAST", *(column.upper() for column in stored.COUNTS))]
+        for name, section in settings.source.items():
+            row = counted.get(name)
+            last = _utc(row["last_at"]) if row is not None and row["last_at"] else "never"
+            counts = [str(row[column]) if row is not None else "0" for column in stored.COUNTS]
+            rows.append((name, section.preset or "-", last, *counts))
+        _print_table(rows)
+        for problem in await sources.problems():
+            print(problem, file=sys.stderr)
+
+    _on_database(settings.core.database, work)
+    return 0
+
+
+def _utc(at_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _user_key(args: argparse.Namespace) -> int:
     async def work(access: "Access") -> None:
-        print(await access.new_key(args.login))
+        print(await access.new_key(args.login, keep_old=args.keep_old))
 
     return _with_access(args, work)
 

@@ -186,7 +186,7 @@ class People:
 
         def work(tx: Transaction, _: int) -> NewKey:
             login = self._changeable(tx, caller, name, "make a new key")
-            users.set_key(tx, login, hash_key(key))
+            users.set_key(tx, login, hash_key(key), None)
             return NewKey(login=login, key=key)
 
         return await self._change(work)

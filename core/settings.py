@@ -108,6 +108,22 @@ Rates = Annotated[
 """How many runs there may be in any period of that length; see `Rate`."""
 
 
+Paths = Annotated[tuple[str, ...], BeforeValidator(_in_a_list)]
+"""One path into a body, or several (core/docs/sources.md#maps)."""
+Values = Annotated[
+    Mapping[str, Annotated[tuple[str, ...], BeforeValidator(_in_a_list)]],
+    Field(description='a table of paths and their values, such as { status = ["resolved"] }'),
+]
+Duration = Annotated[
+    str, Field(pattern=r"^[1-9][0-9]{0,4}[smhd]$", description="a time such as 30m, 6h or 2d; the units are s, m, h, d")
+]
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of a `Duration`."""
+    return int(text[:-1]) * _UNIT_MS[text[-1]]
+
+
 @dataclass(frozen=True)
 class Rate:
     """At most `runs` in any period of `ms`."""
@@ -121,7 +137,7 @@ class Rate:
     def parse(text: str) -> "Rate":
         """The rate of a text that `Rates` accepts."""
         runs, _, period = text.partition("/")
-        return Rate(int(runs), int(period[:-1]) * _UNIT_MS[period[-1]], text)
+        return Rate(int(runs), duration_ms(period), text)
 
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -229,6 +245,55 @@ class SecretSource(SettingsSection):
     file: Path | None = None
 
 
+class ObservableSection(SettingsSection):
+    """An observable of an alert from a source: where it is in the body, and what it is."""
+
+    path: str
+    type: str = ""
+    """Its data type; without one, what indicators the text holds."""
+    message: str = ""
+    """What it is in this alert, such as `destination`."""
+
+
+class MappingSection(SettingsSection):
+    """How bodies of a product become alerts (core/docs/sources.md#maps); a preset is a file with these keys."""
+
+    format: Literal["json", "email"] = "json"
+    each: str = ""
+    """The path of the list of alerts in one body; without it the body is one alert, or a list of them."""
+    when: Values = Field(default_factory=dict)
+    """What is no alert is skipped: all of these paths must have one of their values."""
+    resolved: Values = Field(default_factory=dict)
+    """The alert is over if one of these paths has one of its values."""
+    map: Mapping[str, Paths] = Field(default_factory=dict)
+    """The path, or the paths, of each field of the alert."""
+    severity: Mapping[str, Annotated[int, Field(ge=1, le=4)]] = Field(
+        default_factory=dict, description='a table such as { "0-6" = 1, "7-11" = 2, "12-" = 3, "critical" = 4 }'
+    )
+    observables: tuple[ObservableSection, ...] = Field(
+        (), description='a list of tables, such as [{ type = "ip", path = "srcip" }]'
+    )
+
+
+class SourceSection(MappingSection):
+    """`[source."NAME"]`: what the user NAME, with the profile `source`, may send to `/api/ingest/NAME`."""
+
+    preset: str = ""
+    """The file in core/sources/presets that has what is not given here."""
+    tlp_at_least: int = Field(2, ge=0, le=3)
+    trusted_tags: tuple[str, ...] = ()
+    """Tags of `only_on` that it may set."""
+    rate: str = Field(
+        "600/1m", pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,4}[smhd]$", description="a rate of bodies, such as 600/1m"
+    )
+    reopen_after: Duration = "24h"
+    """An alert that somebody closed opens again if it is sent that much later."""
+    expect_every: Duration | None = Field(None, description="a time such as 6h, within which something always comes")
+    hmac_keys: tuple[str, ...] = Field(
+        (), max_length=2, description="a list of one or two secrets of 16 characters or more"
+    )
+
+
 class CoreSettings(SettingsSection):
     """All settings of core."""
 
@@ -237,6 +302,7 @@ class CoreSettings(SettingsSection):
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
     protect: ProtectSection = Field(default_factory=ProtectSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
+    source: Mapping[str, SourceSection] = Field(default_factory=dict)
 
 
 INIT = "responder-bot init"
@@ -314,7 +380,28 @@ def core_settings(sections: Sections) -> CoreSettings:
         responder=_responders(sections),
         protect=_protect(sections),
         retention=section(RetentionSection, "retention", sections),
+        source=_sources(sections),
     )
+
+
+def _sources(sections: Sections) -> Mapping[str, SourceSection]:
+    tables = sections.tables.get("source", {})
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        raise settings_error(f'{sections.source}: [source] needs a name, such as [source."edge"].')
+    for name in tables:
+        if problem := source_name_problem(name):
+            raise settings_error(f"{sections.source}: {problem}.")
+    return {
+        name: checked(SourceSection, table, f'{sections.source}: [source."{name}"]', sections.folder)
+        for name, table in tables.items()
+    }
+
+
+def source_name_problem(name: str) -> str:
+    """Why a source can't have this name, without a full stop; "" if it can."""
+    if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name, re.ASCII):  # the first part of a login
+        return ""
+    return f"{name!r} can't be the name of a source; take small letters, digits, dots, _ and -"
 
 
 def _protect(sections: Sections) -> ProtectSection:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
 from bot.settings import load as load_bot
 from core.common.settings_file import SECTIONS, RetentionSection
-from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection
+from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection, SourceSection
 from core.settings import load as load_core
 
 EXAMPLE = Path(__file__).parent.parent / "core" / "settings.example.toml"
@@ -22,6 +22,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "responder": ResponderSection,
     "protect": ProtectSection,
     "retention": RetentionSection,
+    "source": SourceSection,
     "bot": BotSection,
     "slack": SlackSection,
     "channel": ChannelSection,

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import takewhile
 
 from core.actions.report import without_report
-from core.actions.runs import IDEMPOTENCY_KEY_MS
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
@@ -210,7 +209,7 @@ class Retention:
         return None
 
     def _delete_keys(self, tx: Transaction, step: Step, at: Position) -> Position | None:
-        before = self._clock() - IDEMPOTENCY_KEY_MS
+        before = self._clock() - stored_actions.IDEMPOTENCY_KEY_MS
         while stored_actions.forget_keys(tx, before, AT_ONCE):
             if step.is_over:
                 return at

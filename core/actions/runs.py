@@ -24,8 +24,6 @@ from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import objects
 
-IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
-
 
 class StartedRun(NamedTuple):
     """The action of a request; `new` is False if an earlier request with the same Idempotency-Key started it."""
@@ -257,7 +255,7 @@ class Runs:
 
     def remembered(self, reads: Reads, caller: Caller, key: str, body: str) -> int | None:
         """What this caller started with the same key. Raises ResponderBotError("key_reused")."""
-        known = stored.remembered(reads, caller.login, key, self._clock() - IDEMPOTENCY_KEY_MS) if key else None
+        known = stored.remembered(reads, caller.login, key, self._clock() - stored.IDEMPOTENCY_KEY_MS) if key else None
         if known is not None and known["digest"] != stored.digest_of(body):
             raise ResponderBotError(
                 "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."

@@ -38,7 +38,7 @@ class Request:
 
     __slots__ = (
         *("method", "raw_path", "raw_query", "headers", "headers_bytes", "id", "address", "receive", "_turns"),
-        *("caller", "endpoint", "path", "query", "raw", "body", "is_unread"),
+        *("caller", "endpoint", "path", "query", "raw", "body", "is_unread", "read_bytes"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, turns: SearchTurns) -> None:
@@ -68,6 +68,8 @@ class Request:
         """An instance of the endpoint's Input; None if the endpoint takes none."""
         self.is_unread = False
         """The rest of the body has not been read and won't be, so the connection must be closed."""
+        self.read_bytes: Callable[[], Awaitable[bytes]]
+        """Reads the body, of an endpoint with `reads_bytes`."""
 
     @property
     def route(self) -> str:
@@ -129,6 +131,8 @@ class Endpoint:
     """No key is needed (health, docs)."""
     allow_source_profile: bool = False
     """Whether a key with the profile `source` may read it too."""
+    reads_bytes: bool = False
+    """The handler reads the body itself, as bytes, and checks who sends it, who may sign it in place of a key."""
     for_bot: bool = False
     """Whether a key that acts for others may change it without naming the user."""
     by_name: bool = False

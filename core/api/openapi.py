@@ -60,7 +60,7 @@ _IN_PATH: Mapping[str, Mapping[str, Any]] = {
     "caseId": {"description": "the case's id, `~` and digits"},
     "idOrName": {"description": "the id, `~` and digits, or the name"},
     "login": {"description": "a user's login, or its first part"},
-    "name": {"description": "the name of a group or of a responder"},
+    "name": {"description": "the name of a group, a responder or a source"},
     "team": {"description": "Slack's id of the workspace, such as T0123ABCD"},
     "user": {"description": "Slack's id of the person, such as U0123ABCD"},
 }
@@ -134,6 +134,8 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         schema = _schema(endpoint.body, "validation", schemas)
         required = has_required_fields(endpoint.body)
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
+    elif endpoint.reads_bytes:
+        operation["requestBody"] = {"required": True, "content": {"*/*": {}}}
     return operation
 
 

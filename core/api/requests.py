@@ -77,9 +77,8 @@ class BodyReader:
         if not endpoint.takes_body:
             return False
         began = time.monotonic()
-        content = await self._receive(request)
+        content = await self.receive(request)
         is_late = time.monotonic() - began > AT_ONCE_S
-        content = self._decompress(request.headers.get("content-encoding", "").lower(), content)
         kind = request.headers.get("content-type", "")
         are_fields = forms.are_fields(kind, content)
         if are_fields:
@@ -100,7 +99,8 @@ class BodyReader:
             request.body = _validate(endpoint.body, {} if is_nothing else request.raw, is_strict=not are_fields)
         return is_late
 
-    async def _receive(self, request: Request) -> bytes:
+    async def receive(self, request: Request) -> bytes:
+        """The body without its Content-Encoding. Raises as `read` does."""
         request.is_unread = True
         text = request.headers.get("content-length", "0")
         if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > self._limit_bytes:
@@ -110,7 +110,7 @@ class BodyReader:
         except TimeoutError:
             raise bad_request(f"The body did not arrive within {self._timeout_s:g} s; send it again") from None
         request.is_unread = False
-        return body
+        return self._decompress(request.headers.get("content-encoding", "").lower(), body)
 
     def _decompress(self, encoding: str, content: bytes) -> bytes:
         """The body without its Content-Encoding; the limit holds for the result too."""

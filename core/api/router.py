@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from urllib.parse import unquote
 
 import structlog
@@ -24,11 +25,14 @@ from core.api.errors import MethodNotAllowedError, error_response
 from core.api.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, credentials, query_of
 from core.common.errors import ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected
+from core.sources.senders import SIGNATURE_HEADER
 
 TRANSLATE_IN_THREAD_BYTES = 65_536  # translating a larger response would block the event loop
 
 _OPERATION = re.compile(r"_[A-Za-z]+", re.ASCII)  # such as `_bulk`: never an id, so that a 404 blames the address
 _COMMON_HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+SIGNED_PATH = "/api/ingest/"
 
 ResponseObserver = Callable[[str, str, int, float], None]
 """Called for each response with route, method, status and seconds."""
@@ -126,10 +130,13 @@ class Router:
 
     async def _handle(self, request: Request) -> Response:
         """Check the request in the documented order and call its handler."""
-        if needs_key(request.raw_path):
+        if needs_key(request.raw_path) and not is_signed(request):
             await self._authenticate(request)
         check_sizes(request)
         request.endpoint = endpoint = self._find(request)
+        if endpoint.reads_bytes:
+            request.read_bytes = partial(self._bodies.receive, request)
+            return await endpoint.handler(request)
         if request.caller is ANONYMOUS and not endpoint.is_public:
             await self._authenticate(request)
         elif request.caller is ANONYMOUS and "authorization" in request.headers:  # /health tells org-admins more
@@ -202,6 +209,16 @@ def needs_key(raw_path: str) -> bool:
     """Whether a missing key is a 401 even before a 404 or 405: everything under `/api` but the documentation."""
     path = unquote(raw_path).rstrip("/")
     return (path == "/api" or path.startswith("/api/")) and path not in ("/api/docs", "/api/openapi.json")
+
+
+def is_signed(request: Request) -> bool:
+    """Whether it has a signature in place of a key, which its handler checks once it has read the body."""
+    return (
+        SIGNATURE_HEADER in request.headers
+        and "authorization" not in request.headers
+        and request.method == "POST"
+        and unquote(request.raw_path).startswith(SIGNED_PATH)
+    )
 
 
 def _authorize(endpoint: Endpoint, caller: Caller) -> None:

@@ -104,6 +104,12 @@ class Alert(StoredModel):
     artifacts: list[Artifact]
     similar_cases: list[Any] = Field(default_factory=list)
     hold: Hold | None = Field(None, exclude_if=_is_absent)
+    count: int | None = Field(None, exclude_if=_is_absent)
+    """How often its source has sent it; None for once."""
+    last_date: Millis | None = Field(None, exclude_if=_is_absent)
+    """When its source sent it last; None if it did so once."""
+    resolved_by: str | None = Field(None, exclude_if=_is_absent)
+    """The source that says it is over."""
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)

@@ -66,11 +66,12 @@ class Alerts:
         """Create an alert. Raises ResponderBotError("exists") if type, source and sourceRef are taken."""
 
         def work(tx: Transaction, now: int) -> Alert:
-            if objects.find_unique(tx, KIND, _key(request.type, request.source, request.source_ref)) is not None:
+            key = unique_key(request.type, request.source, request.source_ref)
+            if objects.find_unique(tx, KIND, key) is not None:
                 reference = f"{request.type}:{request.source}:{request.source_ref}"
                 sentence = f"Alert {reference} already exist in organisation {self._organisation}"
                 raise ResponderBotError("exists", sentence)
-            return _create(tx, request, caller.login, now)
+            return insert(tx, request, caller.login, now, key)
 
         async with self._creating:
             return await self._change(work)
@@ -100,11 +101,11 @@ class Alerts:
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "Ignored")})
+        return await self._set(caller, id_or_ref, lambda alert: {"status": status_of(alert, "Ignored")})
 
     async def mark_unread(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as unread: `New`, or `Updated` if it is in a case."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": _status(alert, "New")})
+        return await self._set(caller, id_or_ref, lambda alert: {"status": status_of(alert, "New")})
 
     async def set_follow(self, caller: Caller, id_or_ref: str, follow: bool) -> Alert:
         """Follow an alert, or stop following it."""
@@ -259,7 +260,8 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     return saved
 
 
-def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
+def insert(tx: Transaction, request: AlertInput, user: str, now: int, key: str) -> Alert:
+    """Store a new alert under a key that no alert has."""
     number = objects.next_id(tx)
     alert = Alert(
         **made(number, user, now),
@@ -282,7 +284,6 @@ def _create(tx: Transaction, request: AlertInput, user: str, now: int) -> Alert:
     if request.artifacts:
         artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), {}, user, now, alert)
         alert = alert.model_copy(update={"artifacts": artifacts})
-    key = _key(request.type, request.source, request.source_ref)
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
     texts.save(tx, alert)
     attachments.save(tx, number, alert.artifacts)
@@ -316,7 +317,7 @@ def _update(
         if not {item.id for item in alert.artifacts} <= {item.id for item in changed["artifacts"]}:
             require_not_held(tx, number, "its artifacts stay")
     if request.status is not None:
-        changed["status"] = _status(alert, request.status)
+        changed["status"] = status_of(alert, request.status)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
@@ -400,7 +401,7 @@ def _as_case(alert: Alert, request: CreateCaseInput) -> CaseInput:
     return CaseInput.model_construct(**{**own, **requested, **joined})
 
 
-def _status(alert: Alert, wanted: AlertStatus) -> AlertStatus:
+def status_of(alert: Alert, wanted: AlertStatus) -> AlertStatus:
     """The status for read or unread, by whether the alert is in a case. Raises ResponderBotError("bad_request")."""
     if wanted == "Imported" and alert.case is None:
         raise ResponderBotError("bad_request", f"Alert {alert.id} is in no case; createCase or merge make it Imported.")
@@ -415,9 +416,12 @@ def _require_no_case(alert: Alert) -> Alert:
     raise ResponderBotError("bad_request", f"Alert {alert.id} is in case {alert.case} already; go on there.")
 
 
-def _key(type: str, source: str, source_ref: str) -> str:
-    """As JSON, so that two references never have one key, whatever `:` and `;` they contain."""
-    return json.dumps([type, source, source_ref])
+def unique_key(type: str, source: str, source_ref: str, *, sender: str = "") -> str:
+    """As JSON, so that two references never have one key, whatever `:` and `;` they contain.
+
+    `sender` is the source of the settings that sends it: what others say in its name is another alert.
+    """
+    return json.dumps([type, source, source_ref, *([sender] if sender else [])])
 
 
 def _row(reads: Reads, id_or_ref: str) -> Row:
@@ -438,7 +442,9 @@ def _possible_keys(reference: str) -> Iterator[str]:
     if len(parts) - 1 > MAX_SEPARATORS:
         parts = [*parts[:MAX_SEPARATORS], ";".join(parts[MAX_SEPARATORS:])]
     for first, second in combinations(range(1, len(parts)), 2):
-        yield _key(";".join(parts[:first]), ";".join(parts[first:second]), ";".join(parts[second:]))
+        type, source, reference = ";".join(parts[:first]), ";".join(parts[first:second]), ";".join(parts[second:])
+        yield unique_key(type, source, reference)
+        yield unique_key(type, source, reference, sender=source)
 
 
 def _missing() -> ResponderBotError:

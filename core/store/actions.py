@@ -9,6 +9,7 @@ from typing import Any
 from core.common.database import Reads, Row, Search, Transaction
 from core.common.errors import bad_request
 
+IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
 OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"

@@ -110,6 +110,15 @@ CREATE INDEX action_unfinished ON action (root_id)
   WHERE status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL
     OR undo_status IN ('available', 'waiting', 'running', 'failed');
 
+-- What came from each source ([source."NAME"] of the settings). since: when it was first seen in the settings.
+-- silent_alert: the alert that says that nothing comes any more.
+CREATE TABLE source (
+  name TEXT PRIMARY KEY, since INTEGER NOT NULL, last_at INTEGER, created INTEGER NOT NULL DEFAULT 0,
+  repeated INTEGER NOT NULL DEFAULT 0, resolved INTEGER NOT NULL DEFAULT 0, skipped INTEGER NOT NULL DEFAULT 0,
+  unreadable INTEGER NOT NULL DEFAULT 0, silent_alert INTEGER);
+-- Alerts that were sent again and have no event of that yet. since: the first of those repeats.
+CREATE TABLE repeated_alert (alert_id INTEGER PRIMARY KEY, login TEXT NOT NULL, since INTEGER NOT NULL);
+
 -- For rates per target: what the artifacts that actions were on name, as hashes.
 CREATE TABLE action_target (target TEXT, action_id INTEGER, PRIMARY KEY (target, action_id));
 CREATE INDEX action_target_action ON action_target (action_id);
@@ -141,10 +150,12 @@ CREATE TABLE pause (
   within_minutes INTEGER NOT NULL, action_id INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT);
 CREATE UNIQUE INDEX pause_open ON pause (responder_name) WHERE closed_at IS NULL;
 
+-- old_key_hash: works beside key_hash until then.
 CREATE TABLE "user" (
   login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, key_hash TEXT, disabled INTEGER,
-  created_at INTEGER);
+  created_at INTEGER, old_key_hash TEXT, old_key_until INTEGER);
 CREATE UNIQUE INDEX user_key_hash ON "user" (key_hash);
+CREATE INDEX user_old_key_hash ON "user" (old_key_hash) WHERE old_key_hash IS NOT NULL;
 CREATE TABLE slack_link (team TEXT, slack_user TEXT, login TEXT, PRIMARY KEY (team, slack_user));
 CREATE INDEX slack_link_login ON slack_link (login);
 CREATE TABLE group_member (name TEXT, login TEXT, PRIMARY KEY (name, login));

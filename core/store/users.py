@@ -19,8 +19,14 @@ def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: 
         )
 
 
-def by_key_hash(reads: Reads, key_hash: str) -> Row | None:
-    return reads.row(f'SELECT {_COLUMNS}, key_hash FROM "user" WHERE key_hash = :key_hash', {"key_hash": key_hash})
+def by_key_hash(reads: Reads, key_hash: str, now: int) -> Row | None:
+    """The user with this key, or with it as the old key that still works."""
+    row = reads.row(f'SELECT {_COLUMNS}, key_hash FROM "user" WHERE key_hash = :key_hash', {"key_hash": key_hash})
+    return row or reads.row(
+        f'SELECT {_COLUMNS}, old_key_hash AS key_hash FROM "user"'
+        " WHERE old_key_hash = :key_hash AND old_key_until > :now",
+        {"key_hash": key_hash, "now": now},
+    )
 
 
 def by_login(reads: Reads, login: str) -> Row | None:
@@ -49,8 +55,13 @@ def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
     return tx.run('UPDATE "user" SET clearance = :clearance WHERE login = :login', values)
 
 
-def set_key(tx: Transaction, login: str, key_hash: str) -> int:
-    return tx.run('UPDATE "user" SET key_hash = :key_hash WHERE login = :login', {"login": login, "key_hash": key_hash})
+def set_key(tx: Transaction, login: str, key_hash: str, old_until: int | None) -> int:
+    """Replace a key; the old one works until `old_until`, or from now on no more."""
+    kept = "CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE key_hash END"
+    return tx.run(
+        f'UPDATE "user" SET old_key_hash = {kept}, old_key_until = :until, key_hash = :key_hash WHERE login = :login',
+        {"login": login, "key_hash": key_hash, "until": old_until},
+    )
 
 
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:

@@ -13,6 +13,8 @@ ALERT = {"type": "siem", "source": "s", "title": "t", "description": "d"}
 OPEN_TO_SOURCES = {
     ("POST", "/api/alert"),
     ("POST", "/api/v1/alert"),
+    ("POST", "/api/ingest/{name}"),
+    ("POST", "/api/ingest/{name}/api/v2/alerts"),
     *(
         ("GET", f"/api/{path}")
         for path in ("user/current", "v1/user/current", "status", "v1/status", "v1/status/public")

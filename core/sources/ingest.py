@@ -1,0 +1,311 @@
+"""What sources send becomes alerts (core/docs/sources.md)."""
+
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+
+from core.access import Caller, current_caller, full_login
+from core.common.clock import MINUTE_MS, Clock
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import AlertInput, ApiModel, ArtifactsInput
+from core.settings import Rate, ResponderSection, SourceSection, duration_ms
+from core.sources import preset, repeats
+from core.sources.mapping import BodyMap, Reading, Unreadable
+from core.sources.senders import Limiter, Signature
+from core.store import actions as stored_actions
+from core.store import sources as stored
+
+READ_AT_ONCE = 4  # bodies, in threads where they are large
+IN_THREAD_BYTES = 16_384
+TICK_S = 3.0  # a card shows repeats no more often
+SHOWN_AT_ONCE = 200
+SENDERS_RETRY_MS = 15 * MINUTE_MS  # after a pause of core's own, most have sent again by then
+MIN_HMAC_KEY_CHARS = 16
+
+log = structlog.get_logger("core.sources")
+
+
+class Received(ApiModel):
+    """What became of a body."""
+
+    created: int = 0
+    repeated: int = 0
+    """Alerts that were there already, and are counted."""
+    resolved: int = 0
+    """Alerts that are over, as the sender says."""
+    skipped: int = 0
+    """What is no alert, as the map says."""
+    unreadable: int = 0
+    is_duplicate: bool = False
+    """The same request was carried out before; this one changed nothing."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of the settings."""
+
+    name: str
+    section: SourceSection
+    map: BodyMap
+    limiter: Limiter
+    keeps_bodies: bool
+    """Whether bodies stay with their alerts, as files."""
+    is_email: bool
+
+    @staticmethod
+    def of(name: str, section: SourceSection, responders: Mapping[str, ResponderSection]) -> "Source":
+        """Raises ResponderBotError("bad_request") if the map is wrong."""
+        for_rules = {
+            tag for responder in responders.values() if responder.only_on is not None for tag in responder.only_on.tags
+        }
+        trusted = {tag.casefold() for tag in section.trusted_tags}
+        try:
+            if any(len(key) < MIN_HMAC_KEY_CHARS for key in section.hmac_keys):
+                raise ValueError(f"hmac_keys has one of under {MIN_HMAC_KEY_CHARS} characters")
+            merged = preset.merged(section)
+            body_map = BodyMap(
+                merged,
+                type=section.preset or "alert",
+                source=name,
+                tlp=section.tlp_at_least,
+                withheld_tags=(tag for tag in for_rules if tag.casefold() not in trusted),
+            )
+        except ValueError as error:
+            raise ResponderBotError("bad_request", f'[source."{name}"]: {error}; correct that.') from error
+        keeps = bool(section.preset) and preset.load(section.preset).keep
+        return Source(name, section, body_map, Limiter(Rate.parse(section.rate)), keeps, merged.format == "email")
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who sends a body, as far as its headers say."""
+
+    source: Source
+    login: str
+    signature: Signature | None
+
+
+class Sources:
+    """The sources of the settings: takes their bodies, and notices when one says nothing any more."""
+
+    def __init__(
+        self,
+        sections: Mapping[str, SourceSection],
+        responders: Mapping[str, ResponderSection],
+        database: Database,
+        clock: Clock,
+        user_domain: str,
+    ) -> None:
+        """Raises ResponderBotError("bad_request") if a map is wrong."""
+        self._sources = {name: Source.of(name, section, responders) for name, section in sections.items()}
+        self._database = database
+        self._clock = clock
+        self._user_domain = user_domain
+        self._opened_at = clock()
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to count what comes, and to look for what should have come."""
+        if self._sources:
+            now = self._clock()
+            await self._database.transaction(lambda tx: stored.add_missing(tx, self._sources, now))
+            self._ticking = asyncio.create_task(self._tick_forever())
+
+    async def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+
+    def sender(self, name: str, caller: Caller | None, headers: Mapping[str, str]) -> Sender:
+        """Who sends to this source: its own user with a key (`caller`), or whoever can sign.
+
+        Raises ResponderBotError: forbidden, not_found, authentication, rate_limited.
+        """
+        login, source, signature = full_login(name, self._user_domain), self._sources.get(name), None
+        if caller is None:
+            if source is None or not source.section.hmac_keys:
+                raise ResponderBotError("authentication", "Authentication failure")
+            signature = Signature.of(headers, self._clock())
+        elif caller.profile != "source" or caller.login != login:
+            sentence = f"Only the user {login}, with the profile source, may send to {name}; use that user's key."
+            raise ResponderBotError("forbidden", sentence)
+        if source is None:
+            sentence = f'The settings have no [source."{name}"]; `responder-bot source add {name}` prints one.'
+            raise ResponderBotError("not_found", sentence)
+        if signature is None:  # else who can't sign could use up the rate
+            source.limiter.take(name)
+        return Sender(source, login, signature)
+
+    async def receive(self, sender: Sender, content: bytes, idempotency_key: str = "") -> Received:
+        """Store what a body holds, in one transaction; nothing if it was stored under the same key before.
+
+        Raises ResponderBotError: authentication, rate_limited, key_reused.
+        """
+        source, login, now = sender.source, sender.login, self._clock()
+        if sender.signature is not None:
+            if not any(sender.signature.is_by(key, content) for key in source.section.hmac_keys):
+                raise ResponderBotError("authentication", "Authentication failure")
+            source.limiter.take(source.name)
+            idempotency_key = f"signature {sender.signature.digest}"  # a replay changes nothing
+        async with self._reading:
+            if len(content) < IN_THREAD_BYTES:
+                reading = source.map.read(content)
+            else:
+                reading = await asyncio.to_thread(source.map.read, content)
+
+        def work(tx: Transaction) -> Received:
+            caller = current_caller(tx, login, login)
+            if caller is None or caller.profile != "source":
+                raise ResponderBotError("authentication", "Authentication failure")
+            if idempotency_key and _is_repeated(tx, login, idempotency_key, content, now):
+                return Received(is_duplicate=True)
+            if idempotency_key:
+                stored_actions.remember(tx, login, idempotency_key, _text_of(content), 0, now)
+            return _store(tx, source, reading, content, login, now)
+
+        return await self._database.transaction(work)
+
+    async def problems(self) -> list[str]:
+        """What is wrong with sources: no user, or nothing comes any more."""
+
+        def read(reads: Reads) -> list[str]:
+            now, found = self._clock(), list[str]()
+            rows = {row["name"]: row for row in stored.list_all(reads)}
+            for name, source in self._sources.items():
+                caller = current_caller(reads, login := full_login(name, self._user_domain), login)
+                if caller is None or caller.profile != "source":
+                    found.append(f"{name} has no user; `responder-bot user add {name} --profile source` makes it.")
+                elif self._is_silent(source, rows.get(name), now):
+                    found.append(f"{name} has sent nothing {_since(rows[name])}; see whether its forwarder runs.")
+            return found
+
+        return await self._database.read(read)
+
+    async def tick(self) -> None:
+        """Tell of repeats, and of sources that say nothing any more."""
+        now, waited_ms = self._clock(), int(TICK_S * 1000)
+
+        def read(reads: Reads) -> bool:
+            rows = stored.list_all(reads)
+            return stored.has_repeated(reads, now - waited_ms) or any(map(is_newly_silent, rows))
+
+        def is_newly_silent(row: Row) -> bool:
+            source = self._sources.get(row["name"])
+            return source is not None and row["silent_alert"] is None and self._is_silent(source, row, now)
+
+        def work(tx: Transaction) -> None:
+            repeats.show(tx, now, waited_ms=waited_ms, limit=SHOWN_AT_ONCE)
+            for row in filter(is_newly_silent, stored.list_all(tx)):
+                source, login = self._sources[row["name"]], full_login(row["name"], self._user_domain)
+                _, number = repeats.receive(tx, _silent(source, row), login, now, reopen_after_ms=0)
+                stored.set_silent_alert(tx, row["name"], number)
+
+        if await self._database.read(read):
+            await self._database.transaction(work)
+
+    def _is_silent(self, source: Source, row: Row | None, now: int) -> bool:
+        """Whether it has said nothing for too long, and not only because no core ran."""
+        if row is None or source.section.expect_every is None:
+            return False
+        expected_ms = duration_ms(source.section.expect_every)
+        ran_ms = now - self._opened_at
+        return now - (row["last_at"] or row["since"]) > expected_ms and ran_ms > min(expected_ms, SENDERS_RETRY_MS)
+
+    async def _tick_forever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                await self.tick()
+            except ResponderBotError as error:
+                log.warning("sources_not_checked", reason=error.message)
+            except Exception:
+                log.exception("sources_not_checked")
+
+
+def _is_repeated(reads: Reads, login: str, key: str, content: bytes, now: int) -> bool:
+    """Whether this request was carried out before. Raises ResponderBotError("key_reused")."""
+    row = stored_actions.remembered(reads, login, key, now - stored_actions.IDEMPOTENCY_KEY_MS)
+    if row is not None and row["digest"] != stored_actions.digest_of(_text_of(content)):
+        sentence = "This Idempotency-Key was used before with another body; use a new key for a new request."
+        raise ResponderBotError("key_reused", sentence)
+    return row is not None
+
+
+def _text_of(content: bytes) -> str:
+    return content.decode("latin-1")
+
+
+def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, login: str, now: int) -> Received:
+    counts: Counter[str] = Counter(skipped=reading.skipped)
+    reopen_after_ms = duration_ms(source.section.reopen_after)
+    for incoming in reading.incoming:
+        if incoming.is_resolved:
+            outcome = repeats.resolve(tx, incoming.request, login, now)
+            counts[outcome or "skipped"] += 1
+            continue
+        request = incoming.request
+        if source.keeps_bodies:
+            request = request.model_copy(update={"artifacts": [*request.artifacts, _file(source, content)]})
+        outcome, _ = repeats.receive(tx, request, login, now, reopen_after_ms=reopen_after_ms)
+        counts[outcome] += 1
+    for reason, times in Counter(part.reason for part in reading.unreadable).items():
+        first = next(part for part in reading.unreadable if part.reason == reason)
+        repeats.receive(tx, _unreadable(source, first, now), login, now, reopen_after_ms=reopen_after_ms, times=times)
+        counts["unreadable"] += times
+        tx.notes.append(("message_unreadable", {"source": source.name, "reason": reason, "messages": times}))
+    if silent := stored.count(tx, source.name, now, counts):
+        repeats.resolve_number(tx, silent, login, now)
+    return Received(**counts)
+
+
+def _unreadable(source: Source, unreadable: Unreadable, now: int) -> AlertInput:
+    """The alert for what no map can read; one an hour for each reason, as it has the hour in its reference."""
+    hour = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H")
+    hint = (
+        f"The message is kept as a file: `responder-bot source test {source.name} FILE` shows what the map makes of it."
+    )
+    return AlertInput(
+        type="unreadable",
+        source=source.name,
+        source_ref=f"{unreadable.reason} {hour}",
+        title=f"Unreadable message from {source.name}",
+        description=f"{unreadable.sentence}\n\n{hint}",
+        tlp=source.section.tlp_at_least,
+        artifacts=[_file(source, unreadable.content)],
+    )
+
+
+def _file(source: Source, content: bytes) -> ArtifactsInput:
+    name, kind = ("message.eml", "message/rfc822") if source.is_email else ("message.json", "application/json")
+    text = f"{name};{kind};{base64.b64encode(content).decode()}"
+    return ArtifactsInput(data_type="file", data=[text], message="as it was sent", tlp=source.section.tlp_at_least)
+
+
+def _silent(source: Source, row: Row) -> AlertInput:
+    """The alert for a source that says nothing."""
+    return AlertInput(
+        type="silence",
+        source=source.name,
+        source_ref=f"silent {_since(row)}",
+        title=f"Nothing comes from {source.name}",
+        description=(
+            f"{source.name} has sent nothing {_since(row)}, and the settings expect something every"
+            f" {source.section.expect_every}. See whether its forwarder runs, and whether its key still works"
+            " (`responder-bot source list`). This alert closes once something comes."
+        ),
+        severity=3,
+        tlp=source.section.tlp_at_least,
+    )
+
+
+def _since(row: Row) -> str:
+    moment = datetime.fromtimestamp((row["last_at"] or row["since"]) / 1000, UTC)
+    words = "since" if row["last_at"] else "at all, since it is in the settings:"
+    return f"{words} {moment:%Y-%m-%d %H:%M} UTC"

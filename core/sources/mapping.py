@@ -1,0 +1,410 @@
+"""From a body to alerts, by the map of its source (core/docs/sources.md#maps)."""
+
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from core.bundled.ExtractIndicators.extract_indicators import indicators
+from core.field_types import MAX_ARTIFACTS
+from core.models import SEVERITY_NAMES, TLP_NAMES, AlertInput, ArtifactsInput
+from core.settings import MappingSection, ObservableSection
+from core.sources.bodies import MAX_ALERTS, Reason, UnreadableError, decode_email, decode_lines
+from core.sources.paths import LookedAtTooMuchError, Path, Reader, parse, values_at
+
+FIELDS = ("title", "description", "sourceRef", "severity", "tlp", "pap", "tags", "date", "link")
+TITLE_LIMIT = 500  # characters
+DESCRIPTION_LIMIT = 20_000
+REFERENCE_LIMIT = 500
+TAG_LIMIT = 200
+MAX_TAGS = 100
+LINK_LIMIT = 2_000
+OBSERVABLE_LIMIT = 4_096
+TEXT_LIMIT = 100_000
+"""Characters of texts of one body in which indicators are looked for."""
+MAX_OBSERVABLE_PATHS = 100
+
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{0,9})", re.ASCII)
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+_HOSTS = ("domain", "fqdn", "hostname")
+_PORT = re.compile(r"(?<=[^:]):[0-9]{1,5}$", re.ASCII)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_TLP_WORDS = {**{name: level for level, name in enumerate(TLP_NAMES)}, "white": 0, "amber+strict": 2}
+_SEVERITY_WORDS = {
+    **{name: level for level, name in enumerate(SEVERITY_NAMES) if name},
+    **{"info": 1, "informational": 1, "moderate": 2, "warning": 2, "error": 3},
+}
+_SECONDS, _MILLIS, _MICROS = 10**11, 10**14, 10**17  # a number of seconds, ms, us since 1970 is below these
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """An alert of a body."""
+
+    request: AlertInput
+    is_resolved: bool = False
+    notes: tuple[str, ...] = ()
+    """What was left out of it, in words."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A body, or a part of it, that is no alert."""
+
+    reason: Reason
+    sentence: str
+    content: bytes
+
+
+@dataclass
+class Reading:
+    """What a body holds."""
+
+    incoming: list[Incoming] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    skipped: int = 0
+    items: list[Any] = field(default_factory=list)
+    """The alerts as they were sent."""
+
+
+def unused(item: Any, paths: Iterable[Path]) -> list[str]:
+    """The names of an alert as it was sent that no path reads, such as `alert.rev`, sorted."""
+    read = {names for path in paths for names in path.alternatives}
+    return sorted({name for name in _leaves(item, "") if not any(f"{name}.".startswith(f"{path}.") for path in read)})
+
+
+def _leaves(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item, name)
+    else:
+        yield name
+
+
+@dataclass(frozen=True)
+class _Observable:
+    path: Path
+    section: ObservableSection
+
+
+class BodyMap:
+    """The map of a source, its paths parsed."""
+
+    def __init__(
+        self, section: MappingSection, *, type: str, source: str, tlp: int, withheld_tags: Iterable[str]
+    ) -> None:
+        """Alerts have this type and source, and at least this TLP; `withheld_tags` are never set.
+
+        Raises ValueError that says what is wrong with the map.
+        """
+        unknown = next((name for name in section.map if name not in FIELDS), None)
+        if unknown is not None:
+            raise ValueError(f"map has no field {unknown}; there are {', '.join(FIELDS)}")
+        if "title" not in section.map:
+            raise ValueError('map needs the path of a title, such as map = { title = "rule.name" }')
+        if len(section.observables) > MAX_OBSERVABLE_PATHS:
+            raise ValueError(f"there are over {MAX_OBSERVABLE_PATHS} observables")
+        for observable in section.observables:
+            if observable.type and (observable.type == "file" or not _TYPE.fullmatch(observable.type)):
+                raise ValueError(
+                    f"an observable can't be of the type {observable.type!r}; take one such as ip or domain"
+                )
+        self._format = section.format
+        self._each = parse(section.each) if section.each else None
+        self._when = _conditions(section.when)
+        self._resolved = _conditions(section.resolved)
+        self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS}
+        self._severity = _Table(section.severity)
+        self._observables = [_Observable(parse(item.path), item) for item in section.observables]
+        self._type, self._source, self._tlp = type, source, tlp
+        self._withheld = {tag.casefold() for tag in withheld_tags}
+
+    @property
+    def paths(self) -> Iterator[Path]:
+        """All paths that are read in each alert."""
+        yield from (path for paths in self._fields.values() for path in paths)
+        yield from (path for conditions in (self._when, self._resolved) for path, _ in conditions)
+        yield from (observable.path for observable in self._observables)
+
+    def read(self, content: bytes) -> Reading:
+        """What a body holds. What can't be read is a part of it, and never an error."""
+        reading, reader = Reading(), Reader()
+        try:
+            items = self._items(content, reader)
+        except UnreadableError as error:
+            return Reading(unreadable=[Unreadable(error.reason, error.sentence, content)])
+        except LookedAtTooMuchError:
+            return Reading(unreadable=[_looked_at_too_much(content)])
+        if len(items) > MAX_ALERTS:
+            sentence = (
+                f"It holds over {MAX_ALERTS} alerts, and only the first {MAX_ALERTS} were read; send fewer at once."
+            )
+            reading.unreadable.append(Unreadable("alerts", sentence, content))
+        budget = _Budget()
+        for item in items[:MAX_ALERTS]:
+            reading.items.append(item)
+            try:
+                if isinstance(item, dict) and not all(_holds(reader, item, one) for one in self._when):
+                    reading.skipped += 1
+                    continue
+                reading.incoming.append(self._alert(item, reader, budget))
+            except UnreadableError as error:
+                text = json.dumps(item, ensure_ascii=False, indent=1)
+                whole = content if self._format == "email" else text.encode("utf-8", "replace")
+                reading.unreadable.append(Unreadable(error.reason, error.sentence, whole))
+            except LookedAtTooMuchError:
+                reading.unreadable.append(_looked_at_too_much(content))
+                break
+        return reading
+
+    def _items(self, content: bytes, reader: Reader) -> list[Any]:
+        if self._format == "email":
+            return [decode_email(content)]
+        bodies = decode_lines(content)
+        if self._each is None:
+            return bodies
+        found: list[Any] = []
+        for body in bodies:
+            at = reader.get(self._each, body)
+            if at is None:
+                raise UnreadableError(
+                    "each", f"It has no list of alerts at {self._each.text}; correct each in the settings."
+                )
+            found += at if isinstance(at, list) else [at]
+        return found
+
+    def _alert(self, item: Any, reader: Reader, budget: "_Budget") -> Incoming:
+        if not isinstance(item, dict):
+            raise UnreadableError("format", "It is no JSON object, so it has no fields.")
+
+        def texts(name: str) -> list[str]:
+            return [_text(value) for value in values_at(reader, self._fields[name], item)]
+
+        title = _line(" ".join(texts("title")), TITLE_LIMIT)
+        if not title:
+            paths = " or ".join(path.text for path in self._fields["title"])
+            raise UnreadableError("title", f"It has no title at {paths}; correct the map in the settings.")
+        notes: list[str] = []
+        tlp = max(self._tlp, _tlp_of(values_at(reader, self._fields["tlp"], item)))
+        artifacts = self._artifacts(item, reader, budget, tlp, notes)
+        description = self._description(item, reader)
+        if budget.left_out:
+            description += f"\n\n{budget.left_out} observables were left out: a body may have {MAX_ARTIFACTS}."
+            budget.left_out = 0
+        request = AlertInput(
+            type=self._type,
+            source=self._source,
+            source_ref=_reference([reader.get(path, item) for path in self._fields["sourceRef"]], item),
+            title=title,
+            description=description,
+            severity=self._severity.of(values_at(reader, self._fields["severity"], item)),
+            date=_date(values_at(reader, self._fields["date"], item), notes),
+            tags=self._tags(texts("tags"), notes),
+            tlp=tlp,
+            pap=max(2, _tlp_of(values_at(reader, self._fields["pap"], item))),
+            external_link=_link(texts("link"), notes),
+            artifacts=artifacts,
+        )
+        is_resolved = any(_holds(reader, item, one) for one in self._resolved)
+        return Incoming(request, is_resolved, tuple(notes))
+
+    def _description(self, item: Mapping[str, Any], reader: Reader) -> str:
+        """The text at the first path, then a line for each other; without any, the alert as it was sent."""
+        lines = []
+        for number, path in enumerate(self._fields["description"]):
+            if value := ", ".join(map(_text, values_at(reader, (path,), item))):
+                lines.append(f"{path.name}: {value}" if number else value)
+        text = "\n".join(lines) or json.dumps(item, ensure_ascii=False, indent=1)
+        return clean(text)[:DESCRIPTION_LIMIT]
+
+    def _tags(self, texts: Iterable[str], notes: list[str]) -> list[str]:
+        tags = list(dict.fromkeys(line for text in texts if (line := _line(text, TAG_LIMIT))))
+        withheld = [tag for tag in tags if tag.casefold() in self._withheld]
+        notes += [f"The tag {tag}, which rules of responders read; trusted_tags can allow it." for tag in withheld]
+        return [tag for tag in tags if tag not in withheld][:MAX_TAGS]
+
+    def _artifacts(
+        self, item: Mapping[str, Any], reader: Reader, budget: "_Budget", tlp: int, notes: list[str]
+    ) -> list[ArtifactsInput]:
+        found: dict[tuple[str, str], str] = {}
+        for observable in self._observables:
+            values = map(_text, values_at(reader, (observable.path,), item))
+            for kind, value in self._observed(observable.section, values, budget, notes):
+                if len(value) > OBSERVABLE_LIMIT:
+                    notes.append(f"The {kind} at {observable.path.text}, which has over {OBSERVABLE_LIMIT} characters.")
+                elif (kind, value) not in found and budget.take():
+                    found[kind, value] = observable.section.message
+        return [
+            ArtifactsInput(data_type=kind, data=[value], message=message or None, tlp=tlp)
+            for (kind, value), message in found.items()
+        ]
+
+    def _observed(
+        self, section: ObservableSection, values: Iterable[str], budget: "_Budget", notes: list[str]
+    ) -> Iterator[tuple[str, str]]:
+        for value in values:
+            if not section.type:
+                for kind, texts in indicators(budget.text(value)).items():
+                    yield from ((kind, text) for text in texts)
+            elif found := _observable(section.type, value):
+                yield found
+            elif value.strip():
+                notes.append(f"What is at {section.path}, which is no {section.type}: {value[:60]!r}.")
+
+
+class _Budget:
+    """What one body may still add."""
+
+    def __init__(self) -> None:
+        self._artifacts, self._chars = MAX_ARTIFACTS, TEXT_LIMIT
+        self.left_out = 0
+
+    def take(self) -> bool:
+        self._artifacts -= 1
+        self.left_out += self._artifacts < 0
+        return self._artifacts >= 0
+
+    def text(self, text: str) -> str:
+        """As much of a text as may still be looked at."""
+        text = text[: self._chars]
+        self._chars -= len(text)
+        return text
+
+
+class _Table:
+    """The table of severities: words, numbers, and ranges of numbers."""
+
+    def __init__(self, table: Mapping[str, int]) -> None:
+        self._words = {key.strip().casefold(): level for key, level in table.items()}
+        self._ranges = [
+            (int(match[1]), int(match[2]) if match[2] else None, level)
+            for key, level in table.items()
+            if (match := _RANGE.fullmatch(key.strip()))
+        ]
+
+    def of(self, values: Iterable[Any]) -> int:
+        """The severity of the first value that has one; medium without any."""
+        return next((level for value in values if (level := self._of(value))), 2)
+
+    def _of(self, value: Any) -> int:
+        word = _text(value).strip().casefold()
+        if word in self._words:
+            return self._words[word]
+        try:
+            number = float(word)
+        except ValueError:
+            return 0 if self._words else _SEVERITY_WORDS.get(word, 0)
+        if not self._words:
+            return int(number) if number in (1, 2, 3, 4) else 0
+        fitting = (level for low, high, level in self._ranges if low <= number and (high is None or number < high + 1))
+        return next(fitting, 0)
+
+
+def _conditions(section: Mapping[str, Sequence[str]]) -> list[tuple[Path, frozenset[str]]]:
+    return [(parse(path), frozenset(value.casefold() for value in values)) for path, values in section.items()]
+
+
+def _holds(reader: Reader, item: Any, condition: tuple[Path, frozenset[str]]) -> bool:
+    path, wanted = condition
+    return any(_text(value).casefold() in wanted for value in values_at(reader, (path,), item))
+
+
+def _looked_at_too_much(content: bytes) -> Unreadable:
+    return Unreadable("values", "The map looks at too many values of it; simplify its paths.", content)
+
+
+def clean(text: str) -> str:
+    """The text without control characters, which some databases and screens don't take."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _line(text: str, limit: int) -> str:
+    return " ".join(clean(text).split())[:limit]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+
+
+def _reference(parts: Sequence[Any], item: Mapping[str, Any]) -> str:
+    """What tells this alert from others: what is at its paths, or a digest of that; without any, of all of it."""
+    texts = ["" if part is None else _text(part) for part in parts if not isinstance(part, dict | list)]
+    escaped = (text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
+    line = "|".join(escaped) if len(parts) > 1 else "".join(texts)
+    if len(texts) == len(parts) and 0 < len(line) <= REFERENCE_LIMIT and any(texts) and line == clean(line):
+        return line
+    whole = item if all(part in (None, "") for part in parts) else parts
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _tlp_of(values: Sequence[Any]) -> int:
+    """The level of the first value; red for one that nobody can read, and clear, which is below any floor, for none."""
+    if not values:
+        return 0
+    word = _text(values[0]).strip().casefold().removeprefix("tlp:").removeprefix("pap:")
+    if word in ("0", "1", "2", "3"):
+        return int(word)
+    return _TLP_WORDS.get(word, 3)
+
+
+def _date(values: Sequence[Any], notes: list[str]) -> int | None:
+    """ISO 8601, or seconds, ms, us or ns since 1970, as ms."""
+    if not values:
+        return None
+    text = _text(values[0]).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+            number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            notes.append(f"The date {text[:60]!r}, which is neither ISO 8601 nor a number; it is when it arrived.")
+            return None
+    if not 0 <= number < 10**20:
+        notes.append(f"The date {text[:60]!r}, which is none of our time; it is when it arrived.")
+        return None
+    factor = 1000 if number < _SECONDS else 1 if number < _MILLIS else 1e-3 if number < _MICROS else 1e-6
+    return int(number * factor)
+
+
+def _link(texts: Sequence[str], notes: list[str]) -> str | None:
+    if not texts:
+        return None
+    link = texts[0].strip()
+    try:
+        parts = urlsplit(link)
+        if (
+            parts.scheme in ("http", "https")
+            and parts.netloc
+            and len(link) <= LINK_LIMIT
+            and link == _line(link, LINK_LIMIT)
+        ):
+            return link
+    except ValueError:
+        pass
+    notes.append(f"The link {link[:60]!r}, which is no address of http or https.")
+    return None
+
+
+def _observable(kind: str, value: str) -> tuple[str, str] | None:
+    """The value with its type: a host without its port, or as the address that it is; None for no address."""
+    line = _line(value, OBSERVABLE_LIMIT + 1)
+    if kind in _HOSTS:
+        line = _PORT.sub("", line)
+    if kind in ("ip", *_HOSTS):
+        try:
+            return "ip", str(ipaddress.ip_address(line.strip("[]").partition("%")[0]))
+        except ValueError:
+            pass
+    return (kind, line) if line and kind != "ip" else None

@@ -1,0 +1,86 @@
+"""An alert of a source in the database: made the first time, then counted (core/docs/sources.md#repeats)."""
+
+from typing import Literal
+
+from core.common.database import Transaction
+from core.models import Alert, AlertInput
+from core.records import alerts, cases
+from core.records.writes import record_event
+from core.store import objects, sources
+
+Outcome = Literal["created", "repeated", "resolved"]
+
+
+def receive(
+    tx: Transaction, request: AlertInput, login: str, now: int, *, reopen_after_ms: int, times: int = 1
+) -> tuple[Outcome, int]:
+    """Store an alert, or count one that its source sends again; with the number in its id.
+
+    A repeat changes nothing else, but opens one again that is closed: at once where its sender had resolved it, after
+    `reopen_after_ms` where a person had closed it.
+    """
+    key = alerts.unique_key(request.type, request.source, request.source_ref, sender=request.source)
+    row = objects.find_unique(tx, alerts.KIND, key)
+    if row is None:
+        alert = alerts.insert(tx, request, login, now, key)
+        if times > 1:
+            _store(tx, alert.model_copy(update={"count": times, "last_date": now}))
+        return "created", alert.number
+    alert = Alert.model_validate_json(row["doc"])
+    counted = alert.model_copy(
+        update={"count": (alert.count or 1) + times, "last_date": max(now, alert.last_date or 0), "resolved_by": None}
+    )
+    if _opens(tx, alert, now, reopen_after_ms):
+        status = alerts.status_of(alert, "New")
+        alerts.save(tx, counted.model_copy(update={"status": status}), login, now, before=alert)
+    else:
+        _store(tx, counted)
+        sources.add_repeated(tx, alert.number, login, now)
+    return "repeated", alert.number
+
+
+def resolve(tx: Transaction, request: AlertInput, login: str, now: int) -> Outcome | None:
+    """Note on an alert that its sender says it is over, and close it if nobody works on it; None if there is none."""
+    key = alerts.unique_key(request.type, request.source, request.source_ref, sender=request.source)
+    row = objects.find_unique(tx, alerts.KIND, key)
+    if row is None:
+        return None
+    _resolve(tx, Alert.model_validate_json(row["doc"]), login, now)
+    return "resolved"
+
+
+def resolve_number(tx: Transaction, number: int, login: str, now: int) -> None:
+    """As `resolve`, for the alert with this number, if it is still there."""
+    row = objects.find(tx, alerts.KIND, number)
+    if row is not None:
+        _resolve(tx, Alert.model_validate_json(row["doc"]), login, now)
+
+
+def _resolve(tx: Transaction, alert: Alert, login: str, now: int) -> None:
+    if alert.resolved_by is None:
+        resolved = alert.model_copy(update={"resolved_by": alert.source})
+        if alert.status == "New" and alert.assignee is None:
+            resolved = resolved.model_copy(update={"status": "Ignored"})
+        alerts.save(tx, resolved, login, now, before=alert)
+
+
+def show(tx: Transaction, now: int, *, waited_ms: int, limit: int) -> int:
+    """Record an event for alerts that were repeated at least `waited_ms` ago; returns how many."""
+    rows = sources.take_repeated(tx, now - waited_ms, limit)
+    for row in rows:
+        if objects.exists(tx, alerts.KIND, row["alert_id"]):
+            record_event(tx, alerts.KIND, "updated", row["alert_id"], row["alert_id"], row["login"], now)
+    return len(rows)
+
+
+def _opens(tx: Transaction, alert: Alert, now: int, reopen_after_ms: int) -> bool:
+    if alert.status not in ("Ignored", "Imported"):
+        return False
+    if alert.case is not None and cases.load_case(tx, int(alert.case[1:])).status == "Open":
+        return False
+    return alert.resolved_by is not None or now - (alert.updated_at or alert.created_at) >= reopen_after_ms
+
+
+def _store(tx: Transaction, alert: Alert) -> None:
+    """Without an event, and without what searches find: a repeat changes none of that."""
+    objects.update(tx, alert.number, alert.to_json())

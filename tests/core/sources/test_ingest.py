@@ -1,0 +1,180 @@
+"""`POST /api/ingest/NAME`: what a source sends becomes alerts."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.common.errors import ResponderBotError
+from core.settings import OnlyOnSection, ResponderSection
+from tests import stores
+from tests.core.sources.running import EVENT, running_source
+
+
+async def test_a_body_becomes_an_alert_by_the_map_of_its_source(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        answer = await source.send(EVENT)
+        (alert,) = await source.alerts()
+    assert (answer.status_code, answer.json()["created"]) == (201, 1)
+    shown = ("type", "source", "sourceRef", "title", "description", "severity", "date", "tags", "tlp", "externalLink")
+    assert [alert[name] for name in shown] == [
+        *("alert", "mine", "1", "Beacon", EVENT["full_log"], 3, 1795418220000, ["c2", "web"], 2),
+        "https://siem.example/1",
+    ]
+    assert [(item["dataType"], item["data"], item["message"]) for item in alert["artifacts"]] == [
+        ("ip", "10.1.2.3", "source"),
+        ("url", "https://evil.example/a", None),
+    ]
+    assert (alert["createdBy"], "count" in alert) == ("mine@responder-bot.local", False)
+
+
+async def test_a_repeat_is_counted_and_changes_nothing_else(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send(EVENT)
+        (first,) = await source.alerts()
+        other = {**EVENT, "rule": {"name": "Other", "level": 15, "groups": ["x"]}, "srcip": "10.9.9.9", "tlp": "red"}
+        answers = [await source.counts(other) for _ in range(11)]
+        (alert,) = await source.alerts()
+    assert answers == [{"repeated": 1}] * 11
+    assert (alert.pop("count"), alert.pop("lastDate") >= first["createdAt"]) == (12, True)
+    assert alert == first
+
+
+async def test_the_card_is_told_of_many_repeats_once(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send(EVENT)
+        newest = (await source.core.send("GET", "/api/event?after=0&wait=0")).json()["last"]
+        for _ in range(20):
+            await source.send(EVENT)
+        page = (await source.core.send("GET", f"/api/event?after={newest}&wait=20")).json()
+    assert [event["type"] for event in page["events"]] == ["alert.updated"]
+
+
+async def test_a_body_may_hold_a_list_lines_or_a_list_at_a_path(tmp_path: Path) -> None:
+    events = [{**EVENT, "id": str(number)} for number in range(3)]
+    lines = b"\n".join(json.dumps(event).encode() for event in events)
+    async with running_source(
+        tmp_path, others={"nested": {"each": "a.events", "map": {"title": "rule.name"}}}
+    ) as source:
+        assert await source.counts(events) == {"created": 3}
+        assert await source.counts(lines) == {"repeated": 3}
+        assert await source.counts({"a": {"events": events}}, to="nested") == {"created": 3}
+        # Without a reference equal alerts are one.
+        assert await source.counts({"a": {"events": events[:2]}}, to="nested") == {"repeated": 2}
+
+
+async def test_what_no_map_can_read_is_an_alert_with_the_body_as_its_file(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        assert await source.counts(b"<xml/>") == {"unreadable": 1}
+        (alert,) = await source.alerts()
+        file_id = alert["artifacts"][0]["attachment"]["id"]
+        stored = await source.core.send("GET", f"/api/datastore/{file_id}")
+        # One card an hour for each reason; the rest of a body is stored.
+        assert await source.counts(b"<html>") == {"unreadable": 1}
+        mixed = [EVENT, {"rule": {}}, 7, {"rule": None}]
+        assert await source.counts(mixed) == {"created": 1, "unreadable": 3}
+        alerts = await source.alerts(type="unreadable")
+    assert alert["title"] == "Unreadable message from mine"
+    assert stored.content == b"<xml/>"
+    assert [(alert["sourceRef"].split()[0], alert.get("count")) for alert in alerts] == [("format", 3), ("title", 2)]
+
+
+async def test_a_source_sends_to_itself_only_and_reads_nothing(tmp_path: Path) -> None:
+    async with running_source(tmp_path, others={"theirs": {"map": {"title": "t"}}}) as source:
+        foreign = await source.send(EVENT, key=source.keys["theirs"])
+        analyst = await source.send(EVENT, key=await source.core.key("analyst"))
+        await source.core.core.access.add("nobody", "source")
+        unknown = await source.core.key("source", "unknown")
+        missing = await source.core.http.post("/api/ingest/unknown", headers={"Authorization": f"Bearer {unknown}"})
+        none = await source.core.http.post("/api/ingest/mine", json=EVENT)
+        basic = await source.core.http.post("/api/ingest/mine", json=EVENT, auth=("mine", source.keys["mine"]))
+        reads = await source.core.http.get("/api/alert/~1", headers={"Authorization": f"Bearer {source.keys['mine']}"})
+        public = await source.core.http.post(
+            "/api/alert",
+            json={"type": "alert", "source": "mine", "sourceRef": "1", "title": "t", "description": "d"},
+            headers={"Authorization": f"Bearer {source.keys['theirs']}"},
+        )
+        again = await source.counts(EVENT)
+    answers = (foreign, analyst, missing, none, basic, reads, public)
+    assert [answer.status_code for answer in answers] == [403, 403, 404, 401, 201, 403, 201]
+    assert again == {"repeated": 1}  # of its own alert, not of the one that somebody else made in its name
+
+
+async def test_two_senders_with_one_reference_have_two_alerts(tmp_path: Path) -> None:
+    body = {"id": "1", "rule": {"name": "n"}}
+    async with running_source(
+        tmp_path, others={"theirs": {"map": {"title": "rule.name", "sourceRef": "id"}}}
+    ) as source:
+        assert await source.counts(body) == {"created": 1}
+        assert await source.counts(body, to="theirs") == {"created": 1}
+        # The reference finds each of them, whatever way it came.
+        found = await source.core.send("GET", "/api/alert/alert;theirs;1")
+    assert found.json()["source"] == "theirs"
+
+
+async def test_a_source_can_t_lower_its_tlp_nor_set_tags_that_rules_read(tmp_path: Path) -> None:
+    rules = {"Block_1_0": ResponderSection(only_on=OnlyOnSection(tags=("Malicious", "c2")))}
+    async with running_source(tmp_path, parts={"responder": rules}, trusted_tags=["C2"]) as source:
+        for number, tlp in enumerate(("clear", "TLP:GREEN", 1, "amber", "RED", "???")):
+            await source.send(
+                {**EVENT, "id": str(number), "tlp": tlp, "rule": {"name": "n", "groups": ["malicious", "c2"]}}
+            )
+        alerts = await source.alerts()
+    assert [alert["tlp"] for alert in alerts] == [2, 2, 2, 2, 3, 3]
+    assert {item["tlp"] for item in alerts[-1]["artifacts"]} == {3}
+    assert {tuple(alert["tags"]) for alert in alerts} == {("c2",)}
+
+
+async def test_a_request_with_the_same_key_changes_nothing(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        key = {"Idempotency-Key": "a"}
+        assert await source.counts(EVENT, **key) == {"created": 1}
+        assert await source.counts(EVENT, **key) == {"isDuplicate": True}
+        other = await source.send({**EVENT, "id": "2"}, **key)
+        long = await source.send(EVENT, **{"Idempotency-Key": "a" * 300})
+        (alert,) = await source.alerts()
+    assert (other.status_code, long.status_code) == (422, 400)
+    assert "count" not in alert
+
+
+async def test_a_source_is_held_to_its_rate(tmp_path: Path) -> None:
+    async with running_source(tmp_path, rate="3/1h") as source:
+        answers = [await source.send(EVENT) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 429]
+    assert 1 <= int(answers[3].headers["retry-after"]) <= 1201
+
+
+async def test_equal_alerts_at_the_same_time_become_one(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        answers = await asyncio.gather(*(source.counts(EVENT) for _ in range(20)))
+        (alert,) = await source.alerts()
+    assert sorted(map(str, answers)) == ["{'created': 1}", *["{'repeated': 1}"] * 19]
+    assert alert["count"] == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"map": {}}, "needs the path of a title"),
+        ({"map": {"title": "a", "titel": "b"}}, "no field titel"),
+        ({"map": {"title": "length(a)"}}, "more than names"),
+        ({"map": {"title": "a[?b]"}}, "more than names"),
+        ({"map": {"title": "a[*].b"}}, "more than names"),
+        ({"map": {"title": "a.*"}}, "more than names"),
+        ({"map": {"title": "a | b"}}, "more than names"),
+        ({"map": {"title": "a["}}, "no path"),
+        ({"map": {"title": ""}}, "1 to 500"),
+        ({"map": {"title": "||".join("a" * 300)}}, "1 to 500"),
+        ({"each": "sort(@)"}, "more than names"),
+        ({"observables": [{"type": "file", "path": "a"}]}, "file"),
+        ({"preset": "suricatta"}, "no preset"),
+        ({"hmac_keys": ["short"]}, "16 characters"),
+    ],
+)
+async def test_a_wrong_map_is_refused_at_start(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ResponderBotError, match=sentence):
+        async with running_source(tmp_path, **changes):
+            pass
+    assert stores.rows(tmp_path / "core.db", "SELECT count(*) FROM source") == [(0,)]

@@ -1,0 +1,82 @@
+"""Each preset makes of a recorded body the alerts beside it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.settings import SourceSection
+from core.sources import preset
+from core.sources.mapping import BodyMap
+from tests.core.sources.running import running_source
+
+PAGE = Path(__file__).parents[3] / "core/docs/sources.md"
+
+
+def body_of(name: str) -> bytes:
+    (file,) = preset.FOLDER.glob(f"{name}.body.*")
+    return file.read_bytes()
+
+
+def alerts_of(name: str) -> list[dict[str, Any]]:
+    alerts: list[dict[str, Any]] = json.loads((preset.FOLDER / f"{name}.alerts.json").read_text())
+    return alerts
+
+
+@pytest.mark.parametrize("name", preset.names())
+def test_a_recorded_body_becomes_the_alerts_beside_it(name: str) -> None:
+    reading = BodyMap(preset.load(name), type=name, source=name, tlp=2, withheld_tags=()).read(body_of(name))
+    assert reading.unreadable == []
+    assert [
+        {
+            "title": alert.title,
+            "description": alert.description,
+            "sourceRef": alert.source_ref,
+            "severity": alert.severity,
+            "date": alert.date,
+            "tags": alert.tags,
+            "link": alert.external_link,
+            "observables": [[item.data_type, item.data[0], item.message or ""] for item in alert.artifacts],
+            **({"resolved": True} if incoming.is_resolved else {}),
+        }
+        for incoming in reading.incoming
+        for alert in [incoming.request]
+    ] == alerts_of(name)
+    assert [note for incoming in reading.incoming for note in incoming.notes] == []
+
+
+async def test_all_of_them_are_stored_and_sent_again_are_counted(tmp_path: Path) -> None:
+    others = {name: {"preset": name} for name in preset.names()}
+    async with running_source(tmp_path, others=others) as source:
+        first = {name: await source.counts(body_of(name), to=name) for name in others}
+        again = {name: await source.counts(body_of(name), to=name) for name in others}
+        email = (await source.alerts(source="email"))[0]
+        prometheus = await source.core.http.post(
+            "/api/ingest/prometheus/api/v2/alerts",
+            content=body_of("prometheus"),
+            auth=("prometheus", source.keys["prometheus"]),
+        )
+    firing = {name: [alert for alert in alerts_of(name) if "resolved" not in alert] for name in others}
+    assert {name: counts.get("created") for name, counts in first.items()} == {
+        name: len(firing[name]) for name in others
+    }
+    assert {name: counts.get("repeated") for name, counts in again.items()} == {
+        name: len(firing[name]) for name in others
+    }
+    assert [item["attachment"]["name"] for item in email["artifacts"] if item["dataType"] == "file"] == ["message.eml"]
+    assert prometheus.json()["repeated"] == 1
+
+
+def test_a_section_changes_what_it_names_of_its_preset() -> None:
+    section = SourceSection(preset="suricata", map={"title": ("alert.category",)}, when={})
+    merged = preset.merged(section)
+    assert (merged.map["title"], merged.map["date"]) == (("alert.category",), ("timestamp",))
+    assert (merged.when, len(merged.observables)) == ({}, 4)
+
+
+@pytest.mark.parametrize("name", preset.names())
+def test_the_page_has_the_lines_and_the_documentation_of_each(name: str) -> None:
+    page, found = PAGE.read_text(), preset.load(name)
+    assert found.setup.strip() in page
+    assert [address for address in found.documentation if f"<{address}>" not in page] == []
