@@ -315,10 +315,10 @@ def _doctor(args: argparse.Namespace) -> int:
     async def check() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
             is_linked = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
-            found = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
+            checks = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
         if _is_local_core(settings, local_core):
             first.extend(await _disk_checks(settings, local_core))
-        lines = [*first, *((check.ok, check.name, check.message) for check in found)]
+        lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
         for is_well, name, message in lines:
             _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
         return 0 if all(is_well for is_well, _, _ in lines) else 1

@@ -53,7 +53,7 @@ class Identity:
 
     async def slack_user(self, team: str, login: str) -> str:
         """The Slack user in this team who is linked to a login; "" if none is."""
-        ids = [found.rpartition(":") for found in (await self._core.slack_users(login)).slack_ids]
+        ids = [slack_id.rpartition(":") for slack_id in (await self._core.slack_users(login)).slack_ids]
         return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
 
     async def _look_up(self, team: str, user: str) -> Person | None:

@@ -117,8 +117,8 @@ class Subject:
             return alert.part(object_id)
         if document.case is None:
             return None
-        found = Subject._in_case(document, document.case, object_id)
-        return replace(found, others=(*document.artifacts, *document.other_artifacts)) if found else None
+        subject = Subject._in_case(document, document.case, object_id)
+        return replace(subject, others=(*document.artifacts, *document.other_artifacts)) if subject else None
 
     @staticmethod
     def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":
@@ -178,11 +178,11 @@ class RedactedView:
         others = self.subject.others if self.subject.kind == "case_artifact" else ()
         return max(self.subject.tlp, self.subject.parent_tlp, *(a.tlp for a in (*self.subject.artifacts, *others)))
 
-    def text(self, words: str) -> str:
+    def text(self, text: str) -> str:
         """A text of the subject, such as its title or a tag, with hidden artifacts masked in it."""
         if not self.is_open:
             return withheld(self.subject.tlp)
-        return _masked(words, self._hidden_texts())
+        return _masked(text, self._hidden_texts())
 
     def title(self) -> str:
         """The title, or that it is withheld; of an artifact its data type and data, defanged."""
@@ -207,15 +207,15 @@ class RedactedView:
         decoded = unquote(self.subject.link)
         return self.subject.link if self.text(decoded) == visible(decoded) else ""
 
-    def report(self, words: str) -> str:
+    def report(self, text: str) -> str:
         """Text that a responder made from the subject: shown or withheld as a whole."""
-        return words if self.shows_reports else withheld(self.highest_tlp)
+        return text if self.shows_reports else withheld(self.highest_tlp)
 
-    def inputs(self, words: str) -> str:
+    def inputs(self, text: str) -> str:
         """What the requester of a run gave it: people speak of the subject and its case in it, as in a title."""
         if not self.shows_inputs:
             return withheld(self.subject.clearance)
-        return _masked(words, self._hidden_texts())
+        return _masked(text, self._hidden_texts())
 
     @property
     def shows_inputs(self) -> bool:
@@ -234,13 +234,13 @@ class RedactedView:
         known = (*self.subject.artifacts, *self.subject.others)
         return {t for a in known if not may_see(self.clearance, a.tlp) for t in a.texts}
 
-    def searchable(self, words: Iterable[str]) -> str:
+    def searchable(self, texts: Iterable[str]) -> str:
         """What of these texts of the subject may be shown, and its visible artifacts, to look for a text in.
 
         In lower case, and not defanged.
         """
         visible_artifacts = (text for artifact in self.artifacts() for text in artifact.texts)
-        return refanged("\n".join(map(self.text, [*words, *visible_artifacts]))).casefold()
+        return refanged("\n".join(map(self.text, [*texts, *visible_artifacts]))).casefold()
 
     @property
     def fingerprint(self) -> str:
@@ -276,17 +276,17 @@ class _Visible(dict[int, int | None]):
 _VISIBLE = _Visible()
 
 
-def visible(words: str) -> str:
+def visible(text: str) -> str:
     """The text without invisible characters. Cards leave them out, so a secret is searched for without them."""
-    return words.translate(_VISIBLE)
+    return text.translate(_VISIBLE)
 
 
-def _masked(words: str, hidden: Iterable[str]) -> str:
+def _masked(text: str, hidden: Iterable[str]) -> str:
     """The text with the hidden data masked, in any case, also defanged or with invisible characters in it."""
-    words = visible(words)
+    text = visible(text)
     for pattern in _patterns(frozenset(hidden)):
-        words = pattern.sub(MASK, words)
-    return words
+        text = pattern.sub(MASK, text)
+    return text
 
 
 @lru_cache(maxsize=64)

@@ -211,7 +211,7 @@ class Bot:
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
         work = (self.notifier.run(), self.outbox.sender.run(), self.groups.run(), self._prune_hourly())
-        tasks = [asyncio.create_task(one) for one in work]
+        tasks = [asyncio.create_task(worker) for worker in work]
         self.leading.set()
         try:
             while await self._keeps_lead():
@@ -225,8 +225,8 @@ class Bot:
     async def _prune_hourly(self) -> None:
         while True:
             try:
-                if found := await self.retention.prune():
-                    log.info("pruned", counts=dict(found))
+                if pruned := await self.retention.prune():
+                    log.info("pruned", counts=dict(pruned))
             except ResponderBotError as error:
                 log.warning("prune_failed", reason=error.message)
             await asyncio.sleep(PRUNE_EVERY_S)
@@ -273,8 +273,8 @@ class Bot:
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
-        found = await self.outbox.probe.check()
-        store = [Check("store", False, found.message, is_vital=found.is_down)] if found.message else []
+        healthy = await self.outbox.probe.check()
+        store = [Check("store", False, healthy.message, is_vital=healthy.is_down)] if healthy.message else []
         return [self._transport_check(), *store, *self.groups.checks(), *await self._own_checks()]
 
     async def problem(self) -> str:
@@ -305,10 +305,10 @@ class Bot:
             for s in await self.outbox.storms()
         ]
         replicas = await self.outbox.replicas.all()
-        lost = [one for one in replicas if one.silent_ms]
-        words = f"{summary(replicas)}{'; start what is lost again, if it is to come back' if lost else ''}"
+        lost = [replica for replica in replicas if replica.silent_ms]
+        message = f"{summary(replicas)}{'; start what is lost again, if it is to come back' if lost else ''}"
         on_way = Check("delivery", True, f"{await self.outbox.waiting()} message(s) on their way")
-        return [*(problems or [on_way]), Check("replicas", not lost, words), *storms]
+        return [*(problems or [on_way]), Check("replicas", not lost, message), *storms]
 
     async def _token_check(self) -> Check:
         try:

@@ -135,22 +135,27 @@ class Channels:
     async def checks(self) -> list[Check]:
         """One line for each channel, refreshed now."""
         await self.refresh()
-        found = [self._check(channel) for channel in self._sections]
+        checks = [self._check(channel) for channel in self._sections]
         if self._has_own:
-            return found
-        return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance"), *found]
+            return checks
+        return [
+            Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance"),
+            *checks,
+        ]
 
     def _check(self, channel: str) -> Check:
         state, clearance = self._states[channel], self.clearance(channel) or CLEAR
         if state.problem:
             return Check(f"channel {channel}", False, state.problem)
-        words = f"shows up to TLP:{TLP_NAMES[clearance].upper()}"
+        message = f"shows up to TLP:{TLP_NAMES[clearance].upper()}"
         if channel == self._access_channel and not state.is_internal:
-            sentence = f"{words}, since it is shared; requests for access go to each admin instead, as they name people"
+            sentence = (
+                f"{message}, since it is shared; requests for access go to each admin instead, as they name people"
+            )
             return Check(f"channel {channel}", False, sentence)
         if channel == self._access_channel:
-            words += "; requests for access are decided there"
-        return Check(f"channel {channel}", True, words if state.is_internal else f"{words}, since it is shared")
+            message += "; requests for access are decided there"
+        return Check(f"channel {channel}", True, message if state.is_internal else f"{message}, since it is shared")
 
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:

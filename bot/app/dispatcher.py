@@ -439,7 +439,7 @@ def _late_view(result: Json | None, submitted: Mapping[str, Any]) -> Mapping[str
         return modals.notice("Done", "It is done.")
     if result.get("response_action") == "errors":
         labels = modals.labels(submitted)
-        told = [f"{labels.get(block, '')}: {text}".removeprefix(": ") for block, text in result["errors"].items()]
-        return modals.notice("Not done", *(notices.error(text).text for text in told))
+        problems = [f"{labels.get(block, '')}: {text}".removeprefix(": ") for block, text in result["errors"].items()]
+        return modals.notice("Not done", *(notices.error(text).text for text in problems))
     view: Mapping[str, Any] = result.get("view") or modals.notice("Done", "It is done.")
     return view

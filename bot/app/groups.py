@@ -104,8 +104,8 @@ class GroupSync:
 
     def checks(self) -> list[Check]:
         """One line for each group that this replica has looked at."""
-        found = [_check(name, self._groups[name], state) for name, state in self._states.items()]
-        return [*found, Check("groups", False, self._problem)] if self._problem else found
+        checks = [_check(name, self._groups[name], state) for name, state in self._states.items()]
+        return [*checks, Check("groups", False, self._problem)] if self._problem else checks
 
     async def checks_now(self) -> list[Check]:
         """As `checks`; asks Slack where this replica hasn't. Without an answer of core it says nothing of links."""
@@ -143,7 +143,7 @@ def _check(name: str, section: GroupSection, state: GroupState, *, knows_links: 
     if state.problem:
         return Check(f"group @{name}", False, state.problem)
     total = len(state.members) + state.unlinked
-    words = f"{len(state.members)} of the {total} members of {section.slack_usergroup} are linked"
+    message = f"{len(state.members)} of the {total} members of {section.slack_usergroup} are linked"
     if not knows_links or not state.unlinked:
-        words = f"user group {section.slack_usergroup}, {count(total, 'member')}"
-    return Check(f"group @{name}", True, words)
+        message = f"user group {section.slack_usergroup}, {count(total, 'member')}"
+    return Check(f"group @{name}", True, message)

@@ -135,7 +135,7 @@ def _clicked(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _text(body: Mapping[str, Any], *path: str) -> str:
-    found: Any = body
+    value: Any = body
     for step in path:
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found if isinstance(found, str) else ""
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""

@@ -29,7 +29,7 @@ def button_element(
         "text": plain(text),
     }
     more = {"value": value, "style": style, "confirm": confirm}
-    return element | {key: given for key, given in more.items() if given}
+    return element | {key: content for key, content in more.items() if content}
 
 
 def confirmation(
@@ -65,6 +65,6 @@ MAX_OPTIONS = 100
 NOTHING = "none"  # the value of an option that only says something
 
 
-def message_option(words: str) -> dict[str, Any]:
+def message_option(sentence: str) -> dict[str, Any]:
     """A sentence as the only entry of a menu; choosing it runs nothing."""
-    return {"options": [{"text": plain(foreign_plain(words, OPTION_LIMIT)), "value": NOTHING}]}
+    return {"options": [{"text": plain(foreign_plain(sentence, OPTION_LIMIT)), "value": NOTHING}]}

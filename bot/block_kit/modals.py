@@ -61,9 +61,9 @@ def update(view: View) -> dict[str, Any]:
     return {"response_action": "update", "view": dict(view)}
 
 
-def errors(found: Mapping[str, str]) -> dict[str, Any]:
+def errors(problems: Mapping[str, str]) -> dict[str, Any]:
     """The acknowledgement that shows errors at their fields, by block id."""
-    return {"response_action": "errors", "errors": {block: clip(text, 1000) for block, text in found.items()}}
+    return {"response_action": "errors", "errors": {block: clip(text, 1000) for block, text in problems.items()}}
 
 
 def problem(sentence: str) -> dict[str, Any]:
@@ -112,12 +112,12 @@ def search_field(block_id: str, label: str, placeholder: str, options: Sequence[
 
 def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
     """A menu of a few options (value, text)."""
-    made = [{"text": plain(clip(words, 75)), "value": value} for value, words in options]
-    first = next((o for o in made if o["value"] == initial), made[0])
+    entries = [{"text": plain(clip(text, 75)), "value": value} for value, text in options]
+    first = next((o for o in entries if o["value"] == initial), entries[0])
     element = {
         "type": "static_select",
         "action_id": _action_id(block_id),
-        "options": made,
+        "options": entries,
         "initial_option": first,
     }
     return _input(block_id, label, element, hint, False, False)
@@ -144,15 +144,15 @@ def _action_id(block_id: str) -> str:
 def labels(view: View) -> dict[str, str]:
     """What the fields of a view are called, by block id."""
     blocks = view.get("blocks")
-    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
-    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in found}
+    fields = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in fields}
 
 
 def options(view: View, block_id: str) -> Sequence[Block]:
     """The options of a menu, as it was shown; empty for one that searches."""
     blocks = view.get("blocks")
-    found = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
-    element = next((mapping(one.get("element")) for one in found if one.get("block_id") == block_id), {})
+    fields = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+    element = next((mapping(field.get("element")) for field in fields if field.get("block_id") == block_id), {})
     shown = element.get("options")
     return [option for option in shown if isinstance(option, Mapping)] if isinstance(shown, list) else []
 
@@ -160,8 +160,8 @@ def options(view: View, block_id: str) -> Sequence[Block]:
 def elements(view: View) -> dict[str, Mapping[str, Any]]:
     """The state of each field, by block id. All of it is foreign."""
     blocks = mapping(mapping(view.get("state")).get("values"))
-    found = {str(block): next(iter(mapping(inner).values()), None) for block, inner in blocks.items()}
-    return {block: element for block, element in found.items() if isinstance(element, Mapping)}
+    states = {str(block): next(iter(mapping(inner).values()), None) for block, inner in blocks.items()}
+    return {block: element for block, element in states.items() if isinstance(element, Mapping)}
 
 
 def values(view: View) -> dict[str, str]:
@@ -183,17 +183,17 @@ def option_value(option: Any) -> str:
 
 def chosen(view: View, block_id: str) -> Sequence[str]:
     """The values of the options that were chosen in a menu of several, each once."""
-    found = elements(view).get(block_id, {}).get("selected_options")
-    return list(dict.fromkeys(map(option_value, found))) if isinstance(found, list) else []
+    selected = elements(view).get(block_id, {}).get("selected_options")
+    return list(dict.fromkeys(map(option_value, selected))) if isinstance(selected, list) else []
 
 
 def users(view: View, block_id: str) -> Sequence[str]:
     """The Slack users of a multi_users_select."""
-    found = elements(view).get(block_id, {}).get("selected_users")
-    return list(dict.fromkeys(user for user in found if isinstance(user, str))) if isinstance(found, list) else []
+    selected = elements(view).get(block_id, {}).get("selected_users")
+    return list(dict.fromkeys(user for user in selected if isinstance(user, str))) if isinstance(selected, list) else []
 
 
 def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
     """The files of a file_input, as Slack describes them."""
-    found = elements(view).get(block_id, {}).get("files")
-    return [f for f in found if isinstance(f, Mapping)] if isinstance(found, list) else []
+    uploaded = elements(view).get(block_id, {}).get("files")
+    return [f for f in uploaded if isinstance(f, Mapping)] if isinstance(uploaded, list) else []

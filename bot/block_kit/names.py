@@ -26,9 +26,9 @@ def typed_names(responder: OfferedResponder) -> tuple[str, str]:
 
 def example(responder: OfferedResponder) -> str:
     """What to type for it in a command: its title, or its name if the title could be read as something else."""
-    words = title(responder)
-    if _TYPEABLE.fullmatch(words):
-        return words
+    typed = title(responder)
+    if _TYPEABLE.fullmatch(typed):
+        return typed
     return f'"{responder.name}"' if " " in responder.name else responder.name
 
 
@@ -45,5 +45,8 @@ def titled_as(action: Action, other: Action | None) -> Action:
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:
     """The action with the titles that its responder gives itself and its inputs."""
-    inputs = [InputTitle(name=one.name, title=one.title, type=one.type) for one in responder.parameters or ()]
+    inputs = [
+        InputTitle(name=parameter.name, title=parameter.title, type=parameter.type)
+        for parameter in responder.parameters or ()
+    ]
     return action.model_copy(update={"responder_title": title(responder), "inputs": inputs})

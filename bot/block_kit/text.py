@@ -110,8 +110,8 @@ def defang_indicators(text: str) -> str:
 
 
 def _defanged(match: re.Match[str]) -> str:
-    found = match[0].rstrip(".,;:!?)")
-    return defang(found) + match[0][len(found) :]
+    indicator = match[0].rstrip(".,;:!?)")
+    return defang(indicator) + match[0][len(indicator) :]
 
 
 def person_name(login: str) -> str:
@@ -152,6 +152,6 @@ def duration(duration_ms: int) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """`1 task`, `3 tasks`."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

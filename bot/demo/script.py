@@ -98,8 +98,8 @@ class DemoScript:
             card = next((m for m in view.messages(ALERTS) if m["ts"] == ts), {})
             blocks = [*(card.get("blocks") or ()), *(b for a in card.get("attachments") or () for b in a["blocks"])]
             elements = [e for b in blocks for e in [*(b.get("elements") or ()), b.get("accessory") or {}]]
-            found = (str(e.get("action_id") or "") for e in elements)
-            return next((action_id for action_id in found if ids.family(action_id) == family), "")
+            action_ids = (str(e.get("action_id") or "") for e in elements)
+            return next((action_id for action_id in action_ids if ids.family(action_id) == family), "")
 
         return await who.until(find, STEP_S)
 
@@ -155,11 +155,11 @@ class DemoScript:
         groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
         options = [option for group in groups for option in group["options"]]
         title = readable_name(responder)
-        found = next((option for option in options if option["text"]["text"] == title), None)
-        if found is None:
+        chosen = next((option for option in options if option["text"]["text"] == title), None)
+        if chosen is None:
             raise DemoFailed(f"the menu does not offer {title}")
         self._transcript.say("ben", f"chooses {title}", ALERTS, ts=ts, responder=responder)
-        await self._ben.click(ALERTS, ts, action_id=action_id, value=found["value"])
+        await self._ben.click(ALERTS, ts, action_id=action_id, value=chosen["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
         """Wait until the channel shows the action as ended, and check that it succeeded in core."""

@@ -83,17 +83,17 @@ class Transcript:
 def _run_in(lines: list[str]) -> dict[str, str]:
     """Responder and status of the first run in the lines."""
     for line in lines:
-        if found := _RUN.match(line):
-            return {"responder": found[2], "status": STATUSES[found[1]]}
+        if match := _RUN.match(line):
+            return {"responder": match[2], "status": STATUSES[match[1]]}
     return {}
 
 
 def messages_with_threads(view: EmulatorView, channel: str) -> list[Message]:
     """Messages of the channel, each followed by its thread."""
-    found: list[Message] = []
+    messages: list[Message] = []
     for root in view.messages(channel):
-        found += view.thread(channel, root["ts"]) or [root]
-    return found
+        messages += view.thread(channel, root["ts"]) or [root]
+    return messages
 
 
 def text_of(message: Message) -> str:

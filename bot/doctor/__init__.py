@@ -44,29 +44,29 @@ async def checks(
     key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
     if settings.bot.core_api_key:
         key = await key_check(core)
-    found = [*await _core_checks(core), key]
+    results = [*await _core_checks(core), key]
     if not settings.slack.bot_token:
-        return [*found, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
+        return [*results, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
         running = await bot_checks(settings, session)
         slack = web_client(settings.slack.bot_token, settings.slack, session)
         token, team, bot_user_id = await _token_checks(slack, manifest, clock_ms)
-        found += token
+        results += token
         if team:
-            found.append(await _files_check(slack))
-            found += await payload_checks(slack, examples.payloads(clock_ms()))
-        found.append(await _transport_check(settings, slack))
+            results.append(await _files_check(slack))
+            results += await payload_checks(slack, examples.payloads(clock_ms()))
+        results.append(await _transport_check(settings, slack))
         if not team:
-            return [*found, *running]
-        found += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
-        found += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
+            return [*results, *running]
+        results += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
+        results += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
         if settings.bot.core_api_key:
             is_linked = _linked_by_core(core) if key.ok else None
             if key.ok:
-                found += await access_checks(core, team, settings.bot.access_channel)
-        found.append(await _people_check(settings, slack, team, bot_user_id, is_linked))
-        known = {check.name for check in found}
-        return [*found, *(check for check in running if check.name not in known)]
+                results += await access_checks(core, team, settings.bot.access_channel)
+        results.append(await _people_check(settings, slack, team, bot_user_id, is_linked))
+        known = {check.name for check in results}
+        return [*results, *(check for check in running if check.name not in known)]
 
 
 async def bot_checks(settings: BotSettings, session: aiohttp.ClientSession) -> list[Check]:
@@ -119,10 +119,10 @@ async def _token_checks(
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         return [Check("token", False, classify(error, "").message)], "", ""
     headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
-    found = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
-    found.append(_scopes_check(headers.get("x-oauth-scopes"), manifest))
-    found.append(_clock_check(headers.get("date"), clock_ms()))
-    return found, str(response["team_id"]), str(response.get("user_id"))
+    results = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
+    results.append(_scopes_check(headers.get("x-oauth-scopes"), manifest))
+    results.append(_clock_check(headers.get("date"), clock_ms()))
+    return results, str(response["team_id"]), str(response.get("user_id"))
 
 
 def _scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
@@ -166,8 +166,8 @@ async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
             failure = classify(error, "")
             if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
-                words = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
-                return [*refused, Check("payloads", True, words)]
+                message = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
+                return [*refused, Check("payloads", True, message)]
             cure = "it is shown as plain text; update responder-bot"
             refused.append(Check("payloads", False, f"Slack refuses the {name} ({_first_error(error)}); {cure}"))
     return refused or [Check("payloads", True, f"Slack accepts all {len(payloads)} kinds of messages and views")]
@@ -185,8 +185,8 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Chec
     if not section.app_token:
         if not section.signing_secret:
             return Check("socket", False, "neither [slack] app_token (Socket Mode) nor signing_secret (HTTP) is set")
-        words = f"HTTP: Slack is to reach this machine's {section.host}:{section.port}{EVENTS_PATH}"
-        return Check("requests", True, words)
+        message = f"HTTP: Slack is to reach this machine's {section.host}:{section.port}{EVENTS_PATH}"
+        return Check("requests", True, message)
     try:
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -50,7 +50,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     log = Log(
         id_="~16", id="~16", created_by="anna", created_at=now_ms, message="Told them.", start_date=now_ms, owner="anna"
     )
-    asked: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
+    request: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
     timed = done.model_copy(
         update={"undo": Undo(responder="Release_1_0", status="waiting", at=now_ms, message="Release_1_0 is gone.")}
     )
@@ -58,16 +58,16 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     longer = done.model_copy(update={"undo": Undo(responder="Release_1_0", extension=extension)})
     broken = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
     person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
-    told = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
+    listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
         "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
-        "broken glass": approvals.approval_request(broken, subject, **asked),
-        "list of runs": overview.run_list("Failed", told, person, button=seen["button"], now_ms=now_ms),
+        "broken glass": approvals.approval_request(broken, subject, **request),
+        "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
         "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
-        "approval": approvals.approval_request(waiting, subject, **asked),
-        "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **asked),
+        "approval": approvals.approval_request(waiting, subject, **request),
+        "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, confirm=CONFIRM, **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),

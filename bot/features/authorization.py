@@ -48,9 +48,9 @@ async def who_gives_rights(services: Services) -> str:
     return await _either(services, permission="manageUser")
 
 
-async def _either(services: Services, **wanted: Any) -> str:
+async def _either(services: Services, **conditions: Any) -> str:
     try:
-        return notices.either(await services.core.who(**wanted))
+        return notices.either(await services.core.who(**conditions))
     except ResponderBotError:  # it only completes a sentence
         return ""
 

@@ -39,8 +39,8 @@ def parse_id(word: str) -> str | None:
     word = word.strip().strip(".,;:()[]")
     if match := _ID.fullmatch(word):
         return f"~{int(match.group(1))}"
-    found = find_ids(word)
-    return found[0] if found and ("/" in word or word.startswith(("~", "%"))) else None
+    ids = find_ids(word)
+    return ids[0] if ids and ("/" in word or word.startswith(("~", "%"))) else None
 
 
 def find_ids(text: str) -> list[str]:
@@ -70,8 +70,8 @@ def split_name_and_ids(text: str) -> tuple[str, list[str]]:
     """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`."""
     words = split_words(text)
     marked = [word for word in words if "/" not in word and word.startswith(("~", "%")) and parse_id(word)]
-    found = [object_id for word in marked for object_id in find_ids(word)]
-    return " ".join(word for word in words if word not in marked), found
+    object_ids = [object_id for word in marked for object_id in find_ids(word)]
+    return " ".join(word for word in words if word not in marked), object_ids
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:
@@ -79,7 +79,7 @@ def split_inputs(text: str) -> tuple[str, dict[str, str]]:
 
     A quote in a quoted value is written `\\"`.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest: list[str] = []
     for match in _TOKEN.finditer(normalize(text)):
         token = match[0]
@@ -87,10 +87,10 @@ def split_inputs(text: str) -> tuple[str, dict[str, str]]:
         if equals and _INPUT_NAME.fullmatch(name):
             quote = value[0] if len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0] else ""
             value = value[1:-1] if quote else value
-            given[name] = value.replace('\\"', '"') if quote == '"' else value
+            values[name] = value.replace('\\"', '"') if quote == '"' else value
         else:
             rest.append(token)
-    return " ".join(rest), given
+    return " ".join(rest), values
 
 
 def same_name(typed: str, name: str) -> bool:
@@ -108,9 +108,9 @@ def match_names(typed: str, names: Sequence[str]) -> list[str]:
         lambda name: _fold(name).startswith(key),
         lambda name: key in _fold(name),
     ):
-        found = [name for name in names if key and matches(name)]
-        if found:
-            return found
+        matching = [name for name in names if key and matches(name)]
+        if matching:
+            return matching
     return []
 
 

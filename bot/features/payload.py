@@ -40,8 +40,8 @@ def object_in_message(context: Context) -> str:
     """
     text = mapping(context.payload.get("message")).get("text")
     text = text if isinstance(text, str) else ""
-    found = _OF_CARD.findall(text) or _OF_REPLY.findall(text)[-1:]
-    return found[0] if found else ""
+    object_ids = _OF_CARD.findall(text) or _OF_REPLY.findall(text)[-1:]
+    return object_ids[0] if object_ids else ""
 
 
 def is_ephemeral(context: Context) -> bool:

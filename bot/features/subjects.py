@@ -73,16 +73,16 @@ async def targets(core: "CoreClient", object_id: str) -> Targets:
 
 async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
     """Likewise, without an alert's artifacts."""
-    found = await targets(core, object_id)
-    return found.subject, found.offered
+    on_object = await targets(core, object_id)
+    return on_object.subject, on_object.offered
 
 
 async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject]:
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         subject = Subject.in_document(document, action.object_id)
-        found = next((one for one in document.actions if one.id == action.id), None)
-        return titled_as(action, found), subject or Subject.unknown(action)
+        in_document = next((candidate for candidate in document.actions if candidate.id == action.id), None)
+        return titled_as(action, in_document), subject or Subject.unknown(action)
     return action, Subject.unknown(action)
 
 
@@ -99,8 +99,8 @@ def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]
     most = max((data.count(" ") + 1 for data in known), default=0)
     for length in range(min(most, len(words)), 0, -1):
         for start in range(len(words) - length, -1, -1):
-            if found := known.get(_plain(" ".join(words[start : start + length]))):
-                return " ".join([*words[:start], *words[start + length :]]), found
+            if artifacts := known.get(_plain(" ".join(words[start : start + length]))):
+                return " ".join([*words[:start], *words[start + length :]]), artifacts
     return text, []
 
 
@@ -120,16 +120,18 @@ def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError 
     return ResponderBotError("not_found", sentence)
 
 
-def takers(responder: OfferedResponder, found: Targets, view: RedactedView) -> Sequence[Artifact]:
+def takers(responder: OfferedResponder, on_object: Targets, view: RedactedView) -> Sequence[Artifact]:
     """The artifacts of an alert that a responder can run on, as far as they may be shown."""
-    return [one for one in view.artifacts() if responder.name in found.by_artifact.get(one.id, ())]
+    return [artifact for artifact in view.artifacts() if responder.name in on_object.by_artifact.get(artifact.id, ())]
 
 
 def runs_elsewhere(
     responder: OfferedResponder, artifacts: Sequence[Artifact], view: RedactedView, command: str
 ) -> ResponderBotError:
     """Says that a responder can run on observables, but not on their alert; `command` runs it on one, by its id."""
-    each = ", ".join(f"{view.text(artifact_title(one))[:100]} (`{command} {one.id}`)" for one in artifacts[:5])
+    each = ", ".join(
+        f"{view.text(artifact_title(artifact))[:100]} (`{command} {artifact.id}`)" for artifact in artifacts[:5]
+    )
     sentence = f"{title(responder)} can't run on {view.subject.id} itself, but on {each}. Nothing was run."
     return ResponderBotError("bad_request", sentence)
 

@@ -35,8 +35,8 @@ class AccessMessages:
         return desired
 
     async def _render(self, request: AccessRequest, *, has_changed: bool) -> list[DesiredMessage]:
-        found = await self._outbox.messages_named(f"access:{request.id}:")
-        posted = {message.key: message.channel for message in found}
+        cards = await self._outbox.messages_named(f"access:{request.id}:")
+        posted = {message.key: message.channel for message in cards}
         if request.status == "pending":
             posted = posted or await self._recipients(request)
         desired = [await self._message(key, channel, request) for key, channel in posted.items()]
@@ -53,8 +53,8 @@ class AccessMessages:
         channel = self._channel()
         if channel:
             return {f"access:{request.id}:{channel}": channel}
-        found = admins(await self._core.users(), request.team)
-        return {f"access:{request.id}:{request.team}:{user}": user for user in found}
+        users = admins(await self._core.users(), request.team)
+        return {f"access:{request.id}:{request.team}:{user}": user for user in users}
 
     async def _message(self, key: str, channel: str, request: AccessRequest) -> DesiredMessage:
         buttons = await self._outbox.buttons.prepare(channel, key)

@@ -54,12 +54,12 @@ class BulkMessages:
 
     async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
-        wanted = list(keys)
-        found: dict[str, BulkCounts] = {}
-        async for answer in self._core.documents_in_pages(key.split(":")[1] for key in wanted):
-            found.update({bulk.id: bulk for bulk in answer.bulks})
+        remaining = list(keys)
+        bulks: dict[str, BulkCounts] = {}
+        async for answer in self._core.documents_in_pages(key.split(":")[1] for key in remaining):
+            bulks.update({bulk.id: bulk for bulk in answer.bulks})
             self._as_of.update({bulk.id: answer.as_of for bulk in answer.bulks})
-        rendered = [(key, found.get(key.split(":")[1])) for key in wanted]
+        rendered = [(key, bulks.get(key.split(":")[1])) for key in remaining]
         desired: list[DesiredMessage] = []
         for key, bulk in rendered:
             if bulk is not None:

@@ -112,11 +112,11 @@ def merge(earlier: Document, later: Document) -> Document:
 
 
 def _request_ids(events: Iterable[Event]) -> Mapping[str, Mapping[str, None]]:
-    found: dict[str, dict[str, None]] = {}
+    request_ids: dict[str, dict[str, None]] = {}
     for event in events:
         if event.request_id and event.object_type not in WITHOUT_DOCUMENT:
-            found.setdefault(event.root_id, {})[event.request_id] = None
-    return found
+            request_ids.setdefault(event.root_id, {})[event.request_id] = None
+    return request_ids
 
 
 def _unique(ids: Iterable[str]) -> tuple[str, ...]:

@@ -61,8 +61,8 @@ class ClearanceEnforcer:
         unsent_only = not self._access.is_known(channel)
         if not unsent_only:
             await self._group_cards.enforce(channel, clearance)
-        found = await self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
-        roots = list(islice((root for root in found if (channel, root) not in self._checked), ROOTS_AT_ONCE))
+        root_ids = await self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
+        roots = list(islice((root for root in root_ids if (channel, root) not in self._checked), ROOTS_AT_ONCE))
         self._checked |= {(channel, root_id) for root_id in roots}
         stale = {
             root_id: [

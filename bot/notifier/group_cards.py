@@ -60,8 +60,8 @@ class GroupCards:
         await self._render([replace(group, rank=WITHHOLDING) for group in stale])
 
     async def _render(self, groups: Sequence[AlertGroup]) -> None:
-        made = [(group, await isolated(self._card(group), group.key, otherwise=None)) for group in groups]
-        rendered = [(group, card) for group, card in made if card is not None]
+        cards = [(group, await isolated(self._card(group), group.key, otherwise=None)) for group in groups]
+        rendered = [(group, card) for group, card in cards if card is not None]
         if rendered:
             await self._outbox.commit_groups([card for _, card in rendered], [group for group, _ in rendered])
 
@@ -96,7 +96,9 @@ class GroupCards:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
                 placing = await Placing.of(self._outbox, self._access, self._clock, ids)
                 desired: list[DesiredMessage] = []
-                placing.placed.staying |= {(one, digest.channel) for one in ids if _is_done(documents.get(one))}
+                placing.placed.staying |= {
+                    (alert_id, digest.channel) for alert_id in ids if _is_done(documents.get(alert_id))
+                }
                 for root_id, document in documents.items():
                     if _is_done(document):
                         continue

@@ -135,11 +135,11 @@ class Notifier:
                 if page.done():
                     if not held.events:
                         due_at = loop.time() + MERGE_S
-                    found = await self._checked(page.result(), held.last)
-                    held.add(found)
+                    events = await self._checked(page.result(), held.last)
+                    held.add(events)
                     self.problem = ""
                     is_storm = loop.time() - alerts_at < STORM_S
-                    if has_new_alerts(found):
+                    if has_new_alerts(events):
                         alerts_at = loop.time()
                     page = _task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
                 if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
@@ -222,19 +222,19 @@ class Notifier:
             if len(named) == 1:
                 log.warning("document_unreadable", root_id=next(iter(named)), code=error.code, reason=error.message)
                 return {root_id: Document(id=root_id, unreadable=[root_id]) for root_id in named}
-        found: dict[str, Document] = {}
+        documents: dict[str, Document] = {}
         for root_id, parts in named.items():
-            found.update(await self._documents({root_id: parts}))
-        return found
+            documents.update(await self._documents({root_id: parts}))
+        return documents
 
     async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
-        found: dict[str, Document] = {}
+        documents: dict[str, Document] = {}
         async for answer in self._core.documents_in_pages(i for i in ids if parse_id(i) is not None):
             for document in answer.documents:
-                earlier = found.get(document.id)
-                found[document.id] = document if earlier is None else merge(earlier, document)
+                earlier = documents.get(document.id)
+                documents[document.id] = document if earlier is None else merge(earlier, document)
                 self._rendered_as_of[document.id] = answer.as_of
-        return found
+        return documents
 
     # --- pages of the feed ------------------------------------------------------------------------------------------
 
@@ -309,7 +309,9 @@ class Notifier:
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
         # A bulk has a message of its own, and may run on all alerts of a group.
         own_runs = [
-            one for one in action_ids if (action := timeline.action(one)) is None or not timeline.is_in_bulk(action)
+            run_id
+            for run_id in action_ids
+            if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
         await placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
@@ -329,12 +331,12 @@ class Notifier:
 
     async def _bulk_places(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
         """Where the message of a bulk goes because of its runs on this alert or case."""
-        found = [one for one in document.actions if one.bulk == bulk_id and (one.id, document.id) in changes.actions]
-        if not found:
+        actions = [run for run in document.actions if run.bulk == bulk_id and (run.id, document.id) in changes.actions]
+        if not actions:
             return []
         timeline = await self._renderer.timeline(document)
         places: list[str] = []
-        for action in found:
+        for action in actions:
             places += await self._renderer.bulk_places(action, timeline, has_ended=action.id in changes.ended)
         return places
 
@@ -344,19 +346,19 @@ class Notifier:
 
     async def _pauses(self, pauses: Collection[str], unstored: Iterable[DesiredMessage]) -> list[DesiredMessage]:
         """What tells the threads of alerts whose runs were one failure too many. Nothing if it was resumed since."""
-        found = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
+        by_action = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
         desired: list[DesiredMessage] = []
-        for document in (await self._documents(dict.fromkeys(found, ()))).values():
+        for document in (await self._documents(dict.fromkeys(by_action, ()))).values():
             timeline = await self._renderer.timeline(document, unstored)
-            named = [action for action in document.actions if action.id in found]
+            named = [action for action in document.actions if action.id in by_action]
             for action in named:
                 desired += await self._renderer.pause_replies(action, timeline)
         return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
         """The root changed itself: its other messages that show more or less than its levels allow now."""
-        found = await self._outbox.messages_of(timeline.root_id)
-        others = [message for message in found if message.key not in rendered]
+        messages = await self._outbox.messages_of(timeline.root_id)
+        others = [message for message in messages if message.key not in rendered]
         if not others:
             return []
         named = {object_id for message in others for object_id in ids_in(message)}

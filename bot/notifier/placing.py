@@ -89,7 +89,10 @@ class Placing:
         if alert is None:
             return
         stored = self._known.get(alert.id, ())
-        known = {one.channel: self.placed.placements.get((alert.id, one.channel), one) for one in stored}
+        known = {
+            placement.channel: self.placed.placements.get((alert.id, placement.channel), placement)
+            for placement in stored
+        }
         threads: list[Thread] = []
         for thread in timeline.threads:
             if (
@@ -115,17 +118,23 @@ class Placing:
         """Place a new alert; whether it gets a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
-        found = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
-        found.count += 1
-        found.critical += alert.severity == 4
+        alike_alerts = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
+        alike_alerts.count += 1
+        alike_alerts.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
         is_full = await self._waiting(channel, rank) >= MOST_WAITING
-        group = found.group if found.group and not found.group.is_ungrouped else None
+        group = alike_alerts.group if alike_alerts.group and not alike_alerts.group.is_ungrouped else None
         breaks_through = alert.severity == 4 and (
-            found.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
+            alike_alerts.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
         )
-        if grouping and not found.group and found.count > grouping.after and not breaks_through and not is_full:
-            group = found.group = self._new_group(GROUP, channel, same)
+        if (
+            grouping
+            and not alike_alerts.group
+            and alike_alerts.count > grouping.after
+            and not breaks_through
+            and not is_full
+        ):
+            group = alike_alerts.group = self._new_group(GROUP, channel, same)
             self.placed.adopted[group.key] = self._now - grouping.window_minutes * MINUTE_MS
             if digest := await self._open_digest(channel):
                 self.placed.needs_update(digest.key, OTHER)
@@ -155,8 +164,8 @@ class Placing:
         return self._digests[channel]
 
     async def _digest(self, channel: str) -> AlertGroup:
-        found = self._digests[channel] = await self._open_digest(channel) or self._new_group(DIGEST, channel, "")
-        return found
+        digest = self._digests[channel] = await self._open_digest(channel) or self._new_group(DIGEST, channel, "")
+        return digest
 
     def _new_group(self, kind: str, channel: str, same: str) -> AlertGroup:
         group = AlertGroup(new_key(kind, channel), channel, same, self._now, self._now)

@@ -206,11 +206,11 @@ class Renderer:
                 action, subject, clearance=clearance, button=button, now_ms=now, mention=mention
             )
 
-        found = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
+        messages = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
         if undos.waiting_extension(action, now) is not None:
-            return [replace(request, by_person=True) for request in found]
+            return [replace(request, by_person=True) for request in messages]
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-        return [request for request in found if request.key in posted]
+        return [request for request in messages if request.key in posted]
 
     async def _in_threads(
         self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
@@ -240,8 +240,8 @@ class Renderer:
         if kind == "approval":
             return await self._approval_requests(action, subject, here)
         if kind == "extension":
-            found = await self._extension_requests(action, subject, here)
-            return [request for request in found if request.key == message.key]
+            requests = await self._extension_requests(action, subject, here)
+            return [request for request in requests if request.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "paused":
@@ -281,14 +281,14 @@ class Renderer:
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What people who asked to be told of approvals get, and what those who got it shall see now."""
-        asked = f"ask:{action.id}:"
-        told = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(asked)}
+        prefix = f"ask:{action.id}:"
+        keys = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
         if approvals.is_open(action, self._clock()):
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
-                    told.add(f"{asked}{team}:{user}")
-        people = {key: await self.recipient(*key.split(":")[2:]) for key in sorted(told)}
+                    keys.add(f"{prefix}{team}:{user}")
+        people = {key: await self.recipient(*key.split(":")[2:]) for key in sorted(keys)}
         return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
 
     async def recipient(self, team: str, user: str) -> Person | None:

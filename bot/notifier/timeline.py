@@ -67,10 +67,10 @@ class Timeline:
     @property
     def ids(self) -> set[str]:
         """Ids of all that the document has."""
-        found = self.document
-        artifacts = [*found.artifacts, *(found.alert.artifacts if found.alert else ())]
-        parts = {part.id for part in (*found.tasks, *found.logs)} | {part.id for part in artifacts}
-        return {found.id, *found.unreadable} | parts | {action.id for action in found.actions}
+        document = self.document
+        artifacts = [*document.artifacts, *(document.alert.artifacts if document.alert else ())]
+        parts = {part.id for part in (*document.tasks, *document.logs)} | {part.id for part in artifacts}
+        return {document.id, *document.unreadable} | parts | {action.id for action in document.actions}
 
     def in_thread_of(self, message: MessageRecord) -> "Timeline":
         """A copy with only the thread of this message."""

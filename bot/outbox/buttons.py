@@ -79,8 +79,8 @@ class Buttons:
         def work(reads: Reads) -> tuple[Row | None, MessageRecord | None]:
             refuse_mismatch(reads)
             row = reads.row("SELECT * FROM button_set WHERE nonce = :nonce", {"nonce": _nonce(token)})
-            found = messages.by_key(reads, row["message_key"]) if row else None
-            return row, record_of(found) if found else None
+            message = messages.by_key(reads, row["message_key"]) if row else None
+            return row, record_of(message) if message else None
 
         row, message = await self._store.read(work)
         meaning = json.loads(row["intents"]).get(token.partition(".")[2]) if row else None

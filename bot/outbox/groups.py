@@ -140,10 +140,10 @@ class Groups:
             "SELECT * FROM placement WHERE root_id IN (SELECT value FROM json_each(:ids))",
             {"ids": json.dumps(list(root_ids))},
         )
-        found: dict[str, list[Placement]] = {}
+        by_root: dict[str, list[Placement]] = {}
         for row in rows:
-            found.setdefault(row["root_id"], []).append(_placement(row))
-        return found
+            by_root.setdefault(row["root_id"], []).append(_placement(row))
+        return by_root
 
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
@@ -166,8 +166,8 @@ class Groups:
                 ORDER BY g.rank, g.last_at""",
             {"rank": rank},
         )
-        found = [_group(row) for row in rows]
-        return [group for group in found if group.rank < GOES_ON or group.is_over_at <= now]
+        groups = [_group(row) for row in rows]
+        return [group for group in groups if group.rank < GOES_ON or group.is_over_at <= now]
 
     async def are_waiting(self) -> bool:
         """Whether a card needs an update now or later."""
@@ -207,7 +207,9 @@ class Groups:
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
-        shown = [one for one in map(_placement, sample) if one.clearance <= clearance and one.title]
+        shown = [
+            placement for placement in map(_placement, sample) if placement.clearance <= clearance and placement.title
+        ]
         return GroupContent(
             group.key,
             is_digest=group.is_digest,
@@ -220,9 +222,9 @@ class Groups:
             severities=(row["s1"], row["s2"], row["s3"], row["s4"]) if row else (0, 0, 0, 0),
             buckets=buckets,
             sampled=len(sample),
-            titles=_most_frequent(one.title for one in shown),
-            sources=_most_frequent(one.source for one in shown),
-            facts=_most_frequent(fact for one in shown for fact in one.facts),
+            titles=_most_frequent(placement.title for placement in shown),
+            sources=_most_frequent(placement.source for placement in shown),
+            facts=_most_frequent(fact for placement in shown for fact in placement.facts),
         )
 
     async def members(self, key: str, offset: int, limit: int) -> list[Placement]:
@@ -319,8 +321,12 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
            ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, has_card = :has_card, severity = :severity,
                clearance = :clearance, title = :title, source = :source, facts = :facts""",
         [
-            {**vars(one), "has_card": int(one.has_card), "facts": json.dumps(list(one.facts), ensure_ascii=False)}
-            for one in placed.placements.values()
+            {
+                **vars(placement),
+                "has_card": int(placement.has_card),
+                "facts": json.dumps(list(placement.facts), ensure_ascii=False),
+            }
+            for placement in placed.placements.values()
         ],
     )
     tx.run_all(
@@ -328,8 +334,8 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
         [{"root_id": root_id, "channel": channel} for root_id, channel in placed.staying],
     )
     newest: dict[str, int] = {}
-    for one in placed.placements.values():
-        newest[one.group] = max(one.at, newest.get(one.group, 0))
+    for placement in placed.placements.values():
+        newest[placement.group] = max(placement.at, newest.get(placement.group, 0))
     for key, since in placed.adopted.items():
         group = placed.groups[key]
         tx.run(
@@ -385,4 +391,4 @@ def _most_frequent(texts: Iterable[str]) -> list[tuple[str, int]]:
     counts: dict[str, int] = {}
     for text in texts:
         counts[text] = counts.get(text, 0) + 1
-    return sorted(counts.items(), key=lambda one: -one[1])
+    return sorted(counts.items(), key=lambda item: -item[1])

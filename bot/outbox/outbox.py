@@ -240,10 +240,10 @@ class MessageOutbox:
         """The last event that was followed, and its database; None before the first time."""
         sql = "SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')"
         rows = await self._store.read(lambda reads: reads.rows(sql))
-        found = {row["name"]: row["value"] for row in rows}
-        if not found.get("cursor"):
+        values = {row["name"]: row["value"] for row in rows}
+        if not values.get("cursor"):
             return None
-        return FeedCheckpoint(int(found["cursor"]), found.get("core_database", ""), found.get("last_event", ""))
+        return FeedCheckpoint(int(values["cursor"]), values.get("core_database", ""), values.get("last_event", ""))
 
     async def accept_database(self, database: str) -> None:
         """Note that this database of core is the one that the messages belong to."""
@@ -286,7 +286,7 @@ class MessageOutbox:
         """The top-level messages of each of these alerts and cases."""
 
         def work(reads: Reads) -> Mapping[str, Sequence[MessageRecord]]:
-            return {one: [record_of(row) for row in messages.cards_of(reads, one)] for one in root_ids}
+            return {root_id: [record_of(row) for row in messages.cards_of(reads, root_id)] for root_id in root_ids}
 
         return await self._store.read(work)
 
@@ -333,10 +333,10 @@ class MessageOutbox:
     async def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""
         rows = await self._store.read(messages.problems)
-        found = [DeliveryProblem(row["channel"], row["problem"], row["n"], row["since"]) for row in rows]
-        if self.sender.problem and not found:
-            found.append(DeliveryProblem("", self.sender.problem, await self.waiting(), self._clock()))
-        return found
+        problems = [DeliveryProblem(row["channel"], row["problem"], row["n"], row["since"]) for row in rows]
+        if self.sender.problem and not problems:
+            problems.append(DeliveryProblem("", self.sender.problem, await self.waiting(), self._clock()))
+        return problems
 
 
 async def forget_messages(location: Location) -> int:

@@ -35,14 +35,18 @@ class Replica:
     """How long it has not renewed its lease; 0 while that isn't over."""
 
 
-def summary(found: Sequence[Replica]) -> str:
+def summary(replicas: Sequence[Replica]) -> str:
     """Which of these sends, which stand by, and which are lost, such as `web-1 sends; web-2 stands by`."""
-    leaders = [one.name for one in found if one.leads]
-    waiting = [one.name for one in found if not one.leads and not one.silent_ms]
+    leaders = [replica.name for replica in replicas if replica.leads]
+    waiting = [replica.name for replica in replicas if not replica.leads and not replica.silent_ms]
     parts = [f"{leaders[0]} sends" if leaders else "none sends yet"]
     if waiting:
         parts.append(f"{', '.join(waiting)} {'stands' if len(waiting) == 1 else 'stand'} by")
-    parts += [f"{one.name} has not answered for {one.silent_ms // 1000} s" for one in found if one.silent_ms]
+    parts += [
+        f"{replica.name} has not answered for {replica.silent_ms // 1000} s"
+        for replica in replicas
+        if replica.silent_ms
+    ]
     return "; ".join(parts)
 
 
@@ -140,7 +144,7 @@ class Replicas:
         await self.look()
         leader = self._leader["holder"] if self._leader is not None else ""
         hosts = [row["host"] for row in self._rows]
-        found = [
+        replicas = [
             Replica(
                 row["host"] if hosts.count(row["host"]) == 1 else f"{row['host']} (process {row['pid']})",
                 row["version"],
@@ -150,7 +154,7 @@ class Replicas:
             for row in self._rows
             for silent_ms in [self._silent_ms(row["holder"])]
         ]
-        return sorted(found, key=lambda one: (not one.leads, one.silent_ms, one.name))
+        return sorted(replicas, key=lambda replica: (not replica.leads, replica.silent_ms, replica.name))
 
     async def release(self) -> None:
         """End this replica's lease: another one may lead, and carry out what this one has left, at once."""

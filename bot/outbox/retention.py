@@ -131,9 +131,9 @@ class Retention:
             return counts
         while rows := await self._old_messages(after):
             after = rows[-1]["number"]
-            found = {row["root_id"] or row["key"]: _Subject(row["root_id"], row["key"]) for row in rows}
-            counts += await self._due(list(found.values()), seen, work)
-        watched = [_Subject(one, "") for one in await self._watched()]
+            subjects = {row["root_id"] or row["key"]: _Subject(row["root_id"], row["key"]) for row in rows}
+            counts += await self._due(list(subjects.values()), seen, work)
+        watched = [_Subject(root_id, "") for root_id in await self._watched()]
         for start in range(0, len(watched), AT_ONCE):
             counts += await self._due(watched[start : start + AT_ONCE], seen, work)
         return counts
@@ -144,12 +144,12 @@ class Retention:
         seen: set[str],
         work: _Work,
     ) -> Counter[str]:
-        roots = [one.root_id for one in subjects if one.root_id and one.root_id not in seen]
+        roots = [subject.root_id for subject in subjects if subject.root_id and subject.root_id not in seen]
         seen.update(roots)
         answer = await self._ask_core(roots) if roots else None
         over = {root_id for root_id, at in answer.closed_at.items() if at < self._before} if answer else set()
         gone = {*over, *answer.missing} if answer else over
-        due = [one for one in subjects if not one.root_id or one.root_id in gone]
+        due = [subject for subject in subjects if not subject.root_id or subject.root_id in gone]
         return await work(due, answer.database if answer else None) if due else Counter()
 
     @property
@@ -178,11 +178,11 @@ class Retention:
     async def _count(self, due: Sequence[_Subject], database: str | None) -> Counter[str]:
         def work(reads: Reads) -> Counter[str]:
             counts = Counter[str]()
-            for one in due:
-                values = vars(one)
-                if reads.row(one.sql(_STAYS), {**values, "before": self._before}) is None:
+            for subject in due:
+                values = vars(subject)
+                if reads.row(subject.sql(_STAYS), {**values, "before": self._before}) is None:
                     for kind, part in _PARTS.items():
-                        row = reads.row(f"SELECT count(*) AS total FROM {one.sql(part)}", values)
+                        row = reads.row(f"SELECT count(*) AS total FROM {subject.sql(part)}", values)
                         counts[kind] += row["total"] if row else 0
             return +counts
 
@@ -198,11 +198,11 @@ class Retention:
                     "conflict", "Core has another database than these messages; nothing is deleted."
                 )
             until, deleted = time.monotonic() + self._step_s, Counter[str]()
-            for done, one in enumerate(left, 1):
-                values = vars(one)
-                if tx.row(one.sql(_STAYS), {**values, "before": self._before}) is None:
+            for done, subject in enumerate(left, 1):
+                values = vars(subject)
+                if tx.row(subject.sql(_STAYS), {**values, "before": self._before}) is None:
                     for kind, part in _PARTS.items():
-                        deleted[kind] += tx.run(f"DELETE FROM {one.sql(part)}", values)
+                        deleted[kind] += tx.run(f"DELETE FROM {subject.sql(part)}", values)
                 if time.monotonic() >= until:
                     return done, deleted
             return len(left), deleted

@@ -51,8 +51,8 @@ def all_blocks(holder: Json) -> list[Json]:
 
 def elements_of(block: Json) -> list[Json]:
     """The interactive elements of one block."""
-    found = [block.get("accessory"), block.get("element"), *(block.get("elements") or [])]
-    return [e for e in found if isinstance(e, dict) and "action_id" in e]
+    elements = [block.get("accessory"), block.get("element"), *(block.get("elements") or [])]
+    return [e for e in elements if isinstance(e, dict) and "action_id" in e]
 
 
 def walk(holder: Json) -> Iterator[tuple[Json, Json]]:
@@ -123,7 +123,7 @@ def _value(element: Json, value: Any, offered: list[Json]) -> Any:
         most = element.get("max_selected_items") or element.get("max_files")
         if most is not None and len(many) > most:
             raise PageError("too_many", f"At most {most} can be chosen in {element['action_id']!r}.")
-        return [_option(element, one, offered) for one in many] if kind in MANY_OPTIONS else many
+        return [_option(element, option, offered) for option in many] if kind in MANY_OPTIONS else many
     if value is None or value == "":
         return None
     if kind in ONE_OPTION:
@@ -143,12 +143,12 @@ def _value(element: Json, value: Any, offered: list[Json]) -> Any:
 
 
 def _option(element: Json, value: Any, offered: list[Json]) -> Json:
-    wanted = value.get("value") if isinstance(value, dict) else value
+    chosen = value.get("value") if isinstance(value, dict) else value
     for option in [*options_of(element), *offered]:
-        if option.get("value") == wanted:
+        if option.get("value") == chosen:
             return option
     available = [o.get("value") for o in [*options_of(element), *offered]]
-    raise PageError("no_such_option", f"No option {wanted!r} in {element['action_id']!r}. Available: {available}.")
+    raise PageError("no_such_option", f"No option {chosen!r} in {element['action_id']!r}. Available: {available}.")
 
 
 def action_of(block: Json, element: Json, value: Json, action_ts: str) -> Json:

@@ -72,7 +72,7 @@ def _response_payload(text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text)
+        payload = json.loads(text)
     except ValueError:
         return {"text": text}
-    return found if isinstance(found, dict) else {"text": text}
+    return payload if isinstance(payload, dict) else {"text": text}

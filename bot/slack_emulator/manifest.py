@@ -6,12 +6,12 @@ from typing import Any
 
 
 def _lookup(tree: Mapping[str, Any], *path: str) -> Any:
-    found: Any = tree
+    value: Any = tree
     for key in path:
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = found.get(key)
-    return found
+        value = value.get(key)
+    return value
 
 
 # Each event requires one of these scopes (docs.slack.dev, "Events").
@@ -113,14 +113,14 @@ class Manifest:
         if self.tree is None:
             return []
         events = _lookup(self.tree, "settings", "event_subscriptions", "bot_events") or []
-        found = [
+        problems = [
             f"The event {event} needs the bot scope {' or '.join(EVENT_SCOPES[event])}."
             for event in events
             if event in EVENT_SCOPES and not set(EVENT_SCOPES[event]) & set(self.scopes)
         ]
         if (self.commands or self.shortcuts) and "commands" not in self.scopes:
-            found.append("Slash commands and shortcuts need the bot scope commands.")
-        return found
+            problems.append("Slash commands and shortcuts need the bot scope commands.")
+        return problems
 
     @property
     def has_home(self) -> bool:

@@ -98,8 +98,8 @@ class PageApi:
         return "workspace_page_" + request.host.rpartition(":")[2]  # cookies ignore the port
 
     def _allowed(self, request: web.Request) -> bool:
-        given = request.headers.get("X-Page-Token") or request.cookies.get(self._cookie_name(request), "")
-        return hmac.compare_digest(given.encode(), self._token.encode())
+        token = request.headers.get("X-Page-Token") or request.cookies.get(self._cookie_name(request), "")
+        return hmac.compare_digest(token.encode(), self._token.encode())
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -139,10 +139,10 @@ class PageApi:
 
     async def static(self, request: web.Request) -> web.StreamResponse:
         """Serve a static file of the page."""
-        wanted = (PAGE_FOLDER / request.match_info["path"]).resolve()
-        if not wanted.is_relative_to(PAGE_FOLDER.resolve()) or not wanted.is_file():
+        path = (PAGE_FOLDER / request.match_info["path"]).resolve()
+        if not path.is_relative_to(PAGE_FOLDER.resolve()) or not path.is_file():
             return web.Response(status=404, text="No such file.\n", headers=PAGE_HEADERS)
-        return web.FileResponse(wanted, headers=PAGE_HEADERS)
+        return web.FileResponse(path, headers=PAGE_HEADERS)
 
     # reading
 
@@ -154,10 +154,10 @@ class PageApi:
 
     def _default_user(self) -> User:
         """The first person, for a page that has not chosen a user yet."""
-        found = next((user for user in self._team.users.values() if not user.is_bot), None)
-        if found is None:
+        chosen = next((user for user in self._team.users.values() if not user.is_bot), None)
+        if chosen is None:
             raise PageError("no_users", "This workspace has no users yet.", status=404)
-        return found
+        return chosen
 
     def _channel(self, request: web.Request, user: User) -> Channel:
         channel = self._team.channels.get(request.query.get("channel", ""))
@@ -241,66 +241,66 @@ class PageApi:
 
     # user actions
 
-    async def _command(self, given: Json) -> Json:
-        text = _text(given, "text")
+    async def _command(self, body: Json) -> Json:
+        text = _text(body, "text")
         if not text.startswith("/"):
             raise PageError("not_a_command", 'A command starts with "/".')
-        return await self._user_actions.command(_text(given, "user"), _text(given, "channel"), text)
+        return await self._user_actions.command(_text(body, "user"), _text(body, "channel"), text)
 
-    async def _say(self, given: Json) -> Json:
-        who, where = _text(given, "user"), _text(given, "channel")
-        message = self._user_actions.say(who, where, _text(given, "text"), given.get("thread_ts"))
+    async def _say(self, body: Json) -> Json:
+        who, where = _text(body, "user"), _text(body, "channel")
+        message = self._user_actions.say(who, where, _text(body, "text"), body.get("thread_ts"))
         return {"ok": True, "message": message}
 
-    async def _dm(self, given: Json) -> Json:
-        return {"ok": True, "channel": self._user_actions.direct(_text(given, "user"), _text(given, "with"))}
+    async def _dm(self, body: Json) -> Json:
+        return {"ok": True, "channel": self._user_actions.direct(_text(body, "user"), _text(body, "with"))}
 
-    def _origin(self, given: Json) -> InteractionOrigin:
-        channel_id, ts, view_id = given.get("channel"), given.get("ts"), given.get("view_id")
-        return self._user_actions.origin(_text(given, "user"), channel_id, ts, view_id)
+    def _origin(self, body: Json) -> InteractionOrigin:
+        channel_id, ts, view_id = body.get("channel"), body.get("ts"), body.get("view_id")
+        return self._user_actions.origin(_text(body, "user"), channel_id, ts, view_id)
 
-    async def _action(self, given: Json) -> Json:
-        origin = self._origin(given)
-        block_id, action_id = given.get("block_id"), _text(given, "action_id")
-        return await self._user_actions.act(_text(given, "user"), origin, block_id, action_id, given.get("value"))
+    async def _action(self, body: Json) -> Json:
+        origin = self._origin(body)
+        block_id, action_id = body.get("block_id"), _text(body, "action_id")
+        return await self._user_actions.act(_text(body, "user"), origin, block_id, action_id, body.get("value"))
 
-    async def _options(self, given: Json) -> Json:
-        origin = self._origin(given)
-        block_id, action_id = given.get("block_id"), _text(given, "action_id")
-        query = str(given.get("query") or "")
-        return await self._user_actions.options(_text(given, "user"), origin, block_id, action_id, query)
+    async def _options(self, body: Json) -> Json:
+        origin = self._origin(body)
+        block_id, action_id = body.get("block_id"), _text(body, "action_id")
+        query = str(body.get("query") or "")
+        return await self._user_actions.options(_text(body, "user"), origin, block_id, action_id, query)
 
-    async def _submit(self, given: Json) -> Json:
-        values = given.get("values") or {}
-        if not isinstance(values, dict) or not all(isinstance(one, dict) for one in values.values()):
+    async def _submit(self, body: Json) -> Json:
+        values = body.get("values") or {}
+        if not isinstance(values, dict) or not all(isinstance(fields, dict) for fields in values.values()):
             raise PageError("bad_values", "Values are {block_id: {action_id: value}}.")
-        return await self._user_actions.submit(_text(given, "user"), _text(given, "view_id"), values)
+        return await self._user_actions.submit(_text(body, "user"), _text(body, "view_id"), values)
 
-    async def _close(self, given: Json) -> Json:
-        whole = bool(given.get("whole_stack"))
-        return await self._user_actions.close(_text(given, "user"), _text(given, "view_id"), whole_stack=whole)
+    async def _close(self, body: Json) -> Json:
+        whole = bool(body.get("whole_stack"))
+        return await self._user_actions.close(_text(body, "user"), _text(body, "view_id"), whole_stack=whole)
 
-    async def _shortcut(self, given: Json) -> Json:
-        who, which = _text(given, "user"), _text(given, "callback_id")
-        return await self._user_actions.shortcut(who, which, given.get("channel"), given.get("ts"))
+    async def _shortcut(self, body: Json) -> Json:
+        who, which = _text(body, "user"), _text(body, "callback_id")
+        return await self._user_actions.shortcut(who, which, body.get("channel"), body.get("ts"))
 
-    async def _home(self, given: Json) -> Json:
-        return self._user_actions.open_home(_text(given, "user"))
+    async def _home(self, body: Json) -> Json:
+        return self._user_actions.open_home(_text(body, "user"))
 
-    async def _read(self, given: Json) -> Json:
-        self._user_actions.read(_text(given, "user"), _text(given, "channel"))
+    async def _read(self, body: Json) -> Json:
+        self._user_actions.read(_text(body, "user"), _text(body, "channel"))
         return {"ok": True}
 
-    async def _pointer(self, given: Json) -> Json:
-        title = _text(given, "title")
+    async def _pointer(self, body: Json) -> Json:
+        title = _text(body, "title")
         for pointer in self._pointers:
             if pointer.title == title and pointer.start:
                 await pointer.start()
         return {"ok": True}
 
-    async def _react(self, given: Json) -> Json:
-        who, where = _text(given, "user"), _text(given, "channel")
-        self._user_actions.react(who, where, _text(given, "ts"), _text(given, "name"))
+    async def _react(self, body: Json) -> Json:
+        who, where = _text(body, "user"), _text(body, "channel")
+        self._user_actions.react(who, where, _text(body, "ts"), _text(body, "name"))
         return {"ok": True}
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
@@ -330,18 +330,18 @@ async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[Event]") -
 def _json_handler(action: Callable[[Json], Awaitable[Json]]) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            given = json.loads(await request.text())
+            body = json.loads(await request.text())
         except ValueError:
             raise PageError("invalid_json", "The body is not valid JSON.") from None
-        if not isinstance(given, dict) or request.content_type != "application/json":
+        if not isinstance(body, dict) or request.content_type != "application/json":
             raise PageError("invalid_json", "The body must be a JSON object.")
-        return web.json_response(await action(given))
+        return web.json_response(await action(body))
 
     return handle
 
 
-def _text(given: Json, name: str) -> str:
-    value = given.get(name)
+def _text(body: Json, name: str) -> str:
+    value = body.get(name)
     if not isinstance(value, str):
         raise PageError("missing", f"{name!r} is missing.")
     return value

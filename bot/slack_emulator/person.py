@@ -76,11 +76,11 @@ class EmulatorView:
 
     def _apply_view(self, kind: str, view: Json) -> None:
         if kind == "view_closed":
-            self.modals = [one for one in self.modals if one["id"] != view["id"]]
+            self.modals = [modal for modal in self.modals if modal["id"] != view["id"]]
         elif kind == "view_opened":
             self.modals = [*self.modals[: view["stack_depth"] - 1], view]
         else:
-            self.modals = [view if one["id"] == view["id"] else one for one in self.modals]
+            self.modals = [view if modal["id"] == view["id"] else modal for modal in self.modals]
         if kind != "view_closed":
             self.earlier_modals.append(view)
         self.errors = view.get("errors", {})
@@ -281,20 +281,20 @@ class EmulatedUser:
     async def until(self, condition: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
         """Wait until `condition(view)` is truthy and return its result. Raises TimeoutError or ConnectionError."""
         await self.connect()
-        found: list[T] = []
+        results: list[T] = []
 
         def look() -> bool:
-            found[:] = [condition(self._live_view)]
-            return bool(found[0]) or self._ended
+            results[:] = [condition(self._live_view)]
+            return bool(results[0]) or self._ended
 
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(look)
         except TimeoutError:
             raise TimeoutError(f"Not seen within {timeout_s:g} s. In view: {self._live_view.summary()}") from None
-        if not found[0]:
+        if not results[0]:
             raise ConnectionError("The emulator stopped during the wait.")
-        return found[0]
+        return results[0]
 
     # helpers
 
@@ -322,16 +322,16 @@ class EmulatedUser:
     async def _post(self, what: str, **body: Any) -> Json:
         await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
-        given = {"user": self.user_id, **body}
-        async with self._session.post(f"{self.url}/page/{what}", json=given) as answer:
+        payload = {"user": self.user_id, **body}
+        async with self._session.post(f"{self.url}/page/{what}", json=payload) as answer:
             return await _json_body(answer)
 
     async def _get(self, what: str, **query: str) -> Json:
         if self._session is None:
             await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
-        given = {"user": self.user_id, **query}
-        async with self._session.get(f"{self.url}/page/{what}", params=given) as answer:
+        params = {"user": self.user_id, **query}
+        async with self._session.get(f"{self.url}/page/{what}", params=params) as answer:
             return await _json_body(answer)
 
 

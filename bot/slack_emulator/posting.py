@@ -26,12 +26,12 @@ def check(content: Json, *, text_limit: int = TEXT_OF_MESSAGE) -> None:
     for name in ("blocks", "attachments"):
         if content.get(name) is not None and not isinstance(content[name], list):
             raise SlackError("invalid_blocks_format" if name == "blocks" else "invalid_attachments")
-    found = problems("message", content)
-    if len(found) == 1 and blocks_size(content) > BLOCKS_OF_MESSAGE:
+    faults = problems("message", content)
+    if len(faults) == 1 and blocks_size(content) > BLOCKS_OF_MESSAGE:
         raise SlackError("msg_blocks_too_long")
-    if found:
-        messages = [f"[ERROR] {problem}" for problem in found]
-        raise SlackError("invalid_blocks", errors=found, response_metadata={"messages": messages})
+    if faults:
+        messages = [f"[ERROR] {problem}" for problem in faults]
+        raise SlackError("invalid_blocks", errors=faults, response_metadata={"messages": messages})
     _check_metadata(content.get("metadata"))
 
 
@@ -46,22 +46,22 @@ def _check_metadata(metadata: Any) -> None:
         raise SlackError("metadata_too_large")
 
 
-def content_of(given: Json) -> Json:
+def content_of(fields: Json) -> Json:
     """Text, blocks, attachments and metadata, with generated ids where the app set none."""
-    content: Json = {"text": given.get("text") or ""}
-    if given.get("blocks"):
-        content["blocks"] = with_ids(given["blocks"])
-    if given.get("attachments"):
+    content: Json = {"text": fields.get("text") or ""}
+    if fields.get("blocks"):
+        content["blocks"] = with_ids(fields["blocks"])
+    if fields.get("attachments"):
         content["attachments"] = [
-            _attachment(n, attachment) for n, attachment in enumerate(given["attachments"], start=1)
+            _attachment(n, attachment) for n, attachment in enumerate(fields["attachments"], start=1)
         ]
-    if given.get("metadata"):
-        content["metadata"] = given["metadata"]
+    if fields.get("metadata"):
+        content["metadata"] = fields["metadata"]
     return content
 
 
-def _attachment(number: int, given: Json) -> Json:
-    attachment = {"id": number, "fallback": "[no preview available]", **given}
+def _attachment(number: int, fields: Json) -> Json:
+    attachment = {"id": number, "fallback": "[no preview available]", **fields}
     if attachment.get("blocks"):
         attachment["blocks"] = with_ids(attachment["blocks"])
     return attachment

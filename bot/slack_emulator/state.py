@@ -142,28 +142,28 @@ class Team:
 
     def user(self, user_id: str) -> User:
         """The user with this id. Raises `user_not_found`."""
-        found = self.users.get(user_id)
-        if found is None:
+        user = self.users.get(user_id)
+        if user is None:
             raise SlackError("user_not_found")
-        return found
+        return user
 
     def channel(self, channel_id: str) -> Channel:
         """The channel with this id. Raises `channel_not_found`."""
-        found = self.channels.get(channel_id)
-        if found is None:
+        channel = self.channels.get(channel_id)
+        if channel is None:
             raise SlackError("channel_not_found")
-        return found
+        return channel
 
     def visible_channels(self, user_id: str) -> Iterator[Channel]:
         """Channels that this user can read."""
         return (channel for channel in self.channels.values() if channel.is_visible_to(user_id))
 
-    def open_dm(self, one: str, other: str) -> Channel:
+    def open_dm(self, user: str, other: str) -> Channel:
         """The direct message channel of two users, created if necessary."""
         for channel in self.channels.values():
-            if channel.is_im and channel.members == {one, other}:
+            if channel.is_im and channel.members == {user, other}:
                 return channel
-        return self.add_channel(Channel(new_id("D"), "directmessage", {one, other}, is_private=True, is_im=True))
+        return self.add_channel(Channel(new_id("D"), "directmessage", {user, other}, is_private=True, is_im=True))
 
     # timestamps
 

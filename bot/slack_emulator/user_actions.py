@@ -88,11 +88,11 @@ class UserActions:
         return {"ok": False, "error": error, "text": text}
 
     def _invite(self, channel: Channel, names: str) -> Json:
-        wanted = {name.strip("@<>,") for name in names.split()}
-        found = [u for u in self._team.users.values() if {u.name, u.id} & wanted]
-        for user in found:
+        invited = {name.strip("@<>,") for name in names.split()}
+        users = [u for u in self._team.users.values() if {u.name, u.id} & invited]
+        for user in users:
             self.join(user.id, channel)
-        return {"ok": True} if found else {"ok": False, "error": "user_not_found", "text": "No such member."}
+        return {"ok": True} if users else {"ok": False, "error": "user_not_found", "text": "No such member."}
 
     def join(self, user_id: str, channel: Channel) -> None:
         """Add a user to a channel and send the app the event."""
@@ -224,10 +224,10 @@ class UserActions:
         answer = await self._delivery.request("interactive", "block_suggestion", payload)
         if answer.error is not None:
             return {"options": [], "error": answer.error}
-        found = problems("options", answer.body)
-        if found:
-            self._delivery.record("from_app", "block_suggestion refused", {"problems": found})
-            return {"options": [], "error": "invalid_options", "problems": found}
+        faults = problems("options", answer.body)
+        if faults:
+            self._delivery.record("from_app", "block_suggestion refused", {"problems": faults})
+            return {"options": [], "error": "invalid_options", "problems": faults}
         key = (user_id, origin.key, block["block_id"], element["action_id"])
         self._loaded_options.setdefault(key, []).extend(elements.options_of(answer.body))
         return answer.body
@@ -437,9 +437,9 @@ class UserActions:
     def _mentions(self, text: str, form: str) -> str:
         by_name = {user.name: user for user in self._team.users.values()}
 
-        def mention(found: re.Match[str]) -> str:
-            user = by_name.get(found[1])
-            return found[0] if user is None else form.format(user)
+        def mention(match: re.Match[str]) -> str:
+            user = by_name.get(match[1])
+            return match[0] if user is None else form.format(user)
 
         return re.sub(r"(?<!\w)@([\w-]+)", mention, text)
 

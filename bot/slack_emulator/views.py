@@ -74,10 +74,10 @@ class Views:
 
     # calls of the app
 
-    def open(self, trigger_id: str, given: Json) -> Json:
+    def open(self, trigger_id: str, content: Json) -> Json:
         """views.open: open a modal, replacing any open stack."""
         trigger = self._valid_trigger(trigger_id)
-        view = self._new("modal", given)
+        view = self._new("modal", content)
         trigger.used = True
         return self.show(trigger.user_id, view)
 
@@ -87,37 +87,37 @@ class Views:
         self._publish(user_id, "view_opened", view)
         return copy.deepcopy(view)
 
-    def push(self, trigger_id: str, given: Json) -> Json:
+    def push(self, trigger_id: str, content: Json) -> Json:
         """views.push: push a modal onto the stack that the trigger came from."""
         trigger = self._valid_trigger(trigger_id)
         if not self._stacks.get(trigger.user_id):
             raise SlackError("not_found")
-        view = self.push_for(trigger.user_id, given)
+        view = self.push_for(trigger.user_id, content)
         trigger.used = True
         return view
 
-    def push_for(self, user_id: str, given: Json) -> Json:
+    def push_for(self, user_id: str, content: Json) -> Json:
         """Push a modal onto the user's stack. Raises `push_limit_reached` at the fourth."""
         stack = self._stacks[user_id]
         if len(stack) >= STACK_LIMIT:
             raise SlackError("push_limit_reached")
-        view = self._new("modal", given)
+        view = self._new("modal", content)
         view["root_view_id"] = stack[0]["id"]
         view["previous_view_id"] = stack[-1]["id"]
         stack.append(view)
         self._publish(user_id, "view_opened", view)
         return copy.deepcopy(view)
 
-    def update(self, view_id: str | None, external_id: str | None, hash_: str | None, given: Json) -> Json:
+    def update(self, view_id: str | None, external_id: str | None, hash_: str | None, content: Json) -> Json:
         """views.update. Raises `hash_conflict` if the view changed since `hash_`."""
         user_id, view = self._find_any(view_id, external_id)
         if hash_ and hash_ != view["hash"]:
             raise SlackError("hash_conflict")
-        return self.replace(user_id, view, given)
+        return self.replace(user_id, view, content)
 
-    def replace(self, user_id: str, view: Json, given: Json) -> Json:
+    def replace(self, user_id: str, view: Json, content: Json) -> Json:
         """Replace the content of an open view; values are kept where block and action ids match."""
-        fresh = self._new(view["type"], given, replaces=view["id"])
+        fresh = self._new(view["type"], content, replaces=view["id"])
         fresh.update({key: view[key] for key in ("id", "root_view_id", "previous_view_id")})
         fresh["state"] = {"values": state_of(fresh, view["state"]["values"])}
         view.clear()
@@ -125,17 +125,17 @@ class Views:
         self._publish(user_id, "home" if view["type"] == "home" else "view_updated", view)
         return copy.deepcopy(view)
 
-    def publish(self, user_id: str, hash_: str | None, given: Json) -> Json:
+    def publish(self, user_id: str, hash_: str | None, content: Json) -> Json:
         """views.publish: set the App Home of one user."""
         self._team.user(user_id)
         before = self._homes.get(user_id)
         if before is None:
-            self._homes[user_id] = view = self._new("home", given)
+            self._homes[user_id] = view = self._new("home", content)
             self._publish(user_id, "home", view)
             return copy.deepcopy(view)
         if hash_ and hash_ != before["hash"]:
             raise SlackError("hash_conflict")
-        return self.replace(user_id, before, given)
+        return self.replace(user_id, before, content)
 
     # user actions
 
@@ -189,15 +189,15 @@ class Views:
                 return user_id, view
         raise SlackError("not_found")
 
-    def _new(self, surface: str, given: Json, replaces: str | None = None) -> Json:
-        self._check(surface, given, replaces)
+    def _new(self, surface: str, content: Json, replaces: str | None = None) -> Json:
+        self._check(surface, content, replaces)
         view_id = new_id("V")
         view: Json = {
             "id": view_id,
             "team_id": self._team.id,
-            **copy.deepcopy({**DEFAULTS, **given}),
+            **copy.deepcopy({**DEFAULTS, **content}),
             "type": surface,
-            "blocks": with_ids(given["blocks"]),
+            "blocks": with_ids(content["blocks"]),
             "hash": f"{int(self._team.clock())}.{secrets.token_hex(4)}",
             "root_view_id": view_id,
             "previous_view_id": None,
@@ -208,13 +208,13 @@ class Views:
         view["state"] = {"values": state_of(view)}
         return view
 
-    def _check(self, surface: str, given: Json, replaces: str | None) -> None:
-        found = problems("home" if surface == "home" else "modal", given)
-        if found:
-            raise _invalid([f"[ERROR] {problem}" for problem in found])
-        if len(json.dumps(given).encode()) > VIEW_BYTES:
+    def _check(self, surface: str, content: Json, replaces: str | None) -> None:
+        faults = problems("home" if surface == "home" else "modal", content)
+        if faults:
+            raise _invalid([f"[ERROR] {problem}" for problem in faults])
+        if len(json.dumps(content).encode()) > VIEW_BYTES:
             raise SlackError("view_too_large")
-        external_id = given.get("external_id")
+        external_id = content.get("external_id")
         every = [v for stack in self._stacks.values() for v in stack]
         if external_id and any(v["external_id"] == external_id and v["id"] != replaces for v in every):
             raise SlackError("duplicate_external_id")

@@ -58,14 +58,14 @@ async def _name_in_slack(context: Context) -> str:
 async def _slack_user(context: Context, user: str) -> Mapping[str, Any]:
     """What Slack says of a user; as a deactivated one if it knows none. Raises ResponderBotError("unavailable")."""
     try:
-        found: Mapping[str, Any] = (await context.services.slack.users_info(user=user))["user"]
+        profile: Mapping[str, Any] = (await context.services.slack.users_info(user=user))["user"]
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         failure = classify(error, user)
         if failure.code in ("user_not_found", "user_not_visible"):
             return {"deleted": True}
         why = failure.message if failure.kind == "app_refused" else "Try again in a minute."
         raise ResponderBotError("unavailable", f"Slack doesn't say who this is. Nothing was done. {why}") from error
-    return found
+    return profile
 
 
 # --- deciding -------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ async def on_login_view(context: Context) -> Json | None:
     return await _next_view(context, metadata, "Approved.")
 
 
-async def _is_done(context: Context, request_id: str, error: ResponderBotError, wanted: str) -> bool:
+async def _is_done(context: Context, request_id: str, error: ResponderBotError, status: str) -> bool:
     """Whether this person had decided so already, such as before a crash. Raises for another decision."""
     if UNANSWERED in error.details:
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
@@ -142,7 +142,7 @@ async def _is_done(context: Context, request_id: str, error: ResponderBotError, 
         return False
     request = await context.core.access_request(request_id)
     is_own = context.person is not None and request.decided_by == context.person.login
-    if request.status == wanted and is_own:
+    if request.status == status and is_own:
         return True
     raise ResponderBotError("conflict", _decided(request)) from error
 

@@ -60,9 +60,9 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     offset, outbox = int(intent.argument or 0), context.services.outbox
     members = await outbox.groups.members(group.key, offset, PAGE)
     root_ids = [member.root_id for member in members]
-    found, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
+    documents, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
     alerts = [
-        ListedAlert(member.root_id, _subject(found.get(member.root_id)), member.at, links[member.root_id])
+        ListedAlert(member.root_id, _subject(documents.get(member.root_id)), member.at, links[member.root_id])
         for member in members
     ]
     content = await outbox.groups.content(group, -1)
@@ -90,8 +90,8 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
     """Make a case of the oldest alert, and merge the others into it that are in none."""
     responses.require_permission(context, "manageCase")
     alerts = list[Alert]()
-    async for found in _visible(context, group):
-        alerts += found
+    async for page in _visible(context, group):
+        alerts += page
         if len(alerts) > CASE_LIMIT:
             limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
             raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
@@ -112,7 +112,7 @@ async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None
     await outbox.groups.ungroup(group.key)
     newest = await outbox.groups.members(group.key, 0, LIFTED)
     members = [member for member in newest if not member.has_card]
-    context.refresh_requests.extend(RefreshRequest(card_key(one.root_id, group.channel)) for one in members)
+    context.refresh_requests.extend(RefreshRequest(card_key(lifted.root_id, group.channel)) for lifted in members)
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Further alerts like these get cards of their own"
     text += f", and the newest {len(members)} of these get one now." if members else "."
@@ -149,12 +149,12 @@ async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Al
         yield [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
 
 
-async def _documents(context: Context, wanted: Sequence[str]) -> Mapping[str, Document]:
+async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
-    found: dict[str, Document] = {}
-    async for answer in context.core.documents_in_pages(wanted):
-        found.update({document.id: document for document in answer.documents})
-    return found
+    documents: dict[str, Document] = {}
+    async for answer in context.core.documents_in_pages(root_ids):
+        documents.update({document.id: document for document in answer.documents})
+    return documents
 
 
 def _subject(document: Document | None) -> Subject | None:

@@ -31,11 +31,11 @@ class _Members:
     @property
     def on(self) -> str:
         """Such as `the newest 100 of 412 alerts`."""
-        words = count(self.newest, "alert")
+        newest = count(self.newest, "alert")
         if self.newest < self.total:
-            words = f"the newest {self.newest} of {self.total:,} alerts"
+            newest = f"the newest {self.newest} of {self.total:,} alerts"
         visible = len(self.targets)
-        return words if visible == self.newest else f"{visible} of {words}, those that you may see"
+        return newest if visible == self.newest else f"{visible} of {newest}, those that you may see"
 
 
 async def on_group_menu(context: Context) -> None:
@@ -49,7 +49,7 @@ async def on_group_menu(context: Context) -> None:
     if not members.targets:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
     if intent.what == "group_ask":
-        responder = next((one for one in members.offered if one.id == intent.argument), None)
+        responder = next((offer for offer in members.offered if offer.id == intent.argument), None)
         if responder is None:
             raise ResponderBotError(
                 "not_found", "That responder can no longer run on each of these alerts. Nothing was run."
@@ -75,16 +75,16 @@ async def _members(context: Context, group: AlertGroup) -> _Members:
     targets = list((await find_targets(context, [member.root_id for member in newest])).values())
     offered: dict[str, OfferedResponder] = {}
     for n, target in enumerate(targets):
-        here = {one.id: one for one in target.offered if _is_ready(one)}
-        offered = {name: one for name, one in offered.items() if name in here} if n else here
-    ordered = sorted(offered.values(), key=lambda one: names.title(one).casefold())
+        here = {responder.id: responder for responder in target.offered if _is_ready(responder)}
+        offered = {name: responder for name, responder in offered.items() if name in here} if n else here
+    ordered = sorted(offered.values(), key=lambda responder: names.title(responder).casefold())
     content = await groups.content(group, -1)
     return _Members(targets, ordered, len(newest), content.count)
 
 
 def _is_ready(responder: OfferedResponder) -> bool:
     """Whether it can run, and without inputs."""
-    return responder.can_run and not any(one.required for one in responder.parameters or ())
+    return responder.can_run and not any(parameter.required for parameter in responder.parameters or ())
 
 
 FEATURE = Feature(actions={ids.GROUP_RUN: Entry(on_group_menu, modal_title=GROUP_TITLE)})

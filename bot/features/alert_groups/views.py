@@ -45,12 +45,12 @@ def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Mess
 
 def summary(content: GroupContent) -> str:
     """One line without markup, for the push notification and `doctor`."""
-    words = f"{content.count:,} alerts"
+    number = f"{content.count:,} alerts"
     if content.is_digest:
         lasted = duration(content.last_at - content.first_at)
-        return f"{words} in {lasted}: {_severities(content)}"
+        return f"{number} in {lasted}: {_severities(content)}"
     title = foreign(content.titles[0][0], TITLE_LIMIT) if content.titles else "details withheld"
-    return f"{words} that say the same: {title}"
+    return f"{number} that say the same: {title}"
 
 
 def _group(content: GroupContent) -> list[Block]:
@@ -96,17 +96,17 @@ def _cards(content: GroupContent) -> str:
     )
 
 
-def _most(label: str, found: Sequence[tuple[str, int]], content: GroupContent) -> str:
+def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) -> str:
     """The most frequent values, such as `Sources: suricata 412 · edr 3`."""
-    if not found:
+    if not counts:
         return ""
     is_sample = content.sampled < content.count
     of = f" (of the newest {content.sampled})" if is_sample else ""
     if label == "Observables":
-        shown = [_observable(value, number) for value, number in found[:MOST]]
+        shown = [_observable(value, number) for value, number in counts[:MOST]]
     else:
-        shown = [f"{foreign(defang_indicators(value), 80)} ×{number}" for value, number in found[:MOST]]
-    more = f" · and {len(found) - MOST} more" if len(found) > MOST else ""
+        shown = [f"{foreign(defang_indicators(value), 80)} ×{number}" for value, number in counts[:MOST]]
+    more = f" · and {len(counts) - MOST} more" if len(counts) > MOST else ""
     return f"*{label}*{of}: {' · '.join(shown)}{more}"
 
 
@@ -152,8 +152,8 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
         entries += [] if content.is_ungrouped else [("Ungroup", Intent("group_ungroup", key))]
         entries += [("Unmute", Intent("group_mute", key, "0"))] if is_muted else []
-        entries += [] if is_muted else [(words, Intent("group_mute", key, hours)) for words, hours in mutes]
-    options = [{"text": plain(words), "value": button(intent)} for words, intent in entries]
+        entries += [] if is_muted else [(text, Intent("group_mute", key, hours)) for text, hours in mutes]
+    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
     return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
 
 
@@ -181,8 +181,8 @@ def alerts_page(
     turns += [("Older", last)] if last < content.count else []
     if turns:
         elements = [
-            button_element(words, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=words)
-            for words, to in turns
+            button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
+            for label, to in turns
         ]
         blocks.append(actions(*elements))
     return Message(text, tuple(blocks))
@@ -204,10 +204,10 @@ def which_responder(key: str, offered: Sequence[OfferedResponder], on: str, *, b
     """A menu of the responders that can run on all alerts of a group; `on` says on which of them."""
     options = [
         {
-            "text": plain(foreign_plain(names.title(one), OPTION_LIMIT)),
-            "value": button(Intent("group_ask", key, one.id)),
+            "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
+            "value": button(Intent("group_ask", key, responder.id)),
         }
-        for one in offered[:MAX_OPTIONS]
+        for responder in offered[:MAX_OPTIONS]
     ]
     element: dict[str, Any] = {
         "type": "static_select",

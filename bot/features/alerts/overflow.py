@@ -85,12 +85,12 @@ async def _show_again(context: Context, intent: Intent) -> None:
         return
     subjects.require_visible(context, subject)
     if document.alert is None or services.clearance(channel) is None:
-        words = f"`{services.command} list {subject.id}` shows what can run on {subject.id}."
-        await responses.respond(context, notices.notice(words), "Still there")
+        text = f"`{services.command} list {subject.id}` shows what can run on {subject.id}."
+        await responses.respond(context, notices.notice(text), "Still there")
         return
     context.refresh_requests.append(RefreshRequest(card_key(document.id, channel)))
-    words = f"{document.id} gets a new card at the end of the channel."
-    await responses.respond(context, notices.notice(words), "Shown again")
+    text = f"{document.id} gets a new card at the end of the channel."
+    await responses.respond(context, notices.notice(text), "Shown again")
 
 
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {

@@ -41,7 +41,9 @@ def policy_text(policy: Policy | None) -> str:
 
 def mentions(approvers: Sequence[str]) -> str:
     """Mentions of user groups (`S...`) and people, which notify them."""
-    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in approvers)
+    return " ".join(
+        f"<!subteam^{approver}>" if approver.startswith("S") else f"<@{approver}>" for approver in approvers
+    )
 
 
 def inputs(action: Action, view: RedactedView) -> str:
@@ -61,7 +63,7 @@ def observables(action: Action, view: RedactedView) -> str:
     if len(shown) > MAX_OBSERVABLES:
         lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
     if hidden:
-        lines.append(f"and {hidden} withheld ({tlp_name(max(one.tlp for one in action.artifacts))})")
+        lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
     return "\n".join([f"It gets {count(len(action.artifacts), 'observable')}:", *lines]) if lines else ""
 
 
@@ -74,8 +76,8 @@ def observables_in_short(action: Action, view: RedactedView) -> str:
 
 def _titles(action: Action, view: RedactedView) -> list[str]:
     """Those that may be shown; foreign text, not escaped."""
-    seen = [one for one in action.artifacts if view.is_open and may_see(view.clearance, one.tlp)]
-    return [view.text(artifact_title(one)) for one in seen]
+    seen = [artifact for artifact in action.artifacts if view.is_open and may_see(view.clearance, artifact.tlp)]
+    return [view.text(artifact_title(artifact)) for artifact in seen]
 
 
 def whole_request(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
@@ -248,8 +250,8 @@ def approval_request(
     view = RedactedView(subject, clearance)
     waits = is_open(action, now_ms)
     if not view.is_open:
-        told = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
-        text = f"{runs.mark(action)} {told}, {withheld(subject.tlp)}"
+        state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
+        text = f"{runs.mark(action)} {state}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
     on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."

@@ -43,7 +43,9 @@ async def on_retry(context: Context) -> None:
     answer = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
     if answer is None:
         raise ResponderBotError("unavailable", UNKNOWN)
-    context.refresh_requests.extend(RefreshRequest(bulk_key(one, place)) for one in (answer.id, intent.object_id))
+    context.refresh_requests.extend(
+        RefreshRequest(bulk_key(bulk_id, place)) for bulk_id in (answer.id, intent.object_id)
+    )
     accepted = sum(entry.action is not None for entry in answer.actions)
     text = f"Runs again on {count(accepted, 'object')}; {len(answer.actions) - accepted} refused ({answer.id})."
     await responses.respond(context, notices.notice(text))
@@ -74,8 +76,8 @@ async def on_review(context: Context) -> None:
     if not await responses.show_view(context, modals.loading(REVIEW_TITLE)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Review* again.")
     bulk = await context.core.bulk(intent.object_id)
-    found = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
-    waiting = [one for one in found if one.action is not None and runs.awaits_approval(one.action)]
+    visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
+    waiting = [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
     person, why_not, confirm = context.person, "", ""
     if person is not None and person.login == bulk.created_by:
         why_not = "You asked for it, so somebody else decides."
@@ -92,8 +94,8 @@ async def on_review(context: Context) -> None:
     def shown(button: ButtonIds) -> Message:
         return views.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button)
 
-    made = await responses.with_buttons(context, f"bulk:{bulk.id}:review", shown)
-    await context.show_modal(modals.message_view(REVIEW_TITLE, made))
+    message = await responses.with_buttons(context, f"bulk:{bulk.id}:review", shown)
+    await context.show_modal(modals.message_view(REVIEW_TITLE, message))
 
 
 async def on_decision(context: Context) -> None:
@@ -109,16 +111,16 @@ async def on_decision(context: Context) -> None:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
-    told = views.decided(await masked(context, answer), "approved" if approves else "denied")
-    await responses.respond(context, told, "Done")
+    outcome = views.decided(await masked(context, answer), "approved" if approves else "denied")
+    await responses.respond(context, outcome, "Done")
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
     """Those of these that the person may see, each with its action."""
-    clearance, found = own_clearance(context), dict[str, ShownTarget]()
+    clearance, shown = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
-    wanted = [one for one in by_id if parse_id(one) is not None]
-    async for answer in context.core.documents_in_pages(wanted):
+    valid_ids = [one for one in by_id if parse_id(one) is not None]
+    async for answer in context.core.documents_in_pages(valid_ids):
         for document in answer.documents:
             actions = {action.id: action for action in document.actions}
             known = {*actions, *within(document, [target.object_id for target in targets])}
@@ -129,8 +131,8 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
                 if view is not None and view.is_open:
                     undo = action.undo if action is not None else None
                     policy = document.policies.get(undo.responder) if undo is not None else None
-                    found[one] = ShownTarget(target, view, action, policy)
-    return [found[one] for one in by_id if one in found]
+                    shown[one] = ShownTarget(target, view, action, policy)
+    return [shown[one] for one in by_id if one in shown]
 
 
 FEATURE = Feature(

@@ -38,9 +38,9 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
 
     `mention` calls those who may approve, while something waits for that.
     """
-    name, words = _name(bulk), _words(bulk)
+    name, counts = _name(bulk), _words(bulk)
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
-    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'object')}: {words}")]
+    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'object')}: {counts}")]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
@@ -57,7 +57,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
-    return Message(f"{name}: {words}", (*blocks, context(by), actions(*elements)))
+    return Message(f"{name}: {counts}", (*blocks, context(by), actions(*elements)))
 
 
 def ended(bulk: BulkCounts) -> Message:
@@ -116,19 +116,21 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
 
     First what was refused or failed.
     """
-    ordered = sorted(shown, key=lambda one: _urgency(one.target))
+    ordered = sorted(shown, key=lambda target: _urgency(target.target))
     blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'object')}: {_words(bulk)}")]
     lines: list[str] = []
-    for one in ordered[start : start + PAGE]:
-        found = undos.buttons(one.action, one.view, button, one.undo_policy) if one.action is not None else []
-        line = _line(one)
-        if found or len(lines) == REASONS or len("\n".join([*lines, line])) > LINES_LIMIT:
+    for target in ordered[start : start + PAGE]:
+        undo_buttons = (
+            undos.buttons(target.action, target.view, button, target.undo_policy) if target.action is not None else []
+        )
+        line = _line(target)
+        if undo_buttons or len(lines) == REASONS or len("\n".join([*lines, line])) > LINES_LIMIT:
             blocks += _section(lines)
             lines = []
-        if len(found) == 1:
-            blocks.append({**section(line), "accessory": found[0]})
-        elif found:
-            blocks += [section(line), actions(*found)]
+        if len(undo_buttons) == 1:
+            blocks.append({**section(line), "accessory": undo_buttons[0]})
+        elif undo_buttons:
+            blocks += [section(line), actions(*undo_buttons)]
         else:
             lines.append(line)
     blocks += _section(lines)
@@ -136,8 +138,8 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     pages = [("Earlier ones", start - PAGE), ("More", start + PAGE)]
     buttons = [
-        button_element(words, ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id, str(at))), of=str(at))
-        for words, at in pages
+        button_element(label, ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id, str(at))), of=str(at))
+        for label, at in pages
         if 0 <= at < len(ordered)
     ]
     more: list[Block] = [actions(*buttons)] if buttons else []
@@ -160,11 +162,11 @@ def review(
     blocks: list[Block] = [section(head)]
     if waiting and waiting[0].action is not None:
         if not hidden:
-            blocks += _inputs(waiting[0].action, [one.view for one in waiting])
+            blocks += _inputs(waiting[0].action, [target.view for target in waiting])
         if confirm:
             blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
         blocks.append(context(approvals.decision(waiting[0].action, 0)))
-    lines = [_review_line(one) for one in waiting]
+    lines = [_review_line(target) for target in waiting]
     for start in range(0, len(lines), REASONS):
         blocks += _section(lines[start : start + REASONS])
     if hidden:
@@ -182,7 +184,7 @@ def review(
 
 def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     """What all the runs get, whole, with what is hidden of any object masked in it."""
-    others = {one.id: one for view in views for one in (*view.subject.artifacts, *view.subject.others)}
+    others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
     highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
     view = replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
     if action.parameters is None:
@@ -196,9 +198,9 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     return [*blocks, section(left)] if left else blocks
 
 
-def _review_line(one: ShownTarget) -> str:
-    got = approvals.observables_in_short(one.action, one.view) if one.action is not None else ""
-    return f"• {one.target.object_id} · {_whole_title(one.view)}{f': {got}' if got else ''}"
+def _review_line(shown: ShownTarget) -> str:
+    got = approvals.observables_in_short(shown.action, shown.view) if shown.action is not None else ""
+    return f"• {shown.target.object_id} · {_whole_title(shown.view)}{f': {got}' if got else ''}"
 
 
 def _whole_title(view: RedactedView) -> str:

@@ -63,26 +63,26 @@ async def _create(context: Context, alert_id: str, template: str) -> None:
     """Make the case; "" stands for the alert's own template, if it has one."""
     case = await context.core.create_case_from_alert(alert_id, template)
     context.refresh(alert_id)
-    made = f"Case {case.id} was made from alert {alert_id}"
+    text = f"Case {case.id} was made from alert {alert_id}"
     used = f" with the template {code(case.template, 200)}" if case.template else ""
     await responses.respond(
-        context, notices.notice(f"{made}{used}. The alert's thread tells how it goes."), "Case made"
+        context, notices.notice(f"{text}{used}. The alert's thread tells how it goes."), "Case made"
     )
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:
-    found = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
-    return [CaseTemplate.model_validate(raw) for raw in found]
+    templates = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
+    return [CaseTemplate.model_validate(raw) for raw in templates]
 
 
 def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert_id: str) -> CaseTemplate:
     """The template that was typed. Raises ResponderBotError with what was probably meant."""
     names = [template.name for template in templates]
-    found = match_names(name, names)
-    if len(found) == 1:
-        return next(template for template in templates if template.name == found[0])
-    if found:
-        raise ResponderBotError("bad_request", f"{name[:100]!r} could be {', '.join(found[:10])}; which one?")
+    matches = match_names(name, names)
+    if len(matches) == 1:
+        return next(template for template in templates if template.name == matches[0])
+    if matches:
+        raise ResponderBotError("bad_request", f"{name[:100]!r} could be {', '.join(matches[:10])}; which one?")
     command, meant = context.services.command, closest_match(name, names)
     hint = f"`{command} case {alert_id} {meant}`" if meant else f"`{command} case {alert_id}`, which lists them"
     raise ResponderBotError("not_found", f"There is no case template {name[:100]!r}. Did you mean {hint}?")

@@ -27,8 +27,8 @@ def template_picker(
     if len(templates) > MAX_TEMPLATES:
         left = count(len(templates) - MAX_TEMPLATES, "more template")
         blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
-    words = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
-    none = button_element(words, ids.CASE_TEMPLATE, button(Intent("case_with", subject.id)), of=str(MAX_TEMPLATES))
+    label = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
+    none = button_element(label, ids.CASE_TEMPLATE, button(Intent("case_with", subject.id)), of=str(MAX_TEMPLATES))
     blocks.append(actions(none))
     return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
 

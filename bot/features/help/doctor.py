@@ -37,8 +37,8 @@ async def _summary(context: Context, checks: Sequence[Check]) -> Check:
     if not failed:
         return Check("core and the bot", True, "all is well")
     who = await who_gives_rights(context.services) or "an org-admin"
-    words = f"{failed} of {len(checks)} checks of core and the bot need attention; ask {who}, who sees them here"
-    return Check("core and the bot", False, words)
+    message = f"{failed} of {len(checks)} checks of core and the bot need attention; ask {who}, who sees them here"
+    return Check("core and the bot", False, message)
 
 
 def line(check: Check) -> str:
@@ -82,8 +82,8 @@ async def _core(context: Context) -> list[Check]:
 def core_checks(health: Mapping[str, Any]) -> list[Check]:
     """Checks of core and its parts from its `/health`: one for each part that is well, else one for each line."""
     status = str(health.get("status"))
-    words = {"ok": "well", "degraded": "works, but something is missing"}.get(status, "down")
-    checks = [Check("core", status != "down", words)]
+    meanings = {"ok": "well", "degraded": "works, but something is missing"}.get(status, "down")
+    checks = [Check("core", status != "down", meanings)]
     for part in health.get("parts") or []:
         name, is_well, lines = str(part.get("name")), bool(part.get("ok")), str(part.get("message")).splitlines()
         checks += [Check(name, is_well, line) for line in (lines[:1] if is_well else lines) or ["well"]]

@@ -27,8 +27,8 @@ async def on_unknown_command(context: Context) -> Json:
     command = context.services.command
     verb, _, rest = normalize(context.text).partition(" ")
     meant = closest_match(verb.lower(), context.services.commands)
-    words = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
-    lines = [f"Unknown command. {words}" if meant else f"Unknown command {code(verb, 60)}.", *await _help(context)]
+    suggestion = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
+    lines = [f"Unknown command. {suggestion}" if meant else f"Unknown command {code(verb, 60)}.", *await _help(context)]
     return notices.acknowledgement(notices.notice("\n".join(lines)))
 
 

@@ -36,16 +36,18 @@ class FoundRuns:
         async for answer in context.core.documents_in_pages(action.id for action in actions):
             documents += answer.documents
         by_action = {action.id: document for document in documents for action in document.actions}
-        found: dict[str, Subject] = {}
+        subjects_by_action: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}
         for action in actions:
             document = by_action.get(action.id)
             subject = Subject.in_document(document, action.object_id) if document else None
-            found[action.id] = subject or Subject.unknown(action)
+            subjects_by_action[action.id] = subject or Subject.unknown(action)
             policies.update(document.policies if document else {})
         titled = {action.id: action for document in documents for action in document.actions}
-        addresses = await subjects.card_links(context, list({subject.root_id for subject in found.values()}))
-        return FoundRuns(addresses, found, policies, titled)
+        addresses = await subjects.card_links(
+            context, list({subject.root_id for subject in subjects_by_action.values()})
+        )
+        return FoundRuns(addresses, subjects_by_action, policies, titled)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""

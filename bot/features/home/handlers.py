@@ -44,18 +44,18 @@ async def _view(context: Context) -> dict[str, Any]:
     if person is None:
         return await _unlinked(context)
     try:
-        found = await _home(context, person, now)
+        shown = await _home(context, person, now)
         admin = await people.home_blocks(context)
         is_admin = person.profile == "org-admin"
         broken = await context.core.paused() if is_admin else []
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
-    lines = help_lines(person, context.services.command, found.example_id(EXAMPLE_ID), context.services.commands)
+    lines = help_lines(person, context.services.command, shown.example_id(EXAMPLE_ID), context.services.commands)
 
     def view(button: ButtonIds) -> dict[str, Any]:
         stopped = paused.blocks(broken, button, may_resume=is_admin)
         lists = [overview.buttons(), *stopped]
-        return home.home_view(found, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
+        return home.home_view(shown, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
 
     return await responses.with_buttons(context, "home", view)
 
@@ -84,15 +84,15 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
         _own_alerts(context, login),
     )
     ended = [action for action in ended if not runs.has_failed(action)][: home.MAX_SHOWN]
-    asked = [a for a in waiting if a.created_by != login]
-    parts = (asked if "manageAction" in person.permissions else [], opened, failed, ended)
+    of_others = [a for a in waiting if a.created_by != login]
+    parts = (of_others if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
-    found = await FoundRuns.of(context, [a for part in in_order for a in part])
-    to_approve = home.by_bulk(found.to_decide(person, in_order[0]))
+    runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
+    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))
     whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
-    shown = [home.by_bulk([found.run(a) for a in part]) for part in in_order[1:]]
+    shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()
-    storms = [(one.channel, storm_sentence(one, slack_date(one.since, DAY_AND_TIME))) for one in found_storms]
+    storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since, DAY_AND_TIME))) for storm in found_storms]
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""

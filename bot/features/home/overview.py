@@ -39,9 +39,9 @@ async def on_pending_command(context: Context) -> None:
     """List the requests for approval: those that this person decides, and others that they may see."""
     person, now = _person(context), context.services.clock_ms()
     waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
-    found = await FoundRuns.of(context, waiting)
-    shown, hidden = _visible([found.run(action) for action in waiting], person)
-    to_decide = found.to_decide(person, waiting)
+    listed = await FoundRuns.of(context, waiting)
+    shown, hidden = _visible([listed.run(action) for action in waiting], person)
+    to_decide = listed.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
     others = by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = by_bulk(to_decide)
@@ -60,12 +60,12 @@ async def on_paused_command(context: Context) -> None:
 
 
 async def _show_paused(context: Context, done: str = "") -> None:
-    found, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
+    responders, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
     await responses.show_with_buttons(
         context,
         "Paused responders",
         "paused",
-        lambda button: paused.paused_list(found, button, may_resume=may_resume, done=done),
+        lambda button: paused.paused_list(responders, button, may_resume=may_resume, done=done),
     )
 
 
@@ -83,8 +83,8 @@ async def on_resume_button(context: Context) -> None:
 
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
     person, now = _person(context), context.services.clock_ms()
-    found = await FoundRuns.of(context, actions)
-    shown, hidden = _visible([found.run(action) for action in actions], person)
+    listed = await FoundRuns.of(context, actions)
+    shown, hidden = _visible([listed.run(action) for action in actions], person)
     await responses.show_with_buttons(
         context,
         overview.VERBS[verb],
@@ -93,10 +93,10 @@ async def _show(context: Context, verb: str, title: str, actions: Sequence[Actio
     )
 
 
-def _visible(found: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
+def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
     """Those whose object this person may see, and how many others there are."""
-    shown = [run for run in found if RedactedView(run.subject, person.clearance).is_open]
-    return shown, len(found) - len(shown)
+    shown = [run for run in listed if RedactedView(run.subject, person.clearance).is_open]
+    return shown, len(listed) - len(shown)
 
 
 def _person(context: Context) -> Person:

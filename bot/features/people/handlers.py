@@ -95,8 +95,8 @@ async def on_group_view(context: Context) -> Json:
     new = "" if name else modals.values(view).get("name", "").strip().removeprefix("@").lower()
     chosen, by_slack_id = modals.users(view, "members"), logins_by_slack_id(await context.core.users(), context.team)
     if unknown := [user for user in chosen if user not in by_slack_id]:
-        words = f"{count(len(unknown), 'of them has', 'of them have')} no access yet; they can request it first."
-        return modals.errors({"members": words})
+        problem = f"{count(len(unknown), 'of them has', 'of them have')} no access yet; they can request it first."
+        return modals.errors({"members": problem})
     before = await _group(context, name or new)
     if new and (before or new in context.services.usergroups):
         return modals.errors({"name": f"There is a group @{new} already."})
@@ -131,10 +131,10 @@ async def _people_view(context: Context, place: Place, done: str = "") -> dict[s
 
 
 async def _user(context: Context, login: str) -> UserEntry:
-    found = next((user for user in await context.core.users() if user.login == login), None)
-    if found is None:
+    entry = next((user for user in await context.core.users() if user.login == login), None)
+    if entry is None:
         raise ResponderBotError("not_found", f"There is no user {login}.")
-    return found
+    return entry
 
 
 FEATURE = Feature(

@@ -53,21 +53,21 @@ def home_blocks(waiting: int) -> list[Block]:
 
 def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, done: str = "") -> dict[str, Any]:
     """A page of the people; `done` says what was changed just now."""
-    found = matching(users, place)
-    last = max(0, (len(found) - 1) // PAGE)
+    matches = matching(users, place)
+    last = max(0, (len(matches) - 1) // PAGE)
     page = min(place.page, last)
     blocks: list[Block] = [section(foreign(done, 500))] if done else []
     find = modals.text_field("find", "Find", initial=place.find, placeholder="A login, a profile or a group")
     blocks.append(find)
     of_page = f", page {page + 1} of {last + 1}" if last else ""
     blocks.append(
-        context(f"{count(len(found), 'person', 'people')}{of_page}" if found else "Nobody has this in their login.")
+        context(f"{count(len(matches), 'person', 'people')}{of_page}" if matches else "Nobody has this in their login.")
     )
-    blocks += [_person(user, button) for user in found[page * PAGE : (page + 1) * PAGE]]
+    blocks += [_person(user, button) for user in matches[page * PAGE : (page + 1) * PAGE]]
     turns = [("Back", page - 1)] if page else []
     turns += [("Next", page + 1)] if page < last else []
     if turns:
-        elements = [button_element(words, ids.PEOPLE_PAGE, of=str(to)) for words, to in turns]
+        elements = [button_element(label, ids.PEOPLE_PAGE, of=str(to)) for label, to in turns]
         blocks.append(actions(*elements))
     metadata = Place(page, place.find).to_text()
     return modals.modal("People", blocks, callback_id=ids.PEOPLE_VIEW, submit="Find", metadata=metadata)
@@ -76,8 +76,8 @@ def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, 
 def matching(users: Sequence[UserEntry], place: Place) -> list[UserEntry]:
     """Whose login, profile or group has the text: people before programs."""
     text = place.find.casefold().strip()
-    found = [user for user in users if any(text in word for word in (user.login, user.profile, *user.groups))]
-    return sorted(found, key=lambda user: (user.profile in PROGRAM_PROFILES, user.login))
+    matches = [user for user in users if any(text in word for word in (user.login, user.profile, *user.groups))]
+    return sorted(matches, key=lambda user: (user.profile in PROGRAM_PROFILES, user.login))
 
 
 def _person(user: UserEntry, button: ButtonIds) -> Block:
@@ -98,7 +98,7 @@ def _person(user: UserEntry, button: ButtonIds) -> Block:
     more = {
         "type": "overflow",
         "action_id": ids.numbered(ids.PEOPLE_MORE, user.login[:200]),
-        "options": [{"text": plain(words), "value": button(intent)} for words, intent in options],
+        "options": [{"text": plain(text), "value": button(intent)} for text, intent in options],
     }
     return {**shown, "accessory": more}
 

@@ -13,8 +13,8 @@ USAGE = "list ~id"
 async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
     name, object_id = subjects.require_id(context, USAGE)
-    found = await subjects.targets(context.core, object_id)
-    subject, offered, by_artifact = found.subject, found.offered, found.by_artifact
+    targets = await subjects.targets(context.core, object_id)
+    subject, offered, by_artifact = targets.subject, targets.offered, targets.by_artifact
     if name:
         offered = matching(name, offered)
     clearance, command = own_clearance(context), context.services.command

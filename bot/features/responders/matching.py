@@ -9,8 +9,8 @@ from core.models import OfferedResponder
 
 def matching(typed: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
     """The responders that a typed name or title may mean; those whose title or name is the same before others."""
-    found = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
-    return [r for r in offered if not found.isdisjoint(names.typed_names(r))]
+    meant = set(match_names(typed, [known for r in offered for known in names.typed_names(r)]))
+    return [r for r in offered if not meant.isdisjoint(names.typed_names(r))]
 
 
 def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder | None:

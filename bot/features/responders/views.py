@@ -197,12 +197,12 @@ def _groups(
     offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
 ) -> list[_Entries]:
     can, cannot = split(offered)
-    found = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
+    searchable = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
     subject = view.subject
     is_artifact = subject.kind == "case_artifact"
     label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
     own = refanged(label).casefold()
-    groups = [_Entries(label, _with(own, can, found))]
+    groups = [_Entries(label, _with(own, can, searchable))]
     elsewhere: set[str] = set()
     ordered = _by_title(offered)
     for artifact in by_ioc(view.artifacts()) if by_artifact else []:
@@ -211,17 +211,17 @@ def _groups(
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [r for r in ordered if r.name in runnable]
         heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
-        groups.append(_Entries(heading, _with(target, responders, found), f"{artifact.id}:"))
+        groups.append(_Entries(heading, _with(target, responders, searchable), f"{artifact.id}:"))
     if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
-    return [*groups, _Entries(CANNOT, _with(own, cannot, found), about=lambda one: reasons(one, view))]
+    return [*groups, _Entries(CANNOT, _with(own, cannot, searchable), about=lambda responder: reasons(responder, view))]
 
 
 def _with(
-    target: str, responders: Sequence[OfferedResponder], found: Mapping[str, str]
+    target: str, responders: Sequence[OfferedResponder], searchable: Mapping[str, str]
 ) -> list[tuple[OfferedResponder, str]]:
-    return [(r, f"{target}\n{found[r.name]}") for r in responders]
+    return [(r, f"{target}\n{searchable[r.name]}") for r in responders]
 
 
 def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:

@@ -73,10 +73,10 @@ async def _alert_options(context: Context, channel: str, typed: str) -> list[dic
     if not typed.strip():
         newest = await context.services.outbox.alerts_in(channel, MAX_OPTIONS)
         targets = (await find_targets(context, newest, responders=False)).values() if newest else ()
-        if alerts := [one.view.subject for one in targets if one.view.subject.kind == "alert"]:
+        if alerts := [target.view.subject for target in targets if target.view.subject.kind == "alert"]:
             return [run_form.object_option(subject, clearance) for subject in alerts]
-    found = await subjects.search(context.core, typed, clearance)
-    return [run_form.object_option(Subject.alert(alert), clearance) for alert in found[:MAX_OPTIONS]]
+    matches = await subjects.search(context.core, typed, clearance)
+    return [run_form.object_option(Subject.alert(alert), clearance) for alert in matches[:MAX_OPTIONS]]
 
 
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:
@@ -84,10 +84,10 @@ async def _observables(context: Context, object_id: str) -> list[RedactedView]:
     subject, document = await subjects.with_document(context.core, object_id)
     case = document.case
     if case is not None:
-        found = {one.id: Subject.artifact(one, case) for one in (*document.artifacts, *document.other_artifacts)}
+        observables = {one.id: Subject.artifact(one, case) for one in (*document.artifacts, *document.other_artifacts)}
     else:
-        found = {one.id: part for one in subject.artifacts if (part := subject.part(one.id)) is not None}
-    shown = [RedactedView(part, own_clearance(context)) for part in found.values()]
+        observables = {one.id: part for one in subject.artifacts if (part := subject.part(one.id)) is not None}
+    shown = [RedactedView(part, own_clearance(context)) for part in observables.values()]
     return [view for view in shown if view.is_open]
 
 
@@ -101,12 +101,12 @@ async def next_view(context: Context, request: RunRequest) -> Json:
         return modals.problem(GONE)
     offered = offered_on(targets)
     counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
-    found = [(one, counts[one.id]) for one in offered if counts[one.id]]
-    if not found:
+    runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
+    if not runnable:
         return modals.errors({"targets": "No responder can run on any of these now."})
-    found.sort(key=lambda pair: (-pair[1], names.title(pair[0]).casefold()))
+    runnable.sort(key=lambda pair: (-pair[1], names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    return modals.update(run_form.responder_view(request, found))
+    return modals.update(run_form.responder_view(request, runnable))
 
 
 def _can_run(target: Target, responder: OfferedResponder) -> bool:

@@ -23,11 +23,11 @@ async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
     rest, named_ids = split_name_and_ids(text)
-    wanted = list(dict.fromkeys(named_ids))
-    if len(wanted) > 1 and await _on_several(context, rest, wanted, typed):
+    object_ids = list(dict.fromkeys(named_ids))
+    if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):
         return
-    if len(wanted) < len(named_ids):  # the same id twice
-        text = " ".join([rest, *wanted])
+    if len(object_ids) < len(named_ids):  # the same id twice
+        text = " ".join([rest, *object_ids])
     name, object_id = subjects.require_id(replace(context, text=text), USAGE)
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
@@ -35,16 +35,16 @@ async def on_run_command(context: Context) -> None:
     if not is_name(name, targets.offered):  # else an observable that is called as a responder changes what is run
         name, named = subjects.split_target(name, view)
     # A name doesn't have the id of another object, though its version may have the same digits.
-    found = [] if find_ids(name) else _named(name, targets.offered)
-    if len(found) > 1:
-        shown = questions.ambiguous_name(name, found, targets.subject, command)
+    responders = [] if find_ids(name) else _named(name, targets.offered)
+    if len(responders) > 1:
+        shown = questions.ambiguous_name(name, responders, targets.subject, command)
         await responses.show(context, "Which one?", shown)
         return
-    if not found:
+    if not responders:
         raise subjects.no_target(name, view, command) or _no_such_responder(
             name, targets.offered, targets.subject, command
         )
-    subject, responder = targets.subject, found[0]
+    subject, responder = targets.subject, responders[0]
     if named:
         subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
         view = subjects.require_visible(context, subject)
@@ -58,41 +58,43 @@ async def on_run_command(context: Context) -> None:
     await flow.proceed(context, request, responder, [Target(view, [responder])], is_complete=is_complete)
 
 
-async def _on_several(context: Context, name: str, wanted: Sequence[str], typed: Mapping[str, str]) -> bool:
+async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
     responses.require_permission(context, "manageAction")
-    if len(wanted) > MOST:
-        raise ResponderBotError("bad_request", f"At most {MOST} objects at once, not {len(wanted)}.")
-    targets = list((await find_targets(context, wanted)).values())
-    is_part = any(one.view.subject.part(wanted[1]) for one in targets if one.view.subject.id == wanted[0])
-    if len(wanted) == 2 and (is_part or len(targets) == 1):
+    if len(object_ids) > MOST:
+        raise ResponderBotError("bad_request", f"At most {MOST} objects at once, not {len(object_ids)}.")
+    targets = list((await find_targets(context, object_ids)).values())
+    is_part = any(one.view.subject.part(object_ids[1]) for one in targets if one.view.subject.id == object_ids[0])
+    if len(object_ids) == 2 and (is_part or len(targets) == 1):
         return False  # an alert and its observable, or what isn't there, which is told as for one
     if not targets:
-        raise ResponderBotError("not_found", f"You may see none of these {len(wanted)} objects. Nothing was run.")
+        raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} objects. Nothing was run.")
     offered = offered_on(targets)
-    found = _named(name, offered)
-    if not found:
+    responders = _named(name, offered)
+    if not responders:
         raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
-    if len(found) > 1:
-        which = ", ".join(names.title(one) for one in found[:10])
+    if len(responders) > 1:
+        which = ", ".join(names.title(one) for one in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
     objects = tuple(run_target(target.view.subject) for target in targets)
-    request = RunRequest(objects, found[0].id, channel=context.channel)
-    request = request.with_typed(found[0], typed)
-    is_complete = not inputs.missing(found[0].parameters or (), request.parameters)
-    on = on_so_many(len(targets), len(wanted))
-    await flow.proceed(context, request, found[0], targets, on=on, is_complete=is_complete)
+    request = RunRequest(objects, responders[0].id, channel=context.channel)
+    request = request.with_typed(responders[0], typed)
+    is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
+    on = on_so_many(len(targets), len(object_ids))
+    await flow.proceed(context, request, responders[0], targets, on=on, is_complete=is_complete)
     return True
 
 
 def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
     """The id of the artifact that is meant, of several with the same data the one that the responder takes."""
-    taken = [one for one in named if responder.name in targets.by_artifact.get(one.id, ())] or list(named)
-    if len(taken) == 1:
-        return taken[0].id
-    each = ", ".join(f"{one.data_type} ({one.id})" for one in taken[:10])
-    example = f"{command} run {names.example(responder)} {taken[0].id}"
-    raise ResponderBotError("bad_request", f"{len(taken)} observables have this data: {each}. Type `{example}`.")
+    candidates = [artifact for artifact in named if responder.name in targets.by_artifact.get(artifact.id, ())] or list(
+        named
+    )
+    if len(candidates) == 1:
+        return candidates[0].id
+    each = ", ".join(f"{artifact.data_type} ({artifact.id})" for artifact in candidates[:10])
+    example = f"{command} run {names.example(responder)} {candidates[0].id}"
+    raise ResponderBotError("bad_request", f"{len(candidates)} observables have this data: {each}. Type `{example}`.")
 
 
 def _usage_error(rest: str, command: str) -> str:

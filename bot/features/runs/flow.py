@@ -97,7 +97,7 @@ async def show_form(
     if await responses.show_view(context, await parameters.form_view(context, request, responder, view, running)):
         return
     if len(request.targets) > 1:
-        lacking = " ".join(f"{one.name}=..." for one in responder.parameters or () if one.required)
+        lacking = " ".join(f"{parameter.name}=..." for parameter in responder.parameters or () if parameter.required)
         sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
         raise ResponderBotError("bad_request", sentence)
     await responses.show_with_buttons(
@@ -142,8 +142,8 @@ async def question(
             else:
                 lacks = f"{title(responder)} doesn't take it"
                 refused.append((target.view.subject.id, reasons(here, target.view) if here is not None else lacks))
-        words = on or on_so_many(len(targets), len(request.targets))
-        return questions.confirm_several(request, responder, ready, refused, words, button=button)
+        objects = on or on_so_many(len(targets), len(request.targets))
+        return questions.confirm_several(request, responder, ready, refused, objects, button=button)
 
     return await responses.with_buttons(context, f"run:{context.idempotency_key}", shown, life_ms=QUESTION_MS)
 
@@ -213,10 +213,10 @@ async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]
 
 def open_action(error: ResponderBotError) -> Action | None:
     """The open action that kept core from starting the same one (`onlyIfIdle`); None for other errors."""
-    found = error.details.get("action")
-    if error.code != "conflict" or found is None:
+    action = error.details.get("action")
+    if error.code != "conflict" or action is None:
         return None
-    return found if isinstance(found, Action) else Action.model_validate(found)
+    return action if isinstance(action, Action) else Action.model_validate(action)
 
 
 async def _show_open_action(
@@ -244,7 +244,7 @@ async def _show_open_action(
 async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:
     """The responder and the targets as they are now. Raises ResponderBotError if they are gone or not visible."""
     targets = await load(context, [target.object_id for target in request.targets])
-    responder = next((found for one in targets if (found := one.responder(request.responder_id))), None)
+    responder = next((here for one in targets if (here := one.responder(request.responder_id))), None)
     if responder is None:
         on = ", ".join(target.object_id for target in request.targets[:3])
         raise ResponderBotError("not_found", f"{request.responder_id} is no longer on offer for {on}.")

@@ -36,8 +36,8 @@ async def on_message_shortcut(context: Context) -> None:
     await context.show_modal(modals.loading(run_form.TITLE))
     message = context.payload.get("message")
     places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
-    found = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
-    await context.show_modal(await _view_of_known(context, list(dict.fromkeys(found))))
+    object_ids = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
+    await context.show_modal(await _view_of_known(context, list(dict.fromkeys(object_ids))))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -56,25 +56,25 @@ def _texts(value: Any) -> Iterator[str]:
 async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, Any]:
     """The modal for the one of these ids that core knows, or asking which of them; a notice if core is down."""
     try:
-        found = await _known(context, object_ids[:LOOKUP_LIMIT])
+        known = await _known(context, object_ids[:LOOKUP_LIMIT])
     except ResponderBotError as error:
         return modals.notice("Not now", escape(notices.sentence(error)))
     clearance, request = own_clearance(context), RunRequest(channel=context.channel)
-    if len(found) == 1:
-        return await _start_view(context, _on(request, found[0]), found[0])
-    choices = [run_form.object_option(subject, clearance) for subject in found]
+    if len(known) == 1:
+        return await _start_view(context, _on(request, known[0]), known[0])
+    choices = [run_form.object_option(subject, clearance) for subject in known]
     return run_form.start_view(request, None, clearance=clearance, choices=choices)
 
 
 async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
-    found: list[Subject] = []
+    known: list[Subject] = []
     for object_id in object_ids:
         try:
-            found.append(await subjects.find(context.core, object_id))
+            known.append(await subjects.find(context.core, object_id))
         except ResponderBotError as error:
             if error.code != "not_found":
                 raise
-    return found
+    return known
 
 
 # --- options and fields ---------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ async def on_object_options(context: Context) -> Json:
     if str(context.payload.get("block_id") or "").startswith(inputs.PREFIX):
         return await _input_options(context)
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
-    by_id = await _known(context, [found] if (found := parse_id(typed)) else [])
+    by_id = await _known(context, [object_id] if (object_id := parse_id(typed)) else [])
     alerts = [Subject.alert(alert) for alert in await subjects.search(context.core, typed, clearance)]
     shown = {subject.id: run_form.object_option(subject, clearance) for subject in [*by_id, *alerts]}
     if not shown:
@@ -97,7 +97,7 @@ async def _input_options(context: Context) -> Json:
     """The options of an input that has too many for the modal itself."""
     request, name = request_of(context), inputs.input_name(str(context.payload.get("block_id") or ""))
     declared = await _declared(context, request)
-    parameter = next((one for one in declared if one.name == name), None)
+    parameter = next((candidate for candidate in declared if candidate.name == name), None)
     if parameter is None:
         return message_option("This input is no longer there; close this and start again.")
     return {"options": inputs.options_of(parameter, str(context.payload.get("value") or ""))[:MAX_OPTIONS]}
@@ -108,7 +108,7 @@ async def _declared(context: Context, request: RunRequest) -> Sequence[Parameter
         return ()
     target = request.targets[0]
     offered = await context.core.responders(target.object_type, target.object_id, explain=True)
-    responder = next((one for one in offered if one.id == request.responder_id), None)
+    responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
     return (responder.parameters if responder else None) or ()
 
 
@@ -172,7 +172,7 @@ async def on_run_view(context: Context) -> Json | None:
         return modals.problem(GONE)
     offered = offered_on(targets)
     if "responder" not in blocks:
-        responder = next((one for one in offered if one.id == request.responder_id), None)
+        responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
         return await _submitted(context, request, targets, responder)
     responder = responder_of_option(offered, modals.values(view).get("responder", ""))
     return await _submitted(context, request, targets, responder, asks=True)
@@ -280,10 +280,10 @@ def _on(request: RunRequest, subject: Subject) -> RunRequest:
 
 
 async def _typed_subject(context: Context, typed: str) -> Subject:
-    found = parse_id(typed.strip()) or next(iter(find_ids(typed)), None)
-    if found is None:
+    object_id = parse_id(typed.strip()) or next(iter(find_ids(typed)), None)
+    if object_id is None:
         raise ResponderBotError("bad_request", "Choose an alert.")
-    return await subjects.find(context.core, found)
+    return await subjects.find(context.core, object_id)
 
 
 FEATURE = Feature(

@@ -33,14 +33,14 @@ async def on_start_options(context: Context) -> Json:
 
 
 async def _options(context: Context, object_id: str) -> Json:
-    found = await subjects.targets(context.core, object_id)
-    view = RedactedView(found.subject, own_clearance(context))
+    targets = await subjects.targets(context.core, object_id)
+    view = RedactedView(targets.subject, own_clearance(context))
     if not view.is_open:
         who = await who_may_see(context.services, view.subject.tlp)
         return message_option(notices.withheld_from(view.clearance, who))
     if why_not := await why_not_run(context):
         return message_option(why_not)
-    return responder_options(found.offered, found.by_artifact, view, str(context.payload.get("value") or ""))
+    return responder_options(targets.offered, targets.by_artifact, view, str(context.payload.get("value") or ""))
 
 
 FEATURE = Feature(

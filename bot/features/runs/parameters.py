@@ -46,7 +46,7 @@ async def form_of(
         form = inputs.form_again(declared, repeated, view, people)
     else:
         form = inputs.form(declared, values, people=people)
-    types = {one.name: one.type for one in declared}
+    types = {parameter.name: parameter.type for parameter in declared}
     return form, {name: str(value) for name, value in form.kept.items() if types[name] == "user"}
 
 
@@ -73,8 +73,8 @@ def _require_room(request: RunRequest, form: inputs.Form, kept: Mapping[str, Any
 
 async def _people(context: Context, declared: Sequence[Parameter], values: Mapping[str, Any]) -> Mapping[str, str]:
     """The Slack users of the logins in the values and the defaults."""
-    given = [values.get(one.name) or one.default for one in declared if one.type == "user"]
-    logins = list(dict.fromkeys(login for login in given if isinstance(login, str)))[:MAX_PEOPLE]
+    people = [values.get(parameter.name) or parameter.default for parameter in declared if parameter.type == "user"]
+    logins = list(dict.fromkeys(login for login in people if isinstance(login, str)))[:MAX_PEOPLE]
     users = await asyncio.gather(*(context.services.slack_user(context.team, login) for login in logins))
     return {login: user for login, user in zip(logins, users, strict=True) if user}
 
@@ -86,14 +86,14 @@ async def submitted(
     declared, key = responder.parameters or (), inputs.key_of(responder)
     values, problems = inputs.submitted(modal, declared, key)
     problems |= await _put_logins(context, declared, values, key)
-    asked, wrong = submitted_options(modal, request, key)
+    options, wrong = submitted_options(modal, request, key)
     if problems or wrong:
         return request, problems | wrong
     kept = dict(request.parameters)
     if request.again:
         form, _ = await form_of(context, replace(request, parameters={}), responder, view)
         kept = {**form.kept, **kept}
-    return replace(asked, parameters={**kept, **values}), {}
+    return replace(options, parameters={**kept, **values}), {}
 
 
 async def _put_logins(

@@ -22,7 +22,7 @@ class Target:
 
     def responder(self, responder_id: str) -> OfferedResponder | None:
         """The responder with this id or name; None if the object isn't one for it."""
-        return next((one for one in self.offered if responder_id in (one.id, one.name)), None)
+        return next((responder for responder in self.offered if responder_id in (responder.id, responder.name)), None)
 
 
 def run_target(subject: Subject) -> RunTarget:
@@ -41,31 +41,33 @@ async def load(context: Context, object_ids: Sequence[str]) -> Sequence[Target]:
     return [Target(subjects.require_visible(context, subject), offered)]
 
 
-async def find_targets(context: Context, wanted: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
+async def find_targets(context: Context, object_ids: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
     """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
-    clearance, found = own_clearance(context), dict[str, Target]()
-    async for answer in context.core.documents_in_pages(wanted, responders=responders):
+    clearance, targets = own_clearance(context), dict[str, Target]()
+    async for answer in context.core.documents_in_pages(object_ids, responders=responders):
         for document in answer.documents:
-            for object_id in within(document, wanted):
+            for object_id in within(document, object_ids):
                 subject = Subject.in_document(document, object_id)
                 view = RedactedView(subject, clearance) if subject is not None else None
                 if view is not None and view.is_open and (not responders or object_id in document.responders):
-                    found[object_id] = Target(view, document.responders.get(object_id, ()))
-    return {object_id: found[object_id] for object_id in wanted if object_id in found}
+                    targets[object_id] = Target(view, document.responders.get(object_id, ()))
+    return {object_id: targets[object_id] for object_id in object_ids if object_id in targets}
 
 
-def within(document: Document, wanted: Sequence[str]) -> Sequence[str]:
+def within(document: Document, object_ids: Sequence[str]) -> Sequence[str]:
     """Those of these ids that the document may have."""
     if document.alert is None:
-        return wanted
+        return object_ids
     known = {document.id, *(artifact.id for artifact in document.alert.artifacts)}
-    return [object_id for object_id in wanted if object_id in known]
+    return [object_id for object_id in object_ids if object_id in known]
 
 
 def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
     """The responders for these objects, each as it is where it can run, if it can anywhere."""
-    every = sorted((one for target in targets for one in target.offered), key=lambda one: one.can_run)
-    return list({one.id: one for one in every}.values())
+    every = sorted(
+        (responder for target in targets for responder in target.offered), key=lambda responder: responder.can_run
+    )
+    return list({responder.id: responder for responder in every}.values())
 
 
 def on_so_many(visible: int, total: int) -> str:

@@ -116,7 +116,7 @@ def _parse(text: str) -> Mapping[str, Any]:
     if len(text) > MAX_LENGTH:
         raise ResponderBotError("too_large", f"The JSON has {len(text)} characters; at most {MAX_LENGTH} are taken.")
     try:
-        found = json.loads(text)
+        body = json.loads(text)
     except RecursionError as error:
         raise ResponderBotError("bad_request", "The JSON is nested too deeply.") from error
     except json.JSONDecodeError as error:
@@ -124,9 +124,9 @@ def _parse(text: str) -> Mapping[str, Any]:
         raise ResponderBotError("bad_request", f"This is not valid JSON: {error.msg} at {where}.") from error
     except ValueError as error:
         raise ResponderBotError("bad_request", f"This is not valid JSON: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise ResponderBotError("bad_request", 'A template is a JSON object, such as {"name": "Phishing"}.')
-    return found
+    return body
 
 
 FEATURE = Feature(

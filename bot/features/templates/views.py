@@ -146,8 +146,8 @@ def place_errors(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> d
         name = str(field.get("name") or "")
         root = name.partition(".")[0].partition("[")[0]
         block_id = root if root in shown else "name"
-        words = str(field.get("message") or field.get("type") or "This is not accepted.")
-        text = "This is needed." if words == "MissingAttributeError" else words
+        message = str(field.get("message") or field.get("type") or "This is not accepted.")
+        text = "This is needed." if message == "MissingAttributeError" else message
         if name != block_id:
             text = f"{name}: {text}"
         placed[block_id] = f"{placed[block_id]} {text}" if block_id in placed else text

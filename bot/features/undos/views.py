@@ -115,10 +115,10 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         )
         text = f"⚠️ {on} was not released{why}. It may still stand. Look at its target, then press *Release now*."
     else:
-        said = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
-        text = f"{on}: {said}."
-    found = buttons(action, view, button)
-    return Message(text, (section(text), *([actions(*found)] if found else [])))
+        state = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
+        text = f"{on}: {state}."
+    shown = buttons(action, view, button)
+    return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def extension_reply(
         }.get(extension.outcome or "", "Not approved in time, nothing changed.")
         return Message(f"{asks} {decided}", (section(asks), context(decided)))
     until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody releases it"
-    wanted = f"It ends {until}. With this: {released(extension.at)}"
+    change = f"It ends {until}. With this: {released(extension.at)}"
     approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
     elements = [
         button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
         button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
     ]
     first = section(f"{mention} {asks}" if mention else asks)
-    blocks = (first, section(wanted), context(f"{needed(extension)}{by}"), actions(*elements))
+    blocks = (first, section(change), context(f"{needed(extension)}{by}"), actions(*elements))
     return Message(asks, blocks)

@@ -26,8 +26,8 @@ async def on_watch_command(context: Context) -> None:
         await _unwatch(context, " ".join(words[1:]))
     elif [word.lower() for word in words] == [APPROVALS]:
         await _watch_approvals(context)
-    elif (found := parse_id(words[0])) and len(words) == 1:
-        await watch_object(context, found)
+    elif (object_id := parse_id(words[0])) and len(words) == 1:
+        await watch_object(context, object_id)
     else:
         await _watch_responder(context, " ".join(words))
 
@@ -49,23 +49,23 @@ async def _watch_responder(context: Context, typed: str) -> None:
         raise ResponderBotError(
             "bad_request", "There is no alert yet to learn the names of responders by; type this again after the first."
         )
-    found = matching(typed, known)
-    if len(found) != 1:
-        raise _no_single_match(typed, found, known)
-    await _watch(context, RESPONDER + found[0].name, names.title(found[0]))
+    responders = matching(typed, known)
+    if len(responders) != 1:
+        raise _no_single_match(typed, responders, known)
+    await _watch(context, RESPONDER + responders[0].name, names.title(responders[0]))
 
 
 async def _responders(context: Context) -> Sequence[OfferedResponder]:
     """All responders. Core lists them for an object, so the newest alert is asked about; none if there is no alert."""
-    found = await context.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
-    return await context.core.responders("alert", str(found[0]["id"]), explain=True) if found else []
+    newest = await context.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
+    return await context.core.responders("alert", str(newest[0]["id"]), explain=True) if newest else []
 
 
 def _no_single_match(
-    typed: str, found: Sequence[OfferedResponder], known: Sequence[OfferedResponder]
+    typed: str, matches: Sequence[OfferedResponder], known: Sequence[OfferedResponder]
 ) -> ResponderBotError:
-    if found:
-        titles = ", ".join(names.title(r) for r in found[:10])
+    if matches:
+        titles = ", ".join(names.title(r) for r in matches[:10])
         return ResponderBotError("bad_request", f"{typed[:100]!r} could be {titles}; which one?")
     meant = closest(typed, known)
     hint = f"Did you mean {names.title(meant)}?" if meant else "Give an id such as ~12, or a responder's name."
@@ -85,14 +85,14 @@ async def _unwatch(context: Context, typed: str) -> None:
     outbox, command = context.services.outbox, context.services.command
     watched = await _watched(context)
     object_id = APPROVALS if typed.lower() == APPROVALS else parse_id(typed) or ""
-    called = {words: one for one, title in watched.items() for words in (one.removeprefix(RESPONDER), title)}
-    found = {object_id} if object_id in watched else {called[words] for words in match_names(typed, list(called))}
-    if len(found) != 1:
+    called = {name: key for key, title in watched.items() for name in (key.removeprefix(RESPONDER), title)}
+    meant = {object_id} if object_id in watched else {called[name] for name in match_names(typed, list(called))}
+    if len(meant) != 1:
         sentence = f"You don't watch {typed[:100] or 'that'}. {command} watch shows what you watch."
         raise ResponderBotError("not_found", sentence)
-    (one,) = found
-    await outbox.watches.remove(context.team, context.user, one)
-    await context.respond(notices.notice(f"You no longer watch {foreign(watched[one], 200)}."))
+    (key,) = meant
+    await outbox.watches.remove(context.team, context.user, key)
+    await context.respond(notices.notice(f"You no longer watch {foreign(watched[key], 200)}."))
 
 
 async def _watched(context: Context) -> Mapping[str, str]:
@@ -101,10 +101,10 @@ async def _watched(context: Context) -> Mapping[str, str]:
     titles: dict[str, str] = {}
     if any(w.startswith(RESPONDER) for w in watched):
         titles = {RESPONDER + r.name: names.title(r) for r in await _responders(context)}
-    for one in watched:
-        is_responder = one.startswith(RESPONDER)
-        titles.setdefault(one, readable_name(one.removeprefix(RESPONDER)) if is_responder else one)
-    return {one: titles[one] for one in watched}
+    for key in watched:
+        is_responder = key.startswith(RESPONDER)
+        titles.setdefault(key, readable_name(key.removeprefix(RESPONDER)) if is_responder else key)
+    return {key: titles[key] for key in watched}
 
 
 async def _list(context: Context) -> None:

@@ -41,10 +41,10 @@ async def posts_of(
 
 
 def _post_id(message: dict[str, Any]) -> str:
-    found = message.get("metadata") or {}
-    if found.get("event_type") != EVENT_TYPE:
+    metadata = message.get("metadata") or {}
+    if metadata.get("event_type") != EVENT_TYPE:
         return ""
-    return str((found.get("event_payload") or {}).get("key", ""))
+    return str((metadata.get("event_payload") or {}).get("key", ""))
 
 
 def query_params(request: dict[str, Any]) -> dict[str, str]:

@@ -48,13 +48,15 @@ def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) ->
             call: Call = "update" if status == "outdated" else "post"
             rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.number LIMIT 1", values)
             heads.setdefault((channel, call), []).extend(rows)
-    found = [
+    candidates = [
         _chosen(reads, rows, call, now, may_be_for_age=channel not in aged)
         for (channel, call), rows in heads.items()
         if rows
     ]
-    found += _files(reads, now, busy)
-    return sorted(found, key=lambda one: (one.rank, one.message.pending_since, one.call != "update"))
+    candidates += _files(reads, now, busy)
+    return sorted(
+        candidates, key=lambda candidate: (candidate.rank, candidate.message.pending_since, candidate.call != "update")
+    )
 
 
 def _lines(reads: Reads) -> Iterator[tuple[str, str, int]]:

@@ -170,8 +170,8 @@ class Sender:
         def work(reads: Reads) -> tuple[list[MessageRecord], list[order.Candidate], int]:
             self._replicas.refuse_others(reads)
             suspected = [record_of(row) for row in messages.suspected_duplicates(reads, now)]
-            found = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
-            until = min([at for at in found if at] or [now + ADMIN_RETRY_MS])
+            times = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
+            until = min([at for at in times if at] or [now + ADMIN_RETRY_MS])
             return suspected, order.due(reads, now, busy, aged), until
 
         suspected, due, until = await self._store.read(work)
@@ -208,27 +208,29 @@ class Sender:
     def _choose(self, due: Sequence[order.Candidate], now: int, until: int) -> tuple[Sequence[_Call], int]:
         """Of what is due the calls that may be made now, and when to choose again, at the latest at `until`."""
         chosen: dict[str, _Call] = {}
-        for one in self._in_turn(due):
+        for candidate in self._in_turn(due):
             if len(self._busy) + len(chosen) >= MAX_CALLS:
                 break
-            message = one.message
+            message = candidate.message
             if message.channel in chosen or message.channel in self._busy:
                 continue
-            method = _method(one.call, message)
+            method = _method(candidate.call, message)
             if method != DELETE_FILE and not self._is_cleared(message):
                 self._guard.on_blocked()
                 continue
             ahead = sum(call.method == method for call in chosen.values())
-            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, rank=one.rank, ahead=ahead)
+            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, rank=candidate.rank, ahead=ahead)
             if wait_ms:
                 until = min(until, now + wait_ms)
             else:
-                chosen[message.channel] = _Call(message, method, one.is_for_age)
+                chosen[message.channel] = _Call(message, method, candidate.is_for_age)
         return list(chosen.values()), until
 
-    def _in_turn(self, found: Sequence[order.Candidate]) -> Sequence[order.Candidate]:
+    def _in_turn(self, candidates: Sequence[order.Candidate]) -> Sequence[order.Candidate]:
         """By rank; of one rank that of the channel first which was served longest ago."""
-        return sorted(found, key=lambda one: (one.rank, self._served.get(one.message.channel, 0)))
+        return sorted(
+            candidates, key=lambda candidate: (candidate.rank, self._served.get(candidate.message.channel, 0))
+        )
 
     def _is_cleared(self, message: MessageRecord) -> bool:
         return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.clearance_of(message.channel)
@@ -326,8 +328,8 @@ class Sender:
         """The `ts` of a post whose answer was lost; "" if it never arrived."""
         earliest = min(message.attempted_at, self._clock())  # which may have been set back since
         posts = lookup.posts_of(self._slack, message, channel, earliest, message.attempted_at)
-        async with aclosing(posts) as found:
-            async for ts in found:
+        async with aclosing(posts) as matches:
+            async for ts in matches:
                 return ts
         return ""
 
@@ -367,8 +369,8 @@ class Sender:
             if not message.ts:  # it is still being posted
                 raise TimeoutError
             posted_ms = int(float(message.ts) * 1000)
-            found = lookup.posts_of(self._slack, message, message.slack_channel, posted_ms, posted_ms)
-            async with aclosing(found) as posts:
+            candidates = lookup.posts_of(self._slack, message, message.slack_channel, posted_ms, posted_ms)
+            async with aclosing(candidates) as posts:
                 duplicates = [ts async for ts in posts if ts != message.ts]
             for ts in duplicates:
                 self._check_lease()
@@ -452,8 +454,8 @@ def _is_temporary(error: Exception, channel: str) -> bool:
 
 
 def _with_late_note(content: dict[str, Any], waited_ms: int) -> dict[str, Any]:
-    words = f"Delayed {waited_ms // 1000} s by Slack's rate limit."
-    note = {"type": "context", "elements": [{"type": "plain_text", "text": words}]}
+    sentence = f"Delayed {waited_ms // 1000} s by Slack's rate limit."
+    note = {"type": "context", "elements": [{"type": "plain_text", "text": sentence}]}
     if not content["blocks"] or len(content["blocks"]) >= 50:
         return content
     return {**content, "blocks": [*content["blocks"], note]}

@@ -128,16 +128,16 @@ def _number_input(validation: Validation, e: Mapping[str, Any], at: str) -> None
     validation.need(e, at, "is_decimal_allowed")
     validation.flag(e, at, "is_decimal_allowed")
     kind = DECIMAL if e.get("is_decimal_allowed") is True else WHOLE
-    found: dict[str, Decimal] = {}
+    numbers: dict[str, Decimal] = {}
     for name in ("initial_value", "min_value", "max_value"):
         validation.string(e, name, at, 3000)
         value = e.get(name)
         if isinstance(value, str) and kind.fullmatch(value) is None:
             validation.add(f"{at}/{name}", "must be a valid number")
         elif isinstance(value, str):
-            found[name] = Decimal(value)
+            numbers[name] = Decimal(value)
     for low, high in (("min_value", "max_value"), ("min_value", "initial_value"), ("initial_value", "max_value")):
-        if low in found and high in found and found[low] > found[high]:
+        if low in numbers and high in numbers and numbers[low] > numbers[high]:
             validation.add(f"{at}/{low}", f"cannot be greater than {high}")
     check_dispatch_config(validation, e, at)
 

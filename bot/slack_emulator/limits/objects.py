@@ -55,7 +55,7 @@ def check_options_or_groups(validation: Validation, element: Mapping[str, Any], 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list that may be malformed; other problems are reported elsewhere."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _values(options: Any) -> list[Any]:

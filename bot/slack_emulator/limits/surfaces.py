@@ -40,7 +40,7 @@ def blocks_size(message: Mapping[str, Any]) -> int:
     blocks = [message.get("blocks") or []]
     attachments = message.get("attachments")
     if isinstance(attachments, list | tuple):
-        blocks += [one.get("blocks") or [] for one in attachments if isinstance(one, Mapping)]
+        blocks += [attachment.get("blocks") or [] for attachment in attachments if isinstance(attachment, Mapping)]
     return sum(len(json.dumps(part, ensure_ascii=False, separators=(",", ":"))) for part in blocks if part)
 
 

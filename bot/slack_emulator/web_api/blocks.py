@@ -12,17 +12,17 @@ _PROBLEM = re.compile(r"(?P<message>.*) \[json-pointer:(?P<pointer>[^\]]*)\]", r
 
 def blocks_validate(_api: WebApi, args: Args) -> Json:
     """Check blocks, a message or a view, without showing them (docs.slack.dev, blocks.validate)."""
-    given = [name for name in ("blocks", "message", "view") if args.get(name) is not None]
-    if len(given) != 1:
+    names = [name for name in ("blocks", "message", "view") if args.get(name) is not None]
+    if len(names) != 1:
         raise _refused("must provide exactly one of: blocks, message, view")
-    (name,) = given
+    (name,) = names
     value = args.parsed(name)
     payload = {"blocks": value} if name == "blocks" else value
     if not isinstance(payload, dict):
         raise _refused(f"must provide an object [json-pointer:/{name}]")
     surface: Surface = "message" if name != "view" else "home" if payload.get("type") == "home" else "modal"
-    if found := problems(surface, payload):
-        raise SlackError(f"invalid_{name}", errors=[_error(problem, name) for problem in found])
+    if faults := problems(surface, payload):
+        raise SlackError(f"invalid_{name}", errors=[_error(problem, name) for problem in faults])
     return {}
 
 

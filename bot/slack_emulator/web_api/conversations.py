@@ -58,9 +58,9 @@ def conversations_members(api: WebApi, args: Args) -> Json:
 
 
 def conversations_list(api: WebApi, args: Args) -> Json:
-    wanted = str(args.get("types") or "public_channel").split(",")
-    words = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
-    kinds = {words.get(word.strip(), "") for word in wanted}
+    types = str(args.get("types") or "public_channel").split(",")
+    by_type = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
+    kinds = {by_type.get(word.strip(), "") for word in types}
     for kind in kinds & {"channel", "group", "im"}:
         api.require({"channel": "channels:read", "group": "groups:read", "im": "im:read"}[kind])
     listed = [c for c in api.team.visible_channels(api.team.bot_user_id) if c.kind in kinds]

@@ -21,13 +21,13 @@ def files_delete(api: WebApi, args: Args) -> Json:
 
 
 def files_complete_upload(api: WebApi, args: Args) -> Json:
-    given = args.parsed("files")
-    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+    files = args.parsed("files")
+    if not isinstance(files, list) or not files or not all(isinstance(item, dict) for item in files):
         raise SlackError("invalid_arguments")
     named = str(args.get("channel_id") or args.get("channels") or "")
-    channels = [api.member_channel(one.strip()) for one in named.split(",") if one.strip()]
-    stored = [api.files.complete_upload(str(one.get("id")), one.get("title")) for one in given]
-    shown = [api.files.to_json(one.id) for one in stored]
+    channels = [api.member_channel(item.strip()) for item in named.split(",") if item.strip()]
+    stored = [api.files.complete_upload(str(item.get("id")), item.get("title")) for item in files]
+    shown = [api.files.to_json(item.id) for item in stored]
     for channel in channels:
         content: Json = {"text": str(args.get("initial_comment") or ""), "files": shown}
         if args.get("thread_ts"):

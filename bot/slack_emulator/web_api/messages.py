@@ -12,8 +12,8 @@ def _target(api: WebApi, named: str) -> Channel:
     if named in api.team.users and named != api.team.bot_user_id:
         return api.team.open_dm(api.team.bot_user_id, named)
     by_name = (c for c in api.team.channels.values() if not c.is_im and c.name == named.removeprefix("#"))
-    found = next(by_name, None)
-    return api.known_channel(named if found is None else found.id)
+    user = next(by_name, None)
+    return api.known_channel(named if user is None else user.id)
 
 
 def _content(args: Args) -> Json:
@@ -65,12 +65,12 @@ def _own_message(api: WebApi, args: Args, error_code: str) -> tuple[Channel, Jso
 
 def chat_update(api: WebApi, args: Args) -> Json:
     channel, message = _own_message(api, args, "cant_update_message")
-    given = _content(args)
-    posting.check(given, text_limit=posting.TEXT_OF_UPDATE)
-    content = posting.content_of(given)
+    desired = _content(args)
+    posting.check(desired, text_limit=posting.TEXT_OF_UPDATE)
+    content = posting.content_of(desired)
     # omitted fields stay; an empty list removes them (docs.slack.dev, chat.update)
-    cleared = {key: None for key in ("blocks", "attachments") if given.get(key) == []}
-    if "text" not in given:
+    cleared = {key: None for key in ("blocks", "attachments") if desired.get(key) == []}
+    if "text" not in desired:
         content["text"] = message["text"]
     changed = posting.update(api.team, api.delivery, channel, message["ts"], {**content, **cleared})
     return {"channel": channel.id, "ts": message["ts"], "text": changed["text"], "message": changed}

@@ -11,10 +11,10 @@ def users_info(api: WebApi, args: Args) -> Json:
 
 def users_lookup_by_email(api: WebApi, args: Args) -> Json:
     email = args.need("email").lower()
-    found = next((u for u in api.team.users.values() if u.email and u.email.lower() == email), None)
-    if found is None:
+    user = next((u for u in api.team.users.values() if u.email and u.email.lower() == email), None)
+    if user is None:
         raise SlackError("users_not_found")
-    return {"user": _shown_user(api, found)}
+    return {"user": _shown_user(api, user)}
 
 
 def _shown_user(api: WebApi, user: User) -> Json:

@@ -93,10 +93,10 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
 
     The last of them shares its section with the description: four cards shall be on a screen.
     """
-    found = by_ioc(view.artifacts())
-    shown = found[:MAX_OBSERVABLES]
+    artifacts = by_ioc(view.artifacts())
+    shown = artifacts[:MAX_OBSERVABLES]
     lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]
-    more = [f"+{len(found) - len(shown)} more"] if len(found) > len(shown) else []
+    more = [f"+{len(artifacts) - len(shown)} more"] if len(artifacts) > len(shown) else []
     if hidden := view.hidden_count():
         more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
     if more:
@@ -148,11 +148,11 @@ def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> s
 
 def _tags(tags: Sequence[str], source: str, view: RedactedView) -> str:
     """As many tags as fit on the line, without one that repeats the source."""
-    words = [f"#{foreign(view.text(tag), 40)}" for tag in tags if tag.casefold() != source.casefold()]
+    left = [f"#{foreign(view.text(tag), 40)}" for tag in tags if tag.casefold() != source.casefold()]
     shown: list[str] = []
-    while words and sum(map(len, [*shown, words[0]])) <= TAGS_LIMIT:
-        shown.append(words.pop(0))
-    return " ".join([*shown, *([f"+{len(words)}"] if words and shown else [])])
+    while left and sum(map(len, [*shown, left[0]])) <= TAGS_LIMIT:
+        shown.append(left.pop(0))
+    return " ".join([*shown, *([f"+{len(left)}"] if left and shown else [])])
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
@@ -171,8 +171,8 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
 
 def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """Take it, or Release for the one who did; somebody else who presses Release is asked whether to take it over."""
-    words, what, action_id = ("Release", "release", ids.RELEASE) if alert.assignee else ("Take it", "take", ids.TAKE)
-    return button_element(words, action_id, button(Intent(what, alert.id)))
+    label, what, action_id = ("Release", "release", ids.RELEASE) if alert.assignee else ("Take it", "take", ids.TAKE)
+    return button_element(label, action_id, button(Intent(what, alert.id)))
 
 
 def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
@@ -218,14 +218,16 @@ def run_lines(
     blocks: list[Block] = []
     characters = 0
     for number, group in enumerate([*groups, *ended]):
-        made = _runs(group, targets[group[0].object_id], button, now_ms, policies, can_repeat=not is_closed(alert))
-        characters += len(json.dumps(made, ensure_ascii=False))
+        run_blocks = _runs(
+            group, targets[group[0].object_id], button, now_ms, policies, can_repeat=not is_closed(alert)
+        )
+        characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [action for left in [*groups, *ended][number:] for action in left]
             left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
             blocks.append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
             break
-        blocks += made
+        blocks += run_blocks
     hidden = [action for action in newest if action not in shown]
     if hidden:
         above = max(targets[action.object_id].subject.tlp for action in hidden)
@@ -266,10 +268,10 @@ def _runs(
     policy = policies.get(action.responder_name)
     confirm = policy.confirm if policy else ""
     text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
-    if found := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
-        if len(found) == 1:
-            return [{**section(text), "block_id": block_id, "accessory": found[0]}]
-        return [{**section(text), "block_id": block_id}, actions(*found)]
+    if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
+        if len(undo_buttons) == 1:
+            return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
+        return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
     if not runs.is_open(action):
         again = runs.run_again_button(action, view, button, confirm) if can_repeat else None
         if again is None:
@@ -295,8 +297,8 @@ def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
     word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
     text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
     if newest:
-        asked = next((action for action in newest if runs.awaits_approval(action)), newest[0])
-        text += f" · {runs.plain_line(asked, view.of(asked.object_id))}"
+        shown = next((action for action in newest if runs.awaits_approval(action)), newest[0])
+        text += f" · {runs.plain_line(shown, view.of(shown.object_id))}"
     return clip(text, MESSAGE_TEXT_LIMIT)
 
 

@@ -111,21 +111,21 @@ def _custom(value: Any, view: RedactedView) -> str:
 
 def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) -> list[Block]:
     """Each artifact that may be shown, with its menu, and how many may not."""
-    found = by_ioc(view.artifacts())
-    shown = found[start : start + ARTIFACTS_SHOWN]
+    artifacts = by_ioc(view.artifacts())
+    shown = artifacts[start : start + ARTIFACTS_SHOWN]
     if not view.subject.artifacts:
         return []
-    place = f" {start + 1} to {start + len(shown)} of {len(found)}" if len(found) > len(shown) else ""
+    place = f" {start + 1} to {start + len(shown)} of {len(artifacts)}" if len(artifacts) > len(shown) else ""
     blocks: list[Block] = [section(f"*Observables*{place}")]
     blocks += [with_menu(observable(a, view, 250, 120), a, button) for a in shown]
     if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
         blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
     pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
-    buttons = [_page(words, at, view, button, channel) for words, at in pages if 0 <= at < len(found)]
+    buttons = [_page(label, at, view, button, channel) for label, at in pages if 0 <= at < len(artifacts)]
     return [*blocks, actions(*buttons)] if buttons else blocks
 
 
-def _page(words: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
+def _page(label: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
     value = button(Intent("details", view.subject.id, f"{start} {channel}".strip()))
-    return button_element(words, ids.DETAILS, value, of=str(start))
+    return button_element(label, ids.DETAILS, value, of=str(start))

@@ -53,11 +53,11 @@ def end_reply(
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    if said := undo_state.words(action, view).removeprefix(" · "):
-        blocks.append(context(said[:1].upper() + said[1:]))
+    if undo := undo_state.words(action, view).removeprefix(" · "):
+        blocks.append(context(undo[:1].upper() + undo[1:]))
     again = run_again_button(action, view, button, confirm)
-    if found := [again] if again else undos.buttons(action, view, button, undo_policy):
-        blocks.append(actions(*found))
+    if buttons := [again] if again else undos.buttons(action, view, button, undo_policy):
+        blocks.append(actions(*buttons))
     return Message(_push_text(action, view), tuple(blocks), runs.color(action))
 
 

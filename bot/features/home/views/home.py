@@ -74,7 +74,7 @@ def home_view(
         *lists,
     ]
     if home.storms:
-        lines = [f"🌩 *Storm in <#{channel}>*: {words}." for channel, words in home.storms[:MAX_SHOWN]]
+        lines = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
         blocks.append(section("\n".join(lines)))
     blocks += head("Waiting for your approval", home.waiting)
     for run in home.waiting[:MAX_SHOWN]:
@@ -121,12 +121,12 @@ def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> lis
 
 def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     """The runs, with one in place of several of a bulk."""
-    found: dict[str, HomeRun] = {}
+    by_key: dict[str, HomeRun] = {}
     for run in listed:
         key = run.action.bulk or run.action.id
-        earlier = found.get(key)
-        found[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
-    return list(found.values())
+        earlier = by_key.get(key)
+        by_key[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
+    return list(by_key.values())
 
 
 def _alert(alert: HomeAlert, clearance: int) -> Block:

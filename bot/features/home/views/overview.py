@@ -53,7 +53,7 @@ def pending(
 
 def buttons() -> Block:
     """A button for each of these lists."""
-    return actions(*(button_element(words, ids.OVERVIEW, of=verb) for verb, words in VERBS.items()))
+    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in VERBS.items()))
 
 
 def _rest(left_out: int, hidden: int) -> list[Block]:

@@ -19,7 +19,7 @@ def blocks(
     paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, limit: int = MAX_SHOWN
 ) -> list[Block]:
     """A line for each, with Resume for an org-admin."""
-    lines = [_line(one, button, may_resume=may_resume) for one in paused[:limit]]
+    lines = [_line(responder, button, may_resume=may_resume) for responder in paused[:limit]]
     more = [section(f"and {len(paused) - limit} more")] if len(paused) > limit else []
     return [section(f"*Paused responders* ({len(paused)})"), *lines, *more] if paused else []
 
@@ -33,15 +33,17 @@ def paused_list(paused: Sequence[PausedResponder], button: ButtonIds, *, may_res
     return Message(text, (*head, *(shown or [section(text)]), *ending))
 
 
-def _line(one: PausedResponder, button: ButtonIds, *, may_resume: bool) -> Block:
-    name = foreign(one.title or one.name, NAME_LIMIT)
-    why = f"{count(one.failures, 'run')} failed within {count(one.within_minutes, 'minute')}"
-    text = f"⏸️ *{name}* since {slack_date(one.since, DAY_AND_TIME)}: {why}, the last one {one.action_id}"
+def _line(responder: PausedResponder, button: ButtonIds, *, may_resume: bool) -> Block:
+    name = foreign(responder.title or responder.name, NAME_LIMIT)
+    why = f"{count(responder.failures, 'run')} failed within {count(responder.within_minutes, 'minute')}"
+    text = f"⏸️ *{name}* since {slack_date(responder.since, DAY_AND_TIME)}: {why}, the last one {responder.action_id}"
     if not may_resume:
         return section(text)
     what = "Resume it once the cause is fixed. The failure count starts again at zero."
     dialog = confirmation("Let it run again?", what, "Resume", "Leave it")
-    resume = button_element("Resume", ids.RESUME, button(Intent("resume", one.id, one.name)), of=one.id, confirm=dialog)
+    resume = button_element(
+        "Resume", ids.RESUME, button(Intent("resume", responder.id, responder.name)), of=responder.id, confirm=dialog
+    )
     return section(text, accessory=resume)
 
 

@@ -46,7 +46,7 @@ class Form:
 
 def form(
     parameters: Sequence[Parameter],
-    given: Mapping[str, Any],
+    initial: Mapping[str, Any],
     *,
     withheld: frozenset[str] = frozenset(),
     people: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ def form(
     kept: dict[str, Any] = {}
     room = PREFILLED_LIMIT
     for parameter in parameters:
-        value = _fitting(parameter, given.get(parameter.name))
+        value = _fitting(parameter, initial.get(parameter.name))
         value = parameter.default if value is None and parameter.name not in withheld else value
         if value is None:
             continue
@@ -75,8 +75,8 @@ def form_again(
 ) -> Form:
     """The fields with the values of an earlier run, as far as they may be shown."""
     withheld = runs.withheld_inputs(previous, view)
-    given = {name: value for name, value in runs.given_inputs(previous).items() if name not in withheld}
-    return form(parameters, given, withheld=withheld, people=people)
+    initial = {name: value for name, value in runs.given_inputs(previous).items() if name not in withheld}
+    return form(parameters, initial, withheld=withheld, people=people)
 
 
 def _has_field(parameter: Parameter, value: Any, people: Mapping[str, str]) -> bool:
@@ -89,7 +89,7 @@ def _has_field(parameter: Parameter, value: Any, people: Mapping[str, str]) -> b
 def _size(value: Any) -> int:
     """How many characters a value takes in a modal, where each chosen option is an object."""
     if isinstance(value, list):
-        return sum(OPTION_OVERHEAD + len(one) for one in value)
+        return sum(OPTION_OVERHEAD + len(item) for item in value)
     return len(value) if isinstance(value, str) else 0
 
 
@@ -139,7 +139,7 @@ def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block
         element |= {"type": element["type"].replace("static", "external"), "min_query_length": 0}
     # A box that isn't ticked is an answer; Slack would insist on a tick.
     is_optional = not parameter.required or parameter.name in shown.kept or element["type"] == "checkboxes"
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "type": "input",
         "block_id": block,
         "label": plain(foreign_plain(parameter.title, LABEL_LIMIT)),
@@ -147,8 +147,8 @@ def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block
         "optional": is_optional,
     }
     if hint := _hint(parameter, shown):
-        made["hint"] = plain(hint)
-    return made
+        result["hint"] = plain(hint)
+    return result
 
 
 def _hint(parameter: Parameter, shown: Form) -> str:
@@ -216,7 +216,7 @@ def _choices_element(parameter: Parameter, value: Any) -> dict[str, Any]:
     element: dict[str, Any] = {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
     if parameter.maximum is not None and parameter.maximum >= 1:
         element["max_selected_items"] = int(parameter.maximum)
-    return element if not value else {**element, "initial_options": [_option(one) for one in value]}
+    return element if not value else {**element, "initial_options": [_option(option) for option in value]}
 
 
 def _date_element(_: Parameter, value: Any) -> dict[str, Any]:
@@ -299,11 +299,11 @@ def _submitted(parameter: Parameter, element: Mapping[str, Any]) -> Any:
 def _chosen(parameter: Parameter, option: Any) -> str | None:
     if option is None:
         return None
-    by_value = {_option(one)["value"]: one for one in parameter.options or ()}
-    found = by_value.get(modals.option_value(option))
-    if found is None:
+    by_value = {_option(candidate)["value"]: candidate for candidate in parameter.options or ()}
+    chosen = by_value.get(modals.option_value(option))
+    if chosen is None:
         raise ValueError("one of the options that there are now; choose again")
-    return found
+    return chosen
 
 
 def _number(text: str) -> int | float:
@@ -320,10 +320,10 @@ def parse_parameters(text: str) -> Mapping[str, Any]:
         return {}
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError("This is not a JSON object.") from error
-        return dict(found)
+        return dict(values)
     parameters: dict[str, Any] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = line.partition("=")
@@ -389,9 +389,11 @@ def take_typed(parameters: Sequence[Parameter], typed: Mapping[str, str]) -> tup
 
 def called(parameters: Sequence[Parameter], name: str) -> Parameter | None:
     """The input with this name, or with this name or title but for case and punctuation if there is only one."""
-    found = [one for one in parameters if one.name == name]
-    found = found or [one for one in parameters if _folded(name) in (_folded(one.name), _folded(one.title))]
-    return found[0] if len(found) == 1 else None
+    matching = [parameter for parameter in parameters if parameter.name == name]
+    matching = matching or [
+        parameter for parameter in parameters if _folded(name) in (_folded(parameter.name), _folded(parameter.title))
+    ]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _folded(name: str) -> str:
@@ -400,4 +402,8 @@ def _folded(name: str) -> str:
 
 def missing(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> list[Parameter]:
     """The inputs that a run still needs."""
-    return [one for one in parameters if one.required and one.default is None and one.name not in values]
+    return [
+        parameter
+        for parameter in parameters
+        if parameter.required and parameter.default is None and parameter.name not in values
+    ]

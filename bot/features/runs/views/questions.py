@@ -127,8 +127,8 @@ def effect(responder: OfferedResponder) -> list[Block]:
 
 def policy_words(policy: Policy) -> list[Block]:
     """What the policy says of the effect, as a quotation."""
-    words = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
-    return [section(f">{words}")] if words else []
+    quotation = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
+    return [section(f">{quotation}")] if quotation else []
 
 
 def target(view: RedactedView) -> Block:
@@ -211,12 +211,14 @@ def cannot_run(
     return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
 
 
-def ambiguous_name(typed: str, found: list[OfferedResponder], subject: Subject, command: str) -> Message:
+def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subject, command: str) -> Message:
     """Asks which of several responders with such a name is meant."""
-    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in found[:10]]
-    more = f"\nand {len(found) - 10} more" if len(found) > 10 else ""
-    text = f"{foreign(typed, 100)} could be {count(len(found), 'responder')}; which one?\n" + "\n".join(lines) + more
-    return Message(f"{foreign(typed, 100)} could be {len(found)} responders.", (section(text),))
+    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in responders[:10]]
+    more = f"\nand {len(responders) - 10} more" if len(responders) > 10 else ""
+    text = (
+        f"{foreign(typed, 100)} could be {count(len(responders), 'responder')}; which one?\n" + "\n".join(lines) + more
+    )
+    return Message(f"{foreign(typed, 100)} could be {len(responders)} responders.", (section(text),))
 
 
 def _listed(head: str, views: Sequence[RedactedView]) -> Iterable[Block]:
@@ -232,18 +234,18 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     why: dict[str, list[str]] = {}
     for object_id, reason in refused:
         why.setdefault(reason_shown(reason), []).append(object_id)
-    lines = [f"• {', '.join(found)}: {reason}" for reason, found in why.items()]
+    lines = [f"• {', '.join(object_ids)}: {reason}" for reason, object_ids in why.items()]
     if len(lines) > REASONS:
         lines = [*lines[:REASONS], f"and {count(len(lines) - REASONS, 'other reason')}"]
     return clip("\n".join([head, *lines]), LINES_LIMIT)
 
 
-def reason_shown(words: str) -> str:
-    return foreign(defang_indicators(words), REASON_LIMIT) or "no reason was given"
+def reason_shown(reason: str) -> str:
+    return foreign(defang_indicators(reason), REASON_LIMIT) or "no reason was given"
 
 
-def _dismiss(subject: Subject, button: ButtonIds, words: str = "Cancel") -> dict[str, Any]:
-    return button_element(words, ids.DISMISS, button(Intent("dismiss", subject.id)))
+def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict[str, Any]:
+    return button_element(label, ids.DISMISS, button(Intent("dismiss", subject.id)))
 
 
 def outcome(answer: BulkAnswer) -> Message:

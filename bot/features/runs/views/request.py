@@ -23,13 +23,13 @@ _KIND_OR_ID = re.compile(r"[a-z_]+|~[0-9]{1,18}")
 
 def _to_words(targets: Sequence[RunTarget]) -> str:
     """`alert ~1 ~2 case ~3`, so that a hundred targets fit into a modal's metadata."""
-    words: list[str] = []
+    parts: list[str] = []
     kind = ""
     for target in targets:
         if target.object_type != kind:
-            words.append(kind := target.object_type)
-        words.append(target.object_id)
-    return " ".join(words)
+            parts.append(kind := target.object_type)
+        parts.append(target.object_id)
+    return " ".join(parts)
 
 
 def _of_words(value: Any) -> Any:

@@ -66,11 +66,11 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
     total = len(request.targets)
     options = [
         {
-            "text": plain(foreign_plain(names.title(one), OPTION_LIMIT)),
-            "value": option_value(one),
+            "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
+            "value": option_value(responder),
             "description": plain(f"on {number} of {total}" if number < total else "on each"),
         }
-        for one, number in offered[:MAX_OPTIONS]
+        for responder, number in offered[:MAX_OPTIONS]
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
     menu = {"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element}
@@ -98,8 +98,8 @@ def form_view(
         blocks = questions.what_runs(responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
-        said = "The reason stays with the run, and another org-admin has to approve it"
-        blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {said}."))
+        note = "The reason stays with the run, and another org-admin has to approve it"
+        blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
     blocks += _fields(request, responder, form)
     if running is None:
         blocks += questions.effect(responder)
@@ -120,7 +120,7 @@ def is_shown(view: modals.View, request: RunRequest, responder: OfferedResponder
         asks = policy is not None and bool(policy.confirm) and len(request.targets) == 1  # of several a question does
         return not declared and not asks and not responder.is_timed
     blocks = modals.labels(view)
-    return all(inputs.block_id(inputs.key_of(responder), one.name) in blocks for one in declared)
+    return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 
 def _modal(request: RunRequest, blocks: Sequence[Block], submit: str, *, is_several: bool = False) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def decision_buttons(action: Action, view: RedactedView, button: ButtonIds) -> l
     """Approve, which asks once more with all that is decided, and Deny."""
     deed, undo = foreign_plain(title(action), 80), action.undo
     ends = f" It ends after {undo_state.minutes(undo.after_minutes)}." if undo and undo.after_minutes else ""
-    asked = f"{person_name(action.created_by)} asks to run it on {foreign_plain(target_in_full(view), 130)}.{ends}"
-    dialog = confirmation(f"Approve {deed}?", asked, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
+    request = f"{person_name(action.created_by)} asks to run it on {foreign_plain(target_in_full(view), 130)}.{ends}"
+    dialog = confirmation(f"Approve {deed}?", request, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
     value = button(Intent("approve", action.id))
     return [
         button_element("Approve", ids.APPROVE, value, of=action.id, style="primary", confirm=dialog),
@@ -95,12 +95,12 @@ def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[st
     return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog)
 
 
-def confirm_dialog(repeated: Action, view: RedactedView, words: str) -> dict[str, Any]:
+def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:
     """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
     on = f"On {foreign_plain(target_in_full(view), 100)}. "
-    given = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
-    given = f"Inputs: {foreign_plain(given, 110)}. " if given else ""
-    text = foreign_plain(on + given + strip_markup(words), 300)
+    values = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
+    values = f"Inputs: {foreign_plain(values, 110)}. " if values else ""
+    text = foreign_plain(on + values + strip_markup(policy), 300)
     return confirmation(foreign_plain(f"Run {title(repeated)}?", 100), text, "Run")
 
 
@@ -191,10 +191,10 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     at = slack_date(action.start_date, DAY_AND_TIME)
     if not view.is_open:
         return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
-    given = inputs_in_brackets(action, view)
+    values = inputs_in_brackets(action, view)
     by = f"{_by_whom(action)}, {at}"
     return (
-        f"{mark(action)} *{name(action)}*{on_target(view)}{given} {state(action)} · {by}{_tail(action, view, now_ms)}"
+        f"{mark(action)} *{name(action)}*{on_target(view)}{values} {state(action)} · {by}{_tail(action, view, now_ms)}"
     )
 
 
@@ -245,8 +245,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
 def withheld_line(actions: Sequence[Action], total: int) -> str:
     """How many runs there are, and how many wait or are under way, where the object is withheld."""
     states = [state_of(action) for action in actions]
-    words = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
-    parts = [f"{states.count(one)} {said}" for one, said in words.items() if one in states]
+    labels = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
+    parts = [f"{states.count(status)} {label}" for status, label in labels.items() if status in states]
     return ", ".join([count(total, "run"), *parts])
 
 
@@ -260,9 +260,9 @@ def given_inputs(action: Action) -> Mapping[str, Any]:
 
 def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
     """The inputs of a run that can't be shown to be used again: withheld, masked in part, or with a secret removed."""
-    given = given_inputs(action)
-    texts = {name: view.inputs(f"{name}\n{_text(value, view)}") for name, value in given.items()}
-    secret = {name for name, value in given.items() if REMOVED in json.dumps(value)}
+    values = given_inputs(action)
+    texts = {name: view.inputs(f"{name}\n{_text(value, view)}") for name, value in values.items()}
+    secret = {name for name, value in values.items() if REMOVED in json.dumps(value)}
     return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
 
 
@@ -279,11 +279,11 @@ def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
 
 
 def _titled(
-    given: Mapping[str, Any], declared: Sequence[Parameter | InputTitle], view: RedactedView
+    values: Mapping[str, Any], declared: Sequence[Parameter | InputTitle], view: RedactedView
 ) -> list[tuple[str, str]]:
-    known = {one.name: (one.title, one.type) for one in declared}
-    ordered = [*(name for name in known if name in given), *(name for name in given if name not in known)]
-    titled = [(*known.get(name, (name, "")), given[name]) for name in ordered]
+    known = {parameter.name: (parameter.title, parameter.type) for parameter in declared}
+    ordered = [*(name for name in known if name in values), *(name for name in values if name not in known)]
+    titled = [(*known.get(name, (name, "")), values[name]) for name in ordered]
     return [(view.inputs(title), view.inputs(_text(value, view, kind))) for title, kind, value in titled]
 
 
@@ -323,12 +323,12 @@ def _has_note(action: Action) -> bool:
 
 
 def parameter_lines(
-    given: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
+    values: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
 ) -> list[str]:
     """The same of a run that isn't started yet, for whoever gave them; also without secrets."""
-    known = {one.name: one.secret for one in declared}
-    by_name = {name: any(word in name.lower() for word in SECRET_WORDS) for name in given}
-    shown = {name: REMOVED if known.get(name, by_name[name]) else value for name, value in given.items()}
+    known = {parameter.name: parameter.secret for parameter in declared}
+    by_name = {name: any(word in name.lower() for word in SECRET_WORDS) for name in values}
+    shown = {name: REMOVED if known.get(name, by_name[name]) else value for name, value in values.items()}
     return _lines(_titled(shown, declared, view), limit)
 
 

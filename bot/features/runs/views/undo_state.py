@@ -25,7 +25,7 @@ def words(action: Action, view: RedactedView) -> str:
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · to be released after {minutes(length)}" if length else ""
-    said = {
+    states = {
         "available": f"to be released {at}" if at else "",
         "waiting": f"⚠️ *not released* {at}: {why(undo, view)}",
         "running": "being released",
@@ -33,7 +33,7 @@ def words(action: Action, view: RedactedView) -> str:
         "failed": "⚠️ *not released*" + (f": {why(undo, view)}" if undo.message else f", {undo.action_id} failed"),
         "replaced": "a later run decides when it is released",
     }[undo.status]
-    return f" · {said}" if said else ""
+    return f" · {states}" if states else ""
 
 
 def why(undo: Undo, view: RedactedView) -> str:
