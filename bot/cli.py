@@ -191,7 +191,7 @@ async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings"
 
     async with serving(core_settings) as (core, url):
         core_cli.announce(f"core: {url}")
-        key = bot_settings.bot.core_api_key or await core.access.temporary_key(SERVICE_LOGIN, "service")
+        key = bot_settings.bot.core_api_key or await core.people.temporary_key(SERVICE_LOGIN, "service")
         async with _running_bot(bot_settings, url, key) as bot:
             core.show_health("bot", bot.problem)
             await core.until_ended()
@@ -465,11 +465,11 @@ class _EmbeddedCore:
 
     async def add_user(self, login: str, profile: Any, clearance: int, slack_id: str) -> str:
         try:
-            return await self._core.access.add(login, profile, clearance=clearance, slack_id=slack_id)
+            return await self._core.people.add(login, profile, clearance=clearance, slack_id=slack_id)
         except ResponderBotError as error:
             if error.code != "exists":
                 raise
-            return await self._core.access.new_key(login)  # --state names a folder that was used before
+            return await self._core.people.temporary_key(login, profile)  # --state names a folder that was used before
 
 
 @asynccontextmanager

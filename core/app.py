@@ -13,39 +13,32 @@ import structlog
 from starlette.types import ASGIApp
 
 from core import engines
-from core.access import Access
-from core.actions import operations
-from core.actions import report as reports
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
-from core.actions.guards import Guards
-from core.actions.host_list import HostList
-from core.actions.hosts import Host, Hosts
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
 from core.actions.retention import Retention
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
-from core.api import access as access_api
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
-from core.api import alias, health, openapi, v1
 from core.api import bulks as bulks_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
-from core.api import choices as choices_api
 from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
 from core.api import people as people_api
-from core.api import query as query_api
 from core.api import responders as responders_api
 from core.api import retention as retention_api
-from core.api.endpoint import Endpoint
-from core.api.router import Router
+from core.api.aliases import alias, v1
+from core.api.aliases import choices as choices_api
+from core.api.aliases import query as query_api
+from core.api.http import health, openapi
+from core.api.http.endpoint import Endpoint
+from core.api.http.router import Router
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database import Database, Reads
@@ -56,6 +49,8 @@ from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
+from core.hosts.host_list import HostList
+from core.hosts.hosts import Host, Hosts
 from core.people import People
 from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
@@ -64,6 +59,10 @@ from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.events import Feed
 from core.records.holds import Holds
+from core.reports import operations
+from core.reports import report as reports
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
@@ -81,9 +80,9 @@ class Core:
 
     settings: CoreSettings
     database: Database
-    access: Access
+    people: People
     feed: Feed
-    offers: Offers
+    registry: Registry
     asgi: ASGIApp
     endpoints: Sequence[Endpoint]
     """The routes in the OpenAPI description, without aliases."""
@@ -178,7 +177,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     section = settings.core
     database = open_database(section.database)
     stack.push_async_callback(database.close)
-    access = Access(database, section.user_domain, clock)
+    people = People(database, section.user_domain, clock)
     feed = await Feed.open(database)
 
     for problem in (*folder_problems(settings), *run_as_problems(settings)):
@@ -194,12 +193,13 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock, version=version("responder-bot"))
-    offers = Offers(made, settings.responder, database, clock, guards, host)
-    stack.push_async_callback(offers.close)
-    await offers.open()
+    registry = Registry(made, settings.responder, database, clock, host)
+    stack.push_async_callback(registry.close)
+    await registry.open()
     lifecycle = Lifecycle(
         database,
-        offers,
+        registry,
+        guards,
         clock,
         hosts,
         organisation=section.organisation,
@@ -214,11 +214,11 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         await feed.newest.remember_in(section.jobs)
     stack.push_async_callback(feed.newest.remember)
     stack.push_async_callback(_cancel, asyncio.create_task(feed.newest.watch()))
-    runner = Runner(lifecycle, offers, hosts, database, clock)
+    runner = Runner(lifecycle, registry, hosts, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
-    actions = Actions(lifecycle, runner, offers, database, feed, clock, spread_load=section.spread_load)
-    undos = Undos(actions.runs, offers, database, clock)
+    actions = Actions(lifecycle, runner, registry, guards, database, feed, clock, spread_load=section.spread_load)
+    undos = Undos(actions.runs, registry, guards, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
     retention = Retention.of(settings, database, clock)
@@ -226,14 +226,13 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
 
-    people = People(database, access, clock)
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
 
     probe = health.StoreProbe(database)
     runs_here = any(engine.runs_here for engine in made)
     jobs = health.JobFoldersProbe(lambda: job_folder.problem(section.jobs) if runs_here else "")
     metrics = health.Metrics(
-        database, probe, lambda: ((s.engine.name, s.up) for s in offers.states()), hosts.up, jobs, retention.counts
+        database, probe, lambda: ((s.engine.name, s.up) for s in registry.states()), hosts.up, jobs, retention.counts
     )
     sources = Sources(settings.source, settings.responder, database, clock, section.user_domain)
     stack.push_async_callback(sources.close)
@@ -244,7 +243,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         Cases(database, clock),
         CaseTemplates(database, clock),
     )
-    for part in confinement_parts(settings):
+    for part in confinement_parts(settings, made):
         if not part.ok or section.confinement == "none":
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
@@ -253,7 +252,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     reading = asyncio.Lock()  # one at a time, lest those that wait for a lock take all connections
 
     async def health_parts() -> list[health.ComponentHealth]:
-        parts = [*engine_parts(offers), *confinement_parts(settings)]
+        parts = [*engine_parts(registry), *confinement_parts(settings, made)]
         if problem := await jobs.problem():
             parts.append(health.ComponentHealth("job folders", False, problem))
         problems = [(name, await problem()) for name, problem in others.items()]
@@ -271,8 +270,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
-        *bulks_api.endpoints(Bulks(actions.runs, lifecycle, offers, database, clock)),
-        *responders_api.endpoints(offers, actions, database),
+        *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
+        *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),
         *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
@@ -280,9 +279,8 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
         *retention_api.endpoints(Holds(database, clock), retention),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
-        *events_api.endpoints(feed, Documents(database, feed, offers), clock, metrics.set_event_lag),
-        *access_api.endpoints(access, section.organisation),
-        *people_api.endpoints(people),
+        *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),
+        *people_api.endpoints(people, section.organisation),
         *hosts_api.endpoints(HostList(hosts, database)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings)),
     ]
@@ -290,17 +288,17 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
     public += files_api.version_1(database)
-    choices = choices_api.choice_lists(access, database)
+    choices = choices_api.choice_lists(people, database)
     public += choices_api.endpoints(choices)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
     router = Router(
         [*table, *public],
-        access,
+        people,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
         last_event=feed.last,
     )
-    return Core(settings, database, access, feed, offers, router, table, others.__setitem__, runner.drained, stack)
+    return Core(settings, database, people, feed, registry, router, table, others.__setitem__, runner.drained, stack)
 
 
 def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
@@ -328,16 +326,16 @@ def paths_of(settings: CoreSettings) -> list[Path]:
     return [*found, *(path.parent for path in found if path.parent != path)]
 
 
-def engine_parts(offers: Offers) -> list[health.ComponentHealth]:
+def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
     """How each engine is: a line in short, then one for each definition of its that can't be used."""
     parts = []
-    for state in offers.states():
-        skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.offered.skipped]
-        message = "\n".join([_summary(state.offered), *skipped]) if state.up else state.message
+    for state in registry.states():
+        skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
+        message = "\n".join([_summary(state.usable), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
         if warnings := state.catalogue.warnings:
             parts.append(health.ComponentHealth(f"limits of engine {state.engine.name}", False, "\n".join(warnings)))
-    if problems := offers.settings_problems():
+    if problems := registry.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts
 
@@ -379,9 +377,9 @@ async def guard_parts(guards: Guards, database: Database) -> list[health.Compone
     return [health.ComponentHealth("rules of responders", False, "\n".join(problems))] if problems else []
 
 
-def confinement_parts(settings: CoreSettings) -> list[health.ComponentHealth]:
+def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[health.ComponentHealth]:
     """Whether the programs of responders are held to what they may reach; nothing where no engine runs programs."""
-    if settings.engine and not any(engine.type == "process" for engine in settings.engine):
+    if not any(engine.runs_programs for engine in made):
         return []
     core = settings.core
     modes = {core.confinement, *(section.confinement or core.confinement for section in settings.responder.values())}

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
-    from core.access import Access
+    from core.authorization import Caller
     from core.common.database import Database, Transaction
     from core.common.database.location import Location
     from core.common.database.transfer import Store, Sum
     from core.common.disk import Share, Stored
-    from core.engines.base import Catalogue, Engine
+    from core.engines.base import Catalogue
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
     from core.models import ClosedObjects
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
-
-COMMAND_LINE = "the command line"
-"""In place of a login, for what is done with the database itself."""
 
 PruneBot = Callable[
     [argparse.Namespace, "Callable[[Collection[str]], Awaitable[ClosedObjects]]"], "Awaitable[Mapping[str, int]]"
@@ -335,14 +332,14 @@ def _init(args: argparse.Namespace) -> int:
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def _with_access(args: argparse.Namespace, work: "Callable[[Access], Coroutine[Any, Any, None]]") -> int:
-    """Run `work` on the users in the database, whether core runs or not."""
+def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]") -> int:
+    """Run `work` on the people in the database, whether core runs or not."""
     settings = settings_with_database(args)
-    from core.access import Access
     from core.common.clock import now_ms
+    from core.people import People
 
     domain = settings.core.user_domain
-    _on_database(settings.core.database, lambda database: work(Access(database, domain, now_ms)))
+    _on_database(settings.core.database, lambda database: work(People(database, domain, now_ms)))
     return 0
 
 
@@ -352,14 +349,13 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
     Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
     from core.common.database.location import files_of
-    from core.store import users
+    from core.store import people
 
     if not all(file.is_file() for file in files_of(settings.core.database)):
         return frozenset()
     async with _opened(settings.core.database) as database:
-        rows = [row for row in await database.read(users.list_all) if not row["disabled"]]
-    links = [link.partition(":") for row in rows for link in (row["slack_ids"] or "").split()]
-    return frozenset((team, user) for team, _, user in links)
+        links = await database.read(people.links)
+    return frozenset((link["team"], link["slack_user"]) for link in links if not link["disabled"])
 
 
 async def disk_use(settings: "CoreSettings") -> "list[Stored]":
@@ -396,62 +392,61 @@ async def stored(
 
 
 def _user_add(args: argparse.Namespace) -> int:
-    async def work(access: "Access") -> None:
+    async def work(people: "People") -> None:
         clearance = CLEARANCES[args.clearance]
-        print(await access.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or ""))
-
-    async def join(people: "People") -> None:
+        print(await people.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or ""))
         for group in args.group:
             await people.add_member(group, args.login)
 
-    return _with_access(args, work) or (_with_people(args, join) if args.group else 0)
+    return _with_people(args, work)
 
 
 def _user_list(args: argparse.Namespace) -> int:
     names = ("clear", "green", "amber", "red")
 
-    async def work(access: "Access") -> None:
+    async def work(people: "People") -> None:
         rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
-        for row in await access.list_users():
-            slack = (row["slack_ids"] or "-").replace(" :", " ").removeprefix(":")
-            rows.append(
-                (row["login"], row["profile"], names[row["clearance"]], slack, "disabled" if row["disabled"] else "")
-            )
+        for user in await people.all():
+            slack, state = " ".join(user.slack_ids) or "-", "disabled" if user.disabled else ""
+            rows.append((user.login, user.profile, names[user.clearance], slack, state))
         _print_table(rows)
 
-    return _with_access(args, work)
+    return _with_people(args, work)
 
 
-def _reporting(
-    work: "Callable[[Access], Coroutine[Any, Any, str]]", words: str
-) -> "Callable[[Access], Coroutine[Any, Any, None]]":
-    """Run `work`, then print `words` with its login for {} on standard error; standard output is for scripts."""
+def _reporting(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, str]]", sentence: str) -> int:
+    """Run `work`, then print `sentence` with its login for {} on standard error; standard output is for scripts."""
 
-    async def both(access: "Access") -> None:
-        print(words.replace("{}", await work(access)), file=sys.stderr)
+    async def both(people: "People") -> None:
+        print(sentence.replace("{}", await work(people)), file=sys.stderr)
 
-    return both
+    return _with_people(args, both)
 
 
 def _user_disable(args: argparse.Namespace) -> int:
-    words = "{} has no access any more; `responder-bot user enable {}` gives it back."
-    return _with_access(args, _reporting(lambda access: access.disable(args.login), words))
+    async def work(people: "People") -> str:
+        return (await people.disable(_command_line(), args.login)).login
+
+    return _reporting(args, work, "{} has no access any more; `responder-bot user enable {}` gives it back.")
 
 
 def _user_enable(args: argparse.Namespace) -> int:
-    words = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
-    return _with_access(args, _reporting(lambda access: access.enable(args.login), words))
+    async def work(people: "People") -> str:
+        return (await people.enable(_command_line(), args.login)).login
+
+    sentence = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
+    return _reporting(args, work, sentence)
 
 
 def _user_profile(args: argparse.Namespace) -> int:
-    words = f"{{}} has the profile {args.profile} from now on."
-    return _with_access(args, _reporting(lambda access: access.set_profile(args.login, args.profile), words))
+    sentence = f"{{}} has the profile {args.profile} from now on."
+    return _reporting(args, lambda people: people.set_profile(args.login, args.profile), sentence)
 
 
 def _user_clearance(args: argparse.Namespace) -> int:
-    words = f"{{}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
+    sentence = f"{{}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
     clearance = CLEARANCES[args.clearance]
-    return _with_access(args, _reporting(lambda access: access.set_clearance(args.login, clearance), words))
+    return _reporting(args, lambda people: people.set_clearance(args.login, clearance), sentence)
 
 
 def _source_add(args: argparse.Namespace) -> int:
@@ -462,13 +457,13 @@ def _source_add(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", f"{problem}.")
     found, settings = preset.load(args.preset), settings_with_database(args)
 
-    async def work(access: "Access") -> None:
-        key = await access.add(args.name, "source")
+    async def work(people: "People") -> None:
+        key = await people.add(args.name, "source")
         print(f'# For the settings; then start core again.\n[source."{args.name}"]\npreset = "{args.preset}"\n')
         print(f"# {found.product}: {' '.join(found.documentation)}")
         print(found.lines(f"http://{settings.core.host}:{settings.core.port}", args.name, key))
 
-    return _with_access(args, work)
+    return _with_people(args, work)
 
 
 def _source_test(args: argparse.Namespace) -> int:
@@ -530,50 +525,35 @@ def _utc(at_ms: int) -> str:
 
 
 def _user_key(args: argparse.Namespace) -> int:
-    async def work(access: "Access") -> None:
-        print(await access.new_key(args.login, keep_old=args.keep_old))
+    async def work(people: "People") -> None:
+        print((await people.new_key(_command_line(), args.login, keep_old=args.keep_old)).key)
 
-    return _with_access(args, work)
+    return _with_people(args, work)
 
 
 def _user_link(args: argparse.Namespace) -> int:
-    link = _reporting(lambda access: access.link(args.login, args.slack_id), "{} is linked to " + args.slack_id + ".")
-    return _with_access(args, link)
+    sentence = f"{{}} is linked to {args.slack_id}."
+    return _reporting(args, lambda people: people.link(args.login, args.slack_id), sentence)
 
 
 def _user_unlink(args: argparse.Namespace) -> int:
-    words = "{} is not linked to anybody in Slack any more."
-    return _with_access(args, _reporting(lambda access: access.unlink(args.login), words))
+    return _reporting(args, lambda people: people.unlink(args.login), "{} is not linked to anybody in Slack any more.")
 
 
-def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]") -> int:
-    """Run `work` on the users and groups in the database, whether core runs or not."""
-    settings = settings_with_database(args)
-    from core.access import Access
-    from core.common.clock import now_ms
-    from core.people import People
+def _command_line() -> "Caller":
+    from core.authorization import COMMAND_LINE
 
-    domain = settings.core.user_domain
-    _on_database(
-        settings.core.database, lambda database: work(People(database, Access(database, domain, now_ms), now_ms))
-    )
-    return 0
+    return COMMAND_LINE
 
 
 def _group_add(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        login = await people.add_member(args.group, args.login)
-        print(f"{login} is in the group {args.group}.", file=sys.stderr)
-
-    return _with_people(args, work)
+    sentence = f"{{}} is in the group {args.group}."
+    return _reporting(args, lambda people: people.add_member(args.group, args.login), sentence)
 
 
 def _group_remove(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        login = await people.remove_member(args.group, args.login)
-        print(f"{login} is not in the group {args.group} any more.", file=sys.stderr)
-
-    return _with_people(args, work)
+    sentence = f"{{}} is not in the group {args.group} any more."
+    return _reporting(args, lambda people: people.remove_member(args.group, args.login), sentence)
 
 
 def _group_list(args: argparse.Namespace) -> int:
@@ -608,9 +588,10 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
     `read_secrets`: also read what commands and files give, and tell which can't be read.
     """
     from core import engines
-    from core.actions.offers import ListedCatalogue, settings_problems, without_duplicates, without_lookalikes
     from core.common import logs
     from core.protection import ProtectedTargets
+    from core.responders.catalogues import ListedCatalogue, without_duplicates, without_lookalikes
+    from core.responders.settings_problems import settings_problems
 
     logs.silence()  # what is skipped is printed here
     made = engines.make(settings)
@@ -619,15 +600,15 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
     for engine in made:
         try:
             catalogue = without_duplicates(await engine.catalogue())
-            unreadable.append(await _unreadable_secrets(engine) if read_secrets else [])
+            unreadable.append(await engine.unreadable_secrets() if read_secrets else [])
             listed.append(ListedCatalogue(engine.name, catalogue, engine.runs_here))
         except ResponderBotError as error:
             print(f"{engine.name}: down: {error.message}")
         finally:
             await engine.close()
     catalogues = without_lookalikes(listed, settings.responder)
-    for one, catalogue, sentences in zip(listed, catalogues, unreadable, strict=True):
-        _print_catalogue(one.engine_name, catalogue, sentences)
+    for item, catalogue, sentences in zip(listed, catalogues, unreadable, strict=True):
+        _print_catalogue(item.engine_name, catalogue, sentences)
     problems = settings_problems(settings.responder, catalogues, is_complete=len(listed) == len(made))
     if unread := ProtectedTargets(settings.protect.artifacts).current().problem:
         problems.append(unread)
@@ -635,12 +616,6 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
         print(sentence)
     is_usable = not any(skipped.is_wanted for catalogue in catalogues for skipped in catalogue.skipped)
     return is_usable and not any(unreadable) and not problems and len(listed) == len(made)
-
-
-async def _unreadable_secrets(engine: "Engine") -> list[str]:
-    from core.engines.job_folder_engine import JobFolderEngine
-
-    return await engine.unreadable_secrets() if isinstance(engine, JobFolderEngine) else []
 
 
 def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Sequence[str]) -> None:
@@ -660,11 +635,11 @@ def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Seque
 
 def _responders_resume(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.actions.guards import Guards
     from core.common.clock import now_ms
+    from core.responders.guards import Guards
 
     guards = Guards(settings.responder, now_ms)
-    _on_transaction(settings, lambda tx: guards.resume(tx, args.responder, COMMAND_LINE))
+    _on_transaction(settings, lambda tx: guards.resume(tx, args.responder, _command_line().login))
     print(f"{args.responder} runs again; its failures so far are forgotten.", file=sys.stderr)
     return 0
 
@@ -728,9 +703,9 @@ def _show_building(status: "BuildStatus") -> None:
 
 def _hosts(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.actions.host_list import list_hosts
-    from core.actions.hosts import is_long_silent
     from core.common.clock import now_ms
+    from core.hosts.host_list import list_hosts
+    from core.hosts.hosts import is_long_silent
     from core.store.backup import as_time
 
     found = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
@@ -754,7 +729,7 @@ def _hosts(args: argparse.Namespace) -> int:
 
 def _drain(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.actions.host_list import drain
+    from core.hosts.host_list import drain
     from core.settings import host_name
 
     host = args.host or host_name(settings)

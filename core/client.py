@@ -480,7 +480,7 @@ _BY_TYPE: Mapping[tuple[int, str], Code] = {
     (400, "CreateError"): "exists",
     (404, "AuthenticationError"): "log_not_found",
 }
-"""Codes that share their status with others. A test compares both with `core.api.errors.ERRORS`."""
+"""Codes that share their status with others. A test compares both with `core.api.http.errors.ERRORS`."""
 
 
 def error_from_response(status: int, content: bytes) -> ResponderBotError:

@@ -1,35 +1,51 @@
-"""Requests for access that people make in Slack, and what admins do about users and groups.
+"""Users with their keys, their links to Slack and their groups, and the requests for access that people make in Slack.
 
-What an org-admin may do through the bot is limited, as the bot's key must not be worth an admin's
+An org-admin may do less through the bot than with a key of their own, so that the bot's key is never worth an admin's
 (core/docs/semantics.md#people-managed-in-slack).
 """
 
 import asyncio
+import hashlib
+import hmac
 import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 import structlog
 
-from core.access import KEY_BYTES, Access, Caller, hash_key, parse_slack_id, require_person
+from core.authorization import Caller, caller_of, full_login, require_person
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import (
     GROUP_NAME,
+    PROFILES,
     PROGRAM_PROFILES,
     AccessRequest,
     ApproveAccessInput,
     Group,
     NewKey,
+    Permission,
+    Person,
+    Profile,
+    SlackUsers,
     UserEntry,
     parse_id,
 )
-from core.store import events, objects, users
+from core.store import events, objects
 from core.store import people as stored
+
+KEY_BYTES = 32
+OLD_KEY_DAYS = 7
+DEFAULT_CLEARANCE = 2  # amber
+WHO_LIMIT = 5  # people that are named when somebody has to be asked
+LOGIN_LIMIT_CHARS = 254  # as for an e-mail address
+# Characters that fit into a header (`X-On-Behalf-Of`); no colon, since Basic has the key after the first one.
+_LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
 
 KEPT_MS = 30 * DAY_MS
 MAX_PENDING = 100
@@ -45,12 +61,259 @@ T = TypeVar("T")
 
 
 class People:
-    """Requests, users and groups, for the API."""
+    """Manages and authenticates people. Nothing is cached, so that a change takes effect with the next request."""
 
-    def __init__(self, database: Database, access: Access, clock: Clock) -> None:
+    def __init__(self, database: Database, user_domain: str, clock: Clock) -> None:
         self._database = database
-        self._access = access
+        self._user_domain = user_domain
         self._clock = clock
+        self._temporary: dict[str, str] = {}
+        """Logins by the hash of a key that only this process knows."""
+
+    def full_login(self, name: str) -> str:
+        """A login or its first part as a full login: in lower case, with the domain."""
+        return full_login(name, self._user_domain)
+
+    # --- keys -------------------------------------------------------------------------------------------------------
+
+    async def authenticate(self, key: str, *, login: str | None = None, on_behalf_of: str | None = None) -> Caller:
+        """The caller with this key, and with this login if one is given, acting as another user if one is named.
+
+        On behalf of somebody nobody has `manageUser`. Raises ResponderBotError("authentication") and "forbidden".
+        """
+        key_hash = hash_key(key)
+
+        def read(reads: Reads) -> Caller:
+            row = self._by_key_hash(reads, key_hash)
+            if row is None or row["disabled"] or (login is not None and self.full_login(login) != row["login"]):
+                raise ResponderBotError("authentication", "Authentication failure")
+            caller = caller_of(row, acted_through=row["login"])
+            return caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)
+
+        return await self._database.read(read)
+
+    def _by_key_hash(self, reads: Reads, key_hash: str) -> Row | None:
+        temporary = self._temporary.get(key_hash)
+        if temporary is not None:
+            return stored.by_login(reads, temporary)
+        row = stored.by_key_hash(reads, key_hash, self._clock())
+        return row if row is not None and hmac.compare_digest(row["key_hash"], key_hash) else None
+
+    def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
+        caller.require("actOnBehalf", "act for somebody else")
+        login = self.full_login(name)
+        row = stored.by_login(reads, login)
+        if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
+            raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
+        user = caller_of(row, acted_through=caller.login)
+        return Caller(user.login, user.permissions - {"manageUser"}, user.acted_through, user.profile, user.clearance)
+
+    async def temporary_key(self, name: str, profile: Profile) -> str:
+        """A further key of a user, who is added if missing; it works in this process only, until that ends.
+
+        So processes on one database, each with a bot of its own, don't replace each other's key.
+        """
+        try:
+            await self.add(name, profile)
+        except ResponderBotError as error:
+            if error.code != "exists":
+                raise
+        key = secrets.token_urlsafe(KEY_BYTES)
+        self._temporary[hash_key(key)] = self.full_login(name)
+        return key
+
+    async def new_key(self, caller: Caller, name: str, *, keep_old: bool = False) -> NewKey:
+        """Replace a user's key; with `keep_old` the old one works for OLD_KEY_DAYS more.
+
+        Raises ResponderBotError: forbidden, not_found. Never through the bot: its key would be worth that of the user,
+        and Slack would have read it.
+        """
+        if caller.is_on_behalf:
+            sentence = f"Keys don't pass through Slack; run `responder-bot user key {name}` where core runs."
+            raise ResponderBotError("forbidden", sentence)
+        key = secrets.token_urlsafe(KEY_BYTES)
+
+        def work(tx: Transaction, now: int) -> NewKey:
+            login = self._changeable(tx, caller, name, "make a new key")
+            stored.set_key(tx, login, hash_key(key), now + OLD_KEY_DAYS * DAY_MS if keep_old else None)
+            return NewKey(login=login, key=key)
+
+        return await self._change(work)
+
+    # --- users ------------------------------------------------------------------------------------------------------
+
+    async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
+        """Add a user, linked to `slack_id` if given; returns the key, which is stored only as a hash.
+
+        Raises ResponderBotError: "exists", or "bad_request" for an invalid login or Slack id; nothing is added then.
+        """
+        login, key = self._new_login(name), secrets.token_urlsafe(KEY_BYTES)
+        slack_link = parse_slack_id(slack_id) if slack_id else None
+        if slack_link and profile in PROGRAM_PROFILES:
+            raise _cannot_link(login, profile)
+
+        def work(tx: Transaction, now: int) -> str:
+            stored.insert(tx, login, profile, clearance, hash_key(key), now)
+            if slack_link is not None:
+                stored.link(tx, *slack_link, login)
+            return key
+
+        return await self._change(work)
+
+    async def all(self) -> Sequence[UserEntry]:
+        """All users, by login."""
+        return await self._database.read(_entries)
+
+    async def list_users(self, caller: Caller) -> Sequence[UserEntry]:
+        """All users, for org-admins and the bot itself. Raises ResponderBotError("forbidden")."""
+        if not caller.may("actOnBehalf"):
+            _require_admin(caller, "see all users")
+        return await self.all()
+
+    async def who(self, clearance: int, permission: Permission | None = None) -> Sequence[Person]:
+        """The first people with access who may see this TLP and have this permission, by login."""
+        rows = await self._database.read(stored.users)
+        people = (_person(row) for row in rows if not row["disabled"] and row["profile"] not in PROGRAM_PROFILES)
+        able = (p for p in people if p.clearance >= clearance and (permission is None or permission in p.permissions))
+        return list(islice(able, WHO_LIMIT))
+
+    async def disable(self, caller: Caller, name: str) -> UserEntry:
+        """End a user's access with the next request. Raises ResponderBotError: forbidden, not_found."""
+        return await self._set_disabled(caller, name, True)
+
+    async def enable(self, caller: Caller, name: str) -> UserEntry:
+        """Give a disabled user access again, with the old key. Raises ResponderBotError: forbidden, not_found."""
+        return await self._set_disabled(caller, name, False)
+
+    async def _set_disabled(self, caller: Caller, name: str, disabled: bool) -> UserEntry:
+        verb = "disable" if disabled else "enable"
+
+        def work(tx: Transaction, _: int) -> UserEntry:
+            login = self._changeable(tx, caller, name, f"{verb} a user")
+            if login == caller.login:
+                raise ResponderBotError("forbidden", f"You can't {verb} your own user; ask another admin.")
+            stored.set_disabled(tx, login, disabled)
+            return next(user for user in _entries(tx) if user.login == login)
+
+        return await self._change(work)
+
+    async def set_profile(self, name: str, profile: Profile) -> str:
+        """Change a user's permissions with the next request; returns the login. Raises "not_found"."""
+        return await self._update(name, lambda tx, login: stored.set_profile(tx, login, profile))
+
+    async def set_clearance(self, name: str, clearance: int) -> str:
+        """Change the highest TLP that a user may see in Slack, with the next request; returns the login.
+
+        Raises ResponderBotError("not_found").
+        """
+        return await self._update(name, lambda tx, login: stored.set_clearance(tx, login, clearance))
+
+    async def _update(self, name: str, update: Callable[[Transaction, str], int]) -> str:
+        login = self.full_login(name)
+        if not await self._database.transaction(lambda tx: update(tx, login)):
+            raise _no_user(login)
+        return login
+
+    def _changeable(self, tx: Transaction, caller: Caller, name: str, what: str) -> str:
+        """The login, if the caller may change that user: through the bot no other admin's and no program's."""
+        _require_admin(caller, what)
+        login = self.full_login(name)
+        row = stored.by_login(tx, login)
+        if row is None:
+            raise _no_user(login)
+        is_protected = row["profile"] in (*PROGRAM_PROFILES, "org-admin") and login != caller.login
+        if caller.is_on_behalf and is_protected:
+            sentence = f"{login} is a {row['profile']}; change it on the command line or with your own key."
+            raise ResponderBotError("forbidden", sentence)
+        return login
+
+    def _new_login(self, name: str) -> str:
+        """The login of a user to be added. Raises ResponderBotError("bad_request") for what can't be one."""
+        login = self.full_login(name)
+        if not _LOGIN.fullmatch(login) or len(login) > LOGIN_LIMIT_CHARS:
+            sentence = f"{name!r} can't be a login; take a name such as alice, or an address such as alice@example.org."
+            raise ResponderBotError("bad_request", sentence)
+        return login
+
+    # --- links to Slack ---------------------------------------------------------------------------------------------
+
+    async def person_by_slack(self, team: str, slack_user: str) -> Person:
+        """The user linked to a person in Slack, with or without a team. Raises ResponderBotError("not_found")."""
+        row = await self._database.read(lambda reads: _linked(reads, team, slack_user))
+        if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
+            raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
+        return _person(row)
+
+    async def slack_users(self, login: str) -> SlackUsers:
+        """The Slack users that a login is linked to; none if it isn't, or there is no such login."""
+        rows = await self._database.read(lambda reads: stored.links_of(reads, login))
+        return SlackUsers(login=login, slack_ids=[f"{row['team']}:{row['slack_user']}" for row in rows])
+
+    async def link(self, name: str, slack_id: str) -> str:
+        """Link a person in Slack (`U...` or `T...:U...`); returns the login.
+
+        Raises ResponderBotError: "not_found", "exists" or "bad_request".
+        """
+        login = self.full_login(name)
+        team, slack_user = parse_slack_id(slack_id)
+
+        def work(tx: Transaction, _: int) -> str:
+            row = stored.by_login(tx, login)
+            if row is None:
+                raise _no_user(login)
+            if row["profile"] in PROGRAM_PROFILES:
+                raise _cannot_link(login, row["profile"])
+            if stored.links_of(tx, login):
+                raise ResponderBotError(
+                    "exists", f"{login} is linked already; `responder-bot user unlink {login}` first."
+                )
+            stored.link(tx, team, slack_user, login)
+            return login
+
+        return await self._change(work)
+
+    async def unlink(self, name: str) -> str:
+        """Remove a user's link; returns the login. Raises ResponderBotError("not_found") if there is none."""
+        login = self.full_login(name)
+        if not await self._database.transaction(lambda tx: stored.unlink(tx, login)):
+            sentence = f"{login} is not linked to anybody in Slack; `responder-bot user list` shows who is."
+            raise ResponderBotError("not_found", sentence)
+        return login
+
+    # --- user groups ------------------------------------------------------------------------------------------------
+
+    async def groups(self) -> Sequence[Group]:
+        """All user groups that have members."""
+        return await self._database.read(_groups)
+
+    async def set_members(self, caller: Caller, name: str, logins: Sequence[str]) -> Group:
+        """Replace a group's members. Raises ResponderBotError: forbidden, bad_request."""
+        if caller.is_on_behalf or not caller.may("actOnBehalf"):
+            _require_admin(caller, "change a group")
+
+        def work(tx: Transaction, _: int) -> Group:
+            members = sorted({require_person(tx, self.full_login(login)) for login in logins})
+            stored.set_members(tx, _group(name), members)
+            return Group(name=name, members=members)
+
+        return await self._change(work)
+
+    async def add_member(self, name: str, login: str) -> str:
+        """Put a person into a group; returns the login. Raises ResponderBotError("bad_request")."""
+
+        def work(tx: Transaction, _: int) -> str:
+            member = require_person(tx, self.full_login(login))
+            stored.add_member(tx, _group(name), member)
+            return member
+
+        return await self._change(work)
+
+    async def remove_member(self, name: str, login: str) -> str:
+        """Take a person out of a group; returns the login. Raises ResponderBotError("not_found")."""
+        member = self.full_login(login)
+        if not await self._change(lambda tx, _: stored.remove_member(tx, name, member)):
+            raise ResponderBotError("not_found", f"{member} is not in the group {name}; `group list` shows who is.")
+        return member
 
     # --- requests for access ----------------------------------------------------------------------------------------
 
@@ -63,7 +326,7 @@ class People:
         name = " ".join(name.split())[:NAME_CHARS] or slack_user
 
         def work(tx: Transaction, now: int) -> tuple[AccessRequest, bool]:
-            linked = users.by_slack(tx, team, slack_user) or users.by_slack(tx, "", slack_user)
+            linked = _linked(tx, team, slack_user)
             if linked is not None and linked["disabled"]:
                 sentence = f"The access of {linked['login']} was ended; only an org-admin can give it back."
                 raise ResponderBotError("conflict", sentence)
@@ -82,7 +345,7 @@ class People:
                 raise ResponderBotError("conflict", sentence)
             stored.prune_requests(tx, now - KEPT_MS)
             number = objects.next_id(tx)
-            login = self._access.normalize_login(_login(name) or slack_user)
+            login = self.full_login(_login(name) or slack_user)
             stored.insert_request(tx, number, team, slack_user, name, login, now, now + DAY_MS)
             _record(tx, "created", number, caller.login, now)
             return _shown(_request(tx, number), now), True
@@ -104,8 +367,8 @@ class People:
         number = parse_id(request_id)
         return _shown(await self._database.read(lambda reads: _request(reads, number)), self._clock())
 
-    async def approve(self, caller: Caller, request_id: str, wanted: ApproveAccessInput) -> AccessRequest:
-        """Add a user for the one who asked, linked to them.
+    async def approve(self, caller: Caller, request_id: str, body: ApproveAccessInput) -> AccessRequest:
+        """Add a user for the person who asked, linked to them.
 
         Raises ResponderBotError: forbidden, not_found, conflict (decided or expired), exists (the login or the link),
         bad_request.
@@ -114,16 +377,16 @@ class People:
 
         def work(tx: Transaction, now: int) -> AccessRequest:
             row = _pending(tx, request_id, now)
-            login = self._access.new_login(row["login"] if wanted.login is None else wanted.login)
-            own_ids = [link["slack_user"] for link in users.links_of(tx, caller.login)]
+            login = self._new_login(row["login"] if body.login is None else body.login)
+            own_ids = [link["slack_user"] for link in stored.links_of(tx, caller.login)]
             if caller.login in (row["login"], login) or row["slack_user"] in own_ids:
                 sentence = "This request names your own login; somebody else must decide on it."
                 raise ResponderBotError("forbidden", sentence)
             # Nobody needs the key to work in Slack; an admin can make another.
             unknown_key = hash_key(secrets.token_urlsafe(KEY_BYTES))
-            users.insert(tx, login, wanted.profile, wanted.clearance, unknown_key, now)
-            users.link(tx, row["team"], row["slack_user"], login)
-            stored.decide(tx, row["id"], "approved", login, wanted.profile, "", caller.login, now)
+            stored.insert(tx, login, body.profile, body.clearance, unknown_key, now)
+            stored.link(tx, row["team"], row["slack_user"], login)
+            stored.decide(tx, row["id"], "approved", login, body.profile, "", caller.login, now)
             _record(tx, "ended", row["id"], caller.login, now)
             return _shown(_request(tx, row["id"]), now)
 
@@ -142,7 +405,7 @@ class People:
         return await self._change(work)
 
     async def expire_forever(self) -> None:
-        """End the requests on which nobody decides in time, each once, also with several cores."""
+        """End the requests that nobody decides in time, each once, also with several cores."""
         while True:
             try:
                 if due := await self._database.read(lambda reads: stored.due(reads, self._clock())):
@@ -152,109 +415,6 @@ class People:
             except Exception:
                 log.exception("requests_not_expired")
             await asyncio.sleep(EXPIRE_EVERY_S)
-
-    # --- users ------------------------------------------------------------------------------------------------------
-
-    async def users(self, caller: Caller) -> Sequence[UserEntry]:
-        """All users, for org-admins and the bot itself. Raises ResponderBotError("forbidden")."""
-        if not caller.may("actOnBehalf"):
-            _require_admin(caller, "see all users")
-        return await self._database.read(self._entries)
-
-    async def set_disabled(self, caller: Caller, name: str, disabled: bool) -> UserEntry:
-        """Raises ResponderBotError: forbidden, not_found."""
-        verb = "disable" if disabled else "enable"
-
-        def work(tx: Transaction, _: int) -> UserEntry:
-            login = self._changeable(tx, caller, name, f"{verb} a user")
-            if login == caller.login:
-                raise ResponderBotError("forbidden", f"You can't {verb} your own user; ask another admin.")
-            users.set_disabled(tx, login, disabled)
-            return next(entry for entry in self._entries(tx) if entry.login == login)
-
-        return await self._change(work)
-
-    async def new_key(self, caller: Caller, name: str) -> NewKey:
-        """Replace a user's key. Raises ResponderBotError: forbidden, not_found.
-
-        Never through the bot: its key would be worth that of the user, and Slack would have read it.
-        """
-        if caller.is_on_behalf:
-            sentence = f"Keys don't pass through Slack; run `responder-bot user key {name}` where core runs."
-            raise ResponderBotError("forbidden", sentence)
-        key = secrets.token_urlsafe(KEY_BYTES)
-
-        def work(tx: Transaction, _: int) -> NewKey:
-            login = self._changeable(tx, caller, name, "make a new key")
-            users.set_key(tx, login, hash_key(key), None)
-            return NewKey(login=login, key=key)
-
-        return await self._change(work)
-
-    def _changeable(self, tx: Transaction, caller: Caller, name: str, what: str) -> str:
-        """The login, if the caller may change that user: through the bot no other admin's and no program's."""
-        _require_admin(caller, what)
-        login = self._access.normalize_login(name)
-        row = users.by_login(tx, login)
-        if row is None:
-            raise ResponderBotError("not_found", f"There is no user {login}.")
-        is_protected = row["profile"] in (*PROGRAM_PROFILES, "org-admin") and login != caller.login
-        if caller.is_on_behalf and is_protected:
-            sentence = (
-                f"{login} is a {row['profile']}, and can be changed on the command line or with your own key only."
-            )
-            raise ResponderBotError("forbidden", sentence)
-        return login
-
-    # --- groups -----------------------------------------------------------------------------------------------------
-
-    async def groups(self) -> Sequence[Group]:
-        """All groups that have members."""
-        return await self._database.read(_groups)
-
-    async def set_members(self, caller: Caller, name: str, logins: Sequence[str]) -> Group:
-        """Let a group have these members. Raises ResponderBotError: forbidden, bad_request."""
-        if caller.is_on_behalf or not caller.may("actOnBehalf"):
-            _require_admin(caller, "change a group")
-
-        def work(tx: Transaction, _: int) -> Group:
-            members = sorted({require_person(tx, self._access.normalize_login(login)) for login in logins})
-            stored.set_members(tx, _group(name), members)
-            return Group(name=name, members=members)
-
-        return await self._change(work)
-
-    async def add_member(self, name: str, login: str) -> str:
-        """Put a person into a group; returns the login. Raises ResponderBotError("bad_request")."""
-
-        def work(tx: Transaction, _: int) -> str:
-            member = require_person(tx, self._access.normalize_login(login))
-            stored.add_member(tx, _group(name), member)
-            return member
-
-        return await self._change(work)
-
-    async def remove_member(self, name: str, login: str) -> str:
-        """Take a person out of a group; returns the login. Raises ResponderBotError("not_found")."""
-        member = self._access.normalize_login(login)
-        if not await self._change(lambda tx, _: stored.remove_member(tx, name, member)):
-            raise ResponderBotError("not_found", f"{member} is not in the group {name}; `group list` shows who is.")
-        return member
-
-    def _entries(self, reads: Reads) -> list[UserEntry]:
-        groups = _groups(reads)
-        return [
-            UserEntry(
-                login=row["login"],
-                profile=row["profile"],
-                clearance=row["clearance"],
-                disabled=bool(row["disabled"]),
-                created_at=row["created_at"],
-                slack_ids=[text.removeprefix(":") for text in (row["slack_ids"] or "").split()],
-                groups=[group.name for group in groups if row["login"] in group.members],
-            )
-            for row in users.list_all(reads)
-        ]
 
     async def _change(self, work: Callable[[Transaction, int], T]) -> T:
         now = self._clock()
@@ -329,7 +489,64 @@ def _group(name: str) -> str:
 
 
 def _groups(reads: Reads) -> list[Group]:
-    found: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     for row in stored.members(reads):
-        found.setdefault(row["name"], []).append(row["login"])
-    return [Group(name=name, members=members) for name, members in found.items()]
+        members.setdefault(row["name"], []).append(row["login"])
+    return [Group(name=name, members=logins) for name, logins in members.items()]
+
+
+def _entries(reads: Reads) -> list[UserEntry]:
+    """All users, by login."""
+    slack_ids: dict[str, list[str]] = {}
+    for row in stored.links(reads):
+        slack_ids.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}".removeprefix(":"))
+    groups = _groups(reads)
+    return [
+        UserEntry(
+            login=row["login"],
+            profile=row["profile"],
+            clearance=row["clearance"],
+            disabled=bool(row["disabled"]),
+            created_at=row["created_at"],
+            slack_ids=slack_ids.get(row["login"], []),
+            groups=[group.name for group in groups if row["login"] in group.members],
+        )
+        for row in stored.users(reads)
+    ]
+
+
+def _linked(reads: Reads, team: str, slack_user: str) -> Row | None:
+    """The user linked to a person in Slack, with or without a team."""
+    return stored.by_slack(reads, team, slack_user) or stored.by_slack(reads, "", slack_user)
+
+
+def _person(row: Row) -> Person:
+    """A stored user as clients get it."""
+    profile: Profile = row["profile"]
+    return Person(login=row["login"], profile=profile, permissions=list(PROFILES[profile]), clearance=row["clearance"])
+
+
+def parse_slack_id(slack_id: str) -> tuple[str, str]:
+    """Team and user of `T...:U...`; the team is `""` if there is none. Raises ResponderBotError("bad_request")."""
+    team, _, slack_user = slack_id.strip().rpartition(":")
+    if slack_user[:1] not in ("U", "W") or not slack_user.isalnum() or (team and not team.startswith(("T", "E"))):
+        raise ResponderBotError(
+            "bad_request",
+            f"{slack_id!r} is not a Slack id, such as U0123ABCD ('Copy member ID' in the profile), or"
+            " T0123ABCD:U0123ABCD with the team.",
+        )
+    return team, slack_user
+
+
+def hash_key(key: str) -> str:
+    """SHA-256 without salt suffices, because a key is 256 random bits."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def _no_user(login: str) -> ResponderBotError:
+    return ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")
+
+
+def _cannot_link(login: str, profile: Profile) -> ResponderBotError:
+    sentence = f"{login} has the profile {profile}, which is for programs; link a user with another profile."
+    return ResponderBotError("bad_request", sentence)

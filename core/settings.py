@@ -89,6 +89,11 @@ class EngineSection(SettingsSection):
     runtime: Literal["podman", "docker"] = "podman"
     """Whose command line runs containers."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server runs its responders, and not this machine."""
+        return self.type == "cortex"
+
 
 Names = tuple[Annotated[str, Field(pattern=rf"^(@{GROUP_NAME}|[!-9;-?A-~][!-9;-~]*)$")], ...]
 """Logins or their first parts, and groups as `@containment`."""
@@ -339,7 +344,7 @@ def database_problem(settings: CoreSettings, bots: Location) -> str:
 
 def folder_problems(settings: CoreSettings) -> list[str]:
     """A sentence for each of core's folders that can't be created or written to. Creates nothing."""
-    if not any(engine.type in ("process", "container") for engine in settings.engine) and settings.engine:
+    if settings.engine and all(engine.is_remote for engine in settings.engine):
         return []
     found = []
     for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):
@@ -466,7 +471,7 @@ def _engine(table: Mapping[str, Any], location: str, folder: Path, names: Mappin
     if isinstance(values.get("responders"), str):
         values["responders"] = [part for part in values["responders"].split(os.pathsep) if part]
     engine = checked(EngineSection, values, location, folder, names)
-    missing = [key for key in ("url", "api_key") if engine.type == "cortex" and not getattr(engine, key)]
+    missing = [key for key in ("url", "api_key") if engine.is_remote and not getattr(engine, key)]
     if missing:
         raise settings_error(f"{location} is of type cortex and needs {' and '.join(missing)}.")
     return engine

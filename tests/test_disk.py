@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.outbox.retention import stored_since as messages_since
-from core.access import Caller
+from core.authorization import Caller
 from core.common.clock import DAY_MS, now_ms
 from core.common.database import Dialect
 from core.common.disk import WEEK_MS, Stored, forecast, stored_in

@@ -20,7 +20,6 @@ from tests.bot.running import SOC
 FEW = {
     "access_request",
     "backup",
-    "catalogue",
     "dropped_file",
     "group_member",
     "host_catalogue",

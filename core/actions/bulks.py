@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from core.access import Caller
-from core.actions import report as reports
-from core.actions import target as targets
-from core.actions.inputs import secret_names
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
+from core.actions.parameters import secret_names
 from core.actions.runs import CheckedRun, Runs
+from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
+from core.reports import report as reports
+from core.responders import target as targets
+from core.responders.registry import Registry
 from core.store import actions as stored_actions
 from core.store import bulks as stored
 from core.store import objects
@@ -83,10 +83,10 @@ _Vote = Callable[[Transaction, str], Action | None]
 class Bulks:
     """Starts, decides on, reads and repeats bulks."""
 
-    def __init__(self, runs: Runs, lifecycle: Lifecycle, offers: Offers, database: Database, clock: Clock) -> None:
+    def __init__(self, runs: Runs, lifecycle: Lifecycle, registry: Registry, database: Database, clock: Clock) -> None:
         self._runs = runs
         self._lifecycle = lifecycle
-        self._offers = offers
+        self._registry = registry
         self._database = database
         self._clock = clock
 
@@ -190,7 +190,7 @@ class Bulks:
 
         def read(reads: Reads) -> tuple[BulkCounts, Sequence[TargetState]]:
             number, row = self._find(reads, bulk_id)
-            (counts,) = read_counts(reads, self._offers, [number])
+            (counts,) = read_counts(reads, self._registry, [number])
             return counts, _states(reads, row)
 
         return await self._database.snapshot(read)
@@ -284,7 +284,7 @@ class Bulks:
             "id": number,
             "created_by": caller.login,
             "created_at": now,
-            "responder_name": self._offers.name(request.responder_id),
+            "responder_name": self._registry.name(request.responder_id),
             "request": self._without_secrets(request).model_dump_json(
                 by_alias=True, exclude={"targets"}, exclude_none=True
             ),
@@ -295,9 +295,9 @@ class Bulks:
 
     def _without_secrets(self, request: BulkInput) -> BulkInput:
         """The request as it is kept, to be run again; each action has the secrets for as long as it needs them."""
-        offer = self._offers.find(self._offers.name(request.responder_id))
+        merged = self._registry.find(self._registry.name(request.responder_id))
         # Nobody knows what an unknown responder would declare.
-        names = frozenset(request.parameters) if offer is None else secret_names(self._offers.parameters(offer))
+        names = frozenset(request.parameters) if merged is None else secret_names(self._registry.parameters(merged))
         note = reports.why_without_secrets(request.note, request.parameters, names)
         parameters = reports.without_secrets(request.parameters, names)
         return request.model_copy(update={"parameters": parameters, "note": note})
@@ -326,7 +326,7 @@ class Bulks:
         return number, row
 
 
-def read_counts(reads: Reads, offers: Offers, bulk_ids: Iterable[int]) -> list[BulkCounts]:
+def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> list[BulkCounts]:
     """How far several bulks are; ids of none are left out."""
     ids = list(bulk_ids)
     counted: dict[int, _Counted] = {}
@@ -338,7 +338,7 @@ def read_counts(reads: Reads, offers: Offers, bulk_ids: Iterable[int]) -> list[B
             created_by=row["created_by"],
             created_at=row["created_at"],
             responder_name=row["responder_name"],
-            title=offers.title(row["responder_name"]),
+            title=registry.title(row["responder_name"]),
             total=row["total"],
             refused=row["refused"],
             free_at=_free_at(row["targets"]) if row["refused"] else None,

@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from core.access import Caller
 from core.actions import bulks, rights
-from core.actions import report as reports
-from core.actions import target as targets
-from core.actions.guards import RulesFor
-from core.actions.offers import Offers
+from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
 from core.records.events import Feed
+from core.reports import report as reports
+from core.responders import target as targets
+from core.responders.guards import Guards, RulesFor
+from core.responders.registry import Registry
 from core.store import actions as stored
 from core.store import bulks as stored_bulks
 from core.store import objects
@@ -41,10 +41,11 @@ _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
 class Documents:
     """Reads documents, for pages of the event feed and by the ids of objects."""
 
-    def __init__(self, database: Database, feed: Feed, offers: Offers) -> None:
+    def __init__(self, database: Database, feed: Feed, registry: Registry, guards: Guards) -> None:
         self._database = database
         self._feed = feed
-        self._offers = offers
+        self._registry = registry
+        self._guards = guards
 
     async def page(self, seq: int) -> bytes:
         """The JSON of an EventPage of the events after that number, with their documents.
@@ -92,7 +93,7 @@ class Documents:
                 if kind is None:
                     missing.append(text)
                 elif with_responders and kind != "action" and kind != "bulk":
-                    found.add_responders(kind, number or 0, self._offers, caller)
+                    found.add_responders(kind, number or 0, self._registry, self._guards, caller)
                 if found.chars >= LIMIT_CHARS:
                     left = unique[position + 1 :]
                     break
@@ -109,14 +110,14 @@ class Documents:
         return await self._database.snapshot(read)
 
     def _bulks(self, reads: Reads, found: "_DocumentReader") -> str:
-        counts = bulks.read_counts(reads, self._offers, found.bulk_ids) if found.bulk_ids else ()
+        counts = bulks.read_counts(reads, self._registry, found.bulk_ids) if found.bulk_ids else ()
         return _array(bulk.to_json() for bulk in counts)
 
     def _json(self, document: "_Document") -> str:
         names = sorted(document.responder_names)
-        policies = {name: self._offers.policy(name).to_json() for name in names}
-        titles = {name: json.dumps(self._offers.title(name)) for name in names}
-        declared = {name: self._offers.input_titles(name) for name in names}
+        policies = {name: self._registry.policy(name).to_json() for name in names}
+        titles = {name: json.dumps(self._registry.title(name)) for name in names}
+        declared = {name: self._registry.input_titles(name) for name in names}
         inputs = {name: _array(one.to_json() for one in found) for name, found in declared.items() if found}
         others = sorted(document.others.keys() - document.parts[artifacts.KIND].keys())
         shown = {
@@ -227,13 +228,13 @@ class _DocumentReader:
         if document.kind == "case":
             self._add_part(document, artifacts.KIND, target.id)
 
-    def add_responders(self, kind: Kind, number: int, offers: Offers, caller: Caller) -> None:
+    def add_responders(self, kind: Kind, number: int, registry: Registry, guards: Guards, caller: Caller) -> None:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
         open_runs = rights.open_runs(self._reads, number)
         may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.clearance)
-        rules = RulesFor(offers.guards, self._reads, caller.login)
-        explained = offers.explained(
+        rules = RulesFor(guards, self._reads, caller.login)
+        explained = registry.explained(
             target,
             may_run=may_run,
             open_runs=open_runs,
@@ -246,9 +247,11 @@ class _DocumentReader:
         document.responders[f"~{number}"] = text
         self.chars += len(text)
         if kind == "alert" and '"case_artifact"' in document.root:
-            self._add_artifact_responders(document, offers, caller, rules)
+            self._add_artifact_responders(document, registry, caller, rules)
 
-    def _add_artifact_responders(self, document: _Document, offers: Offers, caller: Caller, rules: RulesFor) -> None:
+    def _add_artifact_responders(
+        self, document: _Document, registry: Registry, caller: Caller, rules: RulesFor
+    ) -> None:
         """Add the names of the responders that `caller` can run on each artifact of an alert."""
         alert = from_json(document.root)
         case, in_case = self._artifacts_in_case(alert)
@@ -259,7 +262,7 @@ class _DocumentReader:
             key = target.data_type, *levels, target.clearance
             if key not in by_levels:
                 may_run = caller.may("manageAction") and not caller.why_not_cleared(target.clearance)
-                by_levels[key] = offers.names_for(target.kind, target.data_type, *levels) if may_run else []
+                by_levels[key] = registry.names_for(target.kind, target.data_type, *levels) if may_run else []
             text = json.dumps(rules.allowed(by_levels[key], target))
             document.artifact_responders[artifact["id"]] = text
             self.chars += len(text)

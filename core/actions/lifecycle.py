@@ -16,20 +16,14 @@ from typing import Any
 
 import structlog
 
-from core.access import Caller
-from core.actions import operations, rights, undo_state
-from core.actions import report as reports
-from core.actions import target as targets
-from core.actions.hosts import Hosts
-from core.actions.offers import Choice, Offers
-from core.actions.operations import OperationOutcome
-from core.actions.target import Target, TargetOfRun
-from core.actions.unit_of_work import OperationContext
+from core.actions import rights, undo_state
+from core.authorization import Caller
 from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report
+from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
     OWN_PARAMETERS,
@@ -42,6 +36,14 @@ from core.models import (
     Undo,
     parse_id,
 )
+from core.reports import operations
+from core.reports import report as reports
+from core.reports.operations import OperationOutcome
+from core.reports.unit_of_work import OperationContext
+from core.responders import target as targets
+from core.responders.guards import Guards
+from core.responders.registry import EngineChoice, Registry
+from core.responders.target import Target, TargetOfRun
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import backup, events, objects
@@ -80,7 +82,8 @@ class Lifecycle:
     def __init__(
         self,
         database: Database,
-        offers: Offers,
+        registry: Registry,
+        guards: Guards,
         clock: Clock,
         hosts: Hosts,
         *,
@@ -90,7 +93,8 @@ class Lifecycle:
     ) -> None:
         self._hosts = hosts
         self._database = database
-        self._offers = offers
+        self._registry = registry
+        self._guards = guards
         self._clock = clock
         self._organisation = organisation
         self._product = product
@@ -104,7 +108,7 @@ class Lifecycle:
         caller: Caller,
         request: RunInput,
         target: Target,
-        choice: Choice,
+        choice: EngineChoice,
         section: ResponderSection,
         parameters: reports.SerializedParameters,
         *,
@@ -128,9 +132,9 @@ class Lifecycle:
         action = Action(
             id_=f"~{number}",
             id=f"~{number}",
-            responder_id=choice.offer.first.id,
-            responder_name=choice.offer.name,
-            responder_definition=choice.responder.definition or choice.offer.name,
+            responder_id=choice.merged.first.id,
+            responder_name=choice.merged.name,
+            responder_definition=choice.responder.definition or choice.merged.name,
             engine_id=choice.engine_name,
             engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
             object_type=target.object_type,
@@ -155,14 +159,14 @@ class Lifecycle:
             "kind": target.kind,
             "object_id": target.id,
             "root_id": target.root_id,
-            "responder_name": choice.offer.name,
+            "responder_name": choice.merged.name,
             "engine_name": choice.engine_name,
             "engine_responder_id": choice.responder.id,
             "status": action.status,
             "created_by": caller.login,
             "acted_through": caller.acted_through,
             "created_at": now,
-            "owner": None if needed else self._owner(choice.engine_name, choice.offer.name, has_slot=has_slot),
+            "owner": None if needed else self._owner(choice.engine_name, choice.merged.name, has_slot=has_slot),
             "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
@@ -176,14 +180,14 @@ class Lifecycle:
             "doc": action.to_json(),
         }
         stored.insert(tx, row)
-        self._offers.guards.count_target(tx, number, choice.offer.name, target)
+        self._guards.count_target(tx, number, choice.merged.name, target)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         return action
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """Who is to run an action: this core, while it has its lease, or (None) whoever claims it."""
-        takes = has_slot or (not self._hosts.draining and self._offers.is_unlimited_here(engine_name, responder_name))
+        takes = has_slot or (not self._hosts.draining and self._registry.is_unlimited_here(engine_name, responder_name))
         return self._hosts.holder if takes else None
 
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
@@ -194,7 +198,7 @@ class Lifecycle:
         """
         row = find(tx, action_id)
         rights.require_clearance(tx, caller, row, "approve an action")
-        action, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        action, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
         target = targets.of_run(tx, row)
         if reason := rights.why_requester_may_not(tx, row["created_by"]) or target.changed:
             return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
@@ -204,7 +208,7 @@ class Lifecycle:
         """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
         row = find(tx, action_id)
         rights.require_clearance(tx, caller, row, "deny an action")
-        _, approval = rights.require_vote(tx, self._offers.guards, caller, row, self._clock())
+        _, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
         note(tx, "run_denied", row, login=caller.login)
         sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
         voted = rights.with_vote(approval, caller, "deny", approval.approved_by, self._clock())
@@ -218,14 +222,13 @@ class Lifecycle:
         Returns the action, and whether that is so. Raises ResponderBotError: conflict or rate_limited, if it could not
         start at this moment.
         """
-        guards = self._offers.guards
-        standing = rights.standing_votes(tx, guards, action, approval, target.now)
+        standing = rights.standing_votes(tx, self._guards, action, approval, target.now)
         votes = [login for login in standing if login != caller.login] + [caller.login]
-        is_approved = rights.is_approved(tx, guards, action, votes)
+        is_approved = rights.is_approved(tx, self._guards, action, votes)
         if set(standing) == set(votes) == set(approval.approved_by) and not is_approved:
             return action, False
-        if is_approved and guards.has_rules(row["responder_name"]):
-            guards.require_now(tx, row, target.asked, json.loads(row["parameters"]))
+        if is_approved and self._guards.has_rules(row["responder_name"]):
+            self._guards.require_now(tx, row, target.asked, json.loads(row["parameters"]))
         approval = rights.with_vote(approval, caller, "approve", votes, self._clock())
         action = action.model_copy(update={"approval": approval})
         if action.break_glass is not None and caller.profile == "org-admin":
@@ -312,17 +315,16 @@ class Lifecycle:
         if row is None:
             return None
         now_on, target, changed = targets.of_run(tx, row)
-        guards = self._offers.guards
-        not_allowed = changed or rights.why_not_start(tx, row, now_on, guards)
-        if not not_allowed and guards.has_rules(row["responder_name"]):
-            not_allowed = guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
+        not_allowed = changed or rights.why_not_start(tx, row, now_on, self._guards)
+        if not not_allowed and self._guards.has_rules(row["responder_name"]):
+            not_allowed = self._guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
-        reason = not_allowed or self._offers.why_not(now_on, row["responder_name"], row["engine_name"])
+        reason = not_allowed or self._registry.why_not(now_on, row["responder_name"], row["engine_name"])
         if reason:
             return Report(False, message=reason)
         now = self._clock()
-        host_id = self._hosts.host.id if self._offers.runs_here(row["engine_name"]) else None
+        host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
@@ -337,7 +339,7 @@ class Lifecycle:
         """
         if self._hosts.draining or not self._hosts.keep_lease(tx):
             return []
-        engine = self._offers.engine(engine_name)
+        engine = self._registry.engine(engine_name)
         found: list[tuple[int, Job | Report | None]] = []
         for row in stored.claim(tx, engine_name, names, limit, self._hosts.holder):
             job = None
@@ -389,7 +391,7 @@ class Lifecycle:
         message = f"{which} was lost while it ran. Look at the target before you run it again."
         try:
             with tx.savepoint():
-                self._offers.guards.count_failure(tx, row, self._clock())
+                self._guards.count_failure(tx, row, self._clock())
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
         except ValueError:  # one record that is damaged must not hold up the others
             log.exception("record_unreadable", action_id=f"~{row['id']}")
@@ -528,7 +530,7 @@ class Lifecycle:
             if not row["cancelled_by"].startswith(_BY_CORE):
                 outcome, ended_by = "stopped", row["cancelled_by"]
         elif outcome == "failed" and row["dispatched_at"] is not None:
-            self._offers.guards.count_failure(tx, row, pending.at)
+            self._guards.count_failure(tx, row, pending.at)
         user = row["created_by"]
         self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, outcomes=outcomes, now=pending.at)
         return _Applied.WHOLLY

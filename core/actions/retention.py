@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
-from core.actions.report import without_report
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
@@ -20,6 +19,7 @@ from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.models import ClosedObjects, parse_id
 from core.records.writes import record_event
+from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
 from core.store import attachments, backup, events

@@ -8,14 +8,14 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from core.access import Caller, current_clearance, current_permissions, too_high
-from core.actions import target as targets
 from core.actions import undo_state
-from core.actions.guards import Guards, names_of
-from core.actions.target import Target
+from core.authorization import Caller, current_clearance, current_permissions, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Approval, Extension, Vote
+from core.responders import target as targets
+from core.responders.guards import Guards, names_of
+from core.responders.target import Target
 from core.store import actions as stored
 
 

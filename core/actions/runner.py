@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import structlog
 
-from core.actions.hosts import LEASE_MS, Hosts
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
 from core.common import leases
 from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Job, Progress, Report
+from core.hosts.hosts import LEASE_MS, Hosts
 from core.models import OPEN_STATUSES
+from core.responders.registry import Registry
 from core.store import actions as stored
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Runner:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        offers: Offers,
+        registry: Registry,
         hosts: Hosts,
         database: Database,
         clock: Clock,
@@ -64,7 +64,7 @@ class Runner:
         tick_s: float = TICK_S,
     ) -> None:
         self._lifecycle = lifecycle
-        self._offers = offers
+        self._registry = registry
         self._hosts = hosts
         self._database = database
         self._clock = clock
@@ -76,7 +76,7 @@ class Runner:
         """Actions that are stopped on behalf of a core of another host."""
         self._without_host: dict[int, int] = {}
         """Actions that no host can run now, with the time (of leases) at which this was noticed."""
-        self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in offers.states()}
+        self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in registry.states()}
         self._wake = asyncio.Event()
         self.drained = asyncio.Event()
         """Set once this core was to be drained, and runs nothing any more."""
@@ -86,7 +86,7 @@ class Runner:
     async def open(self) -> None:
         """Take a lease, clean up after an earlier core, take over its actions, then look for more at intervals."""
         await self._hosts.open()
-        for state in self._offers.states():
+        for state in self._registry.states():
             await state.engine.clean_up_ended(self._open_run_ids)
         await self.tick()
         # Apart from each other: looking for actions may have to wait for long searches, the lease may not.
@@ -153,7 +153,7 @@ class Runner:
         if await self._lifecycle.is_elsewhere(number):
             await self._wait_for_end(number)  # the core there finds that it is cancelled
             return
-        await self._offers.engine(engine_name).cancel(job)
+        await self._registry.engine(engine_name).cancel(job)
         task = self._following.get(number)
         if task is not None:
             await asyncio.wait([task], timeout=STOP_WAIT_S)
@@ -184,7 +184,7 @@ class Runner:
 
     async def _renew(self) -> None:
         if not await self._hosts.renew():
-            self._offers.store_again()
+            self._registry.store_again()
             await self._drop_all()
         self._check_drained()
 
@@ -209,12 +209,12 @@ class Runner:
             row = await _until_store_answers(find)
             if row is not None and row["status"] not in OPEN_STATUSES:
                 with suppress(ResponderBotError):  # the engine is gone
-                    await self._offers.engine(row["engine_name"]).clean_up(row["run_id"])
+                    await self._registry.engine(row["engine_name"]).clean_up(row["run_id"])
 
     async def _adopt_and_expire(self) -> None:
         for holder in await self._hosts.look():
             await self._take_over(holder)
-        await self._offers.look_elsewhere(self._hosts.why_no_runs())
+        await self._registry.refresh_peers(self._hosts.why_no_runs())
         for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._hosts.holder}):
             if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
                 await self._follow_again(row["id"])
@@ -262,18 +262,18 @@ class Runner:
             return
         waiting = await self._database.read(lambda reads: stored.unclaimed(reads, WITHOUT_HOST_AT_ONCE))
         found = {
-            row["id"]: row for row in waiting if not self._offers.may_be_run(row["engine_name"], row["responder_name"])
+            row["id"]: row for row in waiting if not self._registry.has_taker(row["engine_name"], row["responder_name"])
         }
         now = self._hosts.elapsed_ms()
         self._without_host = {number: self._without_host.get(number, now) for number in found}
         for number, row in found.items():
             name, engine_name = row["responder_name"], row["engine_name"]
-            may_come_back = self._offers.may_come_back(engine_name, name)
+            may_come_back = self._registry.may_come_back(engine_name, name)
             if may_come_back and now - self._without_host[number] < WITHOUT_HOST_MS:
                 continue
             report, is_remote = None, row["dispatched_at"] is not None  # any host that has its engine can follow it
             if is_remote and engine_name not in self._slots:
-                if self._offers.has_engine(engine_name):
+                if self._registry.has_engine(engine_name):
                     continue
                 what = f"No host follows runs of {name} on the engine {engine_name} any more"
                 advice = "Look at the target before you run it again."
@@ -313,7 +313,7 @@ class Runner:
         for name, slots in self._slots.items():
             if slots.free:
                 slots.has_waiting = False
-                names, most = self._offers.names_here(name), slots.free + 1
+                names, most = self._registry.claimable(name), slots.free + 1
                 count = partial(stored.unclaimed_of, engine_name=name, names=names, limit=most)
                 waiting = await self._database.read(count)
                 if waiting > slots.free or not slots.is_limited:
@@ -346,7 +346,7 @@ class Runner:
     async def _stop_one(self, number: int) -> None:
         try:
             engine_name, job = await self._lifecycle.running_job(number)
-            await self._offers.engine(engine_name).cancel(job)
+            await self._registry.engine(engine_name).cancel(job)
         except ResponderBotError as error:  # it has ended, or can't be stopped now
             log.info("stop_refused", action_id=f"~{number}", reason=error.message)
             await asyncio.sleep(STOP_WAIT_S)
@@ -378,7 +378,7 @@ class Runner:
             await self._apply_report(number, job)
             return
         try:
-            engine = self._offers.engine(engine_name)
+            engine = self._registry.engine(engine_name)
         except ResponderBotError as error:
             await self._apply_report(
                 number, Report(False, message=f"{error.message}; it is no longer in the settings.")

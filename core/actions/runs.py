@@ -5,21 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from core.access import Caller
-from core.actions import inputs, rights, undo_state
-from core.actions import report as reports
-from core.actions import target as targets
-from core.actions.guards import AskedRun
+from core.actions import rights, undo_state
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Choice, Offers
+from core.actions.parameters import check_parameters, secret_names
 from core.actions.runner import EngineSlots, Runner
-from core.actions.target import Target
+from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, RunInput, Undo, parse_id
 from core.records import artifacts
+from core.reports import report as reports
+from core.responders import target as targets
+from core.responders.guards import AskedRun, Guards
+from core.responders.registry import EngineChoice, Registry
+from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import objects
@@ -58,7 +59,7 @@ class CheckedRun:
     request: RunInput
     """With the inputs as the responder gets them."""
     target: Target
-    choice: Choice
+    choice: EngineChoice
     section: ResponderSection
     undoing: Undoing | None
     undo: Undo | None
@@ -78,7 +79,8 @@ class Runs:
         self,
         lifecycle: Lifecycle,
         runner: Runner,
-        offers: Offers,
+        registry: Registry,
+        guards: Guards,
         database: Database,
         clock: Clock,
         *,
@@ -86,7 +88,8 @@ class Runs:
     ) -> None:
         self._lifecycle = lifecycle
         self._runner = runner
-        self._offers = offers
+        self._registry = registry
+        self._guards = guards
         self._database = database
         self._clock = clock
         self._spread_load = spread_load
@@ -106,10 +109,10 @@ class Runs:
             return StartedRun(checked, False)
         # As large as a request, they take a thread; usually there are none.
         parameters = await asyncio.to_thread(checked.serialized) if checked.request.parameters else checked.serialized()
-        guards, name = self._offers.guards, checked.choice.offer.name
-        if guards.compares(name):
+        name = checked.choice.merged.name
+        if self._guards.compares(name):
             run = AskedRun(name, caller.login, checked.target, checked.request.parameters)
-            await self._database.snapshot(lambda reads: guards.compare(reads, run))
+            await self._database.snapshot(lambda reads: self._guards.compare(reads, run))
 
         engine_name = checked.choice.engine_name
         waits = bool(checked.section.approval or checked.request.break_glass or checked.choice.engine is None)
@@ -139,20 +142,22 @@ class Runs:
         else:
             target = targets.load(reads, request.object_type, parse_id(request.object_id), on_run=True)
         caller.require_clearance(target.clearance, "create action")
-        choice = self._offers.choose(target, request.responder_id, request.engine_id)
+        choice = self._registry.choose(target, request.responder_id, request.engine_id)
         if undoing is None:
             target = self._acting(caller, target, request, choice)
-        declared = self._offers.parameters(choice.offer)
-        values = inputs.checked(reads, declared, request.parameters, self._offers.guards.login)
-        secret_names = inputs.secret_names(declared)
-        note, glass = reports.why_without_secrets(request.note, values, secret_names), request.break_glass
+        declared = self._registry.parameters(choice.merged)
+        values, secrets = (
+            check_parameters(reads, declared, request.parameters, self._guards.login),
+            secret_names(declared),
+        )
+        note, glass = reports.why_without_secrets(request.note, values, secrets), request.break_glass
         if glass is not None:
-            reason = reports.why_without_secrets(glass.reason, values, secret_names)
+            reason = reports.why_without_secrets(glass.reason, values, secrets)
             glass = glass.model_copy(update={"reason": reason})
         checked = request.model_copy(update={"parameters": values, "note": note, "break_glass": glass})
-        section = self._offers.section(choice.offer.name)
+        section = self._guards.section(choice.merged.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
-        return CheckedRun(caller, checked, target, choice, section, undoing, undo, secret_names)
+        return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
 
     def record(
         self,
@@ -169,20 +174,20 @@ class Runs:
         """
         request, choice, undoing = checked.request, checked.choice, checked.undoing
         undone = None if undoing is None else undoing.require(tx)
-        is_ruled = self._offers.guards.has_rules(choice.offer.name) or request.break_glass is not None
+        is_ruled = self._guards.has_rules(choice.merged.name) or request.break_glass is not None
         if undone is not None:
             target = targets.to_undo(tx, undone)
         else:
             target = _as_now(tx, checked.target, is_whole=is_ruled)
             target = self._acting(checked.caller, target, request, choice)
-        glass, guards = None, self._offers.guards
+        glass = None
         if is_ruled:
             undoes = undone is not None
-            run = AskedRun(choice.offer.name, checked.caller.login, target, request.parameters, undoes=undoes)
+            run = AskedRun(choice.merged.name, checked.caller.login, target, request.parameters, undoes=undoes)
             reason = request.break_glass.reason if request.break_glass else None
-            glass = guards.require(tx, run, reason, checked.caller.profile)
+            glass = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
-            rights.require_idle(tx, target, choice.offer.name)
+            rights.require_idle(tx, target, choice.merged.name)
         choice = self._with_free_slot(tx, choice, request, target)
         action = self._lifecycle.record(
             tx,
@@ -202,9 +207,9 @@ class Runs:
             undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)
         return action
 
-    def _acting(self, caller: Caller, target: Target, request: RunInput, choice: Choice) -> Target:
+    def _acting(self, caller: Caller, target: Target, request: RunInput, choice: EngineChoice) -> Target:
         """The target with what the run is to act on. Raises ResponderBotError("bad_request")."""
-        types = self._offers.target_types(choice.offer)
+        types = self._registry.target_types(choice.merged)
         return targets.acting_on(target, types, request.target, caller.sees_up_to)
 
     def queue(self, action: Action) -> None:
@@ -235,17 +240,17 @@ class Runs:
             if slot is not None:
                 self._runner.return_slot(slot)
 
-    def _with_free_slot(self, tx: Transaction, choice: Choice, request: RunInput, target: Target) -> Choice:
+    def _with_free_slot(self, tx: Transaction, choice: EngineChoice, request: RunInput, target: Target) -> EngineChoice:
         """The choice, or with `spread_load`, if its engine is full, the next engine with a free slot.
 
         Decided in the transaction that takes the slot, so that two runs never count on the same one.
         """
         if not self._spread_load or request.engine_id is not None:
             return choice
-        full = self._offers.full(stored.slots_taken(tx))
+        full = self._registry.full(stored.slots_taken(tx))
         if choice.engine_name not in full:
             return choice
-        return self._offers.choose(target, request.responder_id, None, full=full)
+        return self._registry.choose(target, request.responder_id, None, full=full)
 
     def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
         """The action that this caller started with the same key. Raises ResponderBotError("key_reused")."""

@@ -4,19 +4,20 @@ import asyncio
 import json
 from contextlib import suppress
 
-from core.access import Caller
-from core.actions import report as reports
-from core.actions import target as targets
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
+from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Search
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput, parse_id
 from core.records.events import Feed
 from core.records.search import SearchResult, search
+from core.reports import report as reports
+from core.responders import target as targets
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from core.store import actions as stored
 from core.store.search import Window, docs_of, within_limit
 
@@ -33,17 +34,19 @@ class Actions:
         self,
         lifecycle: Lifecycle,
         runner: Runner,
-        offers: Offers,
+        registry: Registry,
+        guards: Guards,
         database: Database,
         feed: Feed,
         clock: Clock,
         *,
         spread_load: bool = False,
     ) -> None:
-        self.runs = Runs(lifecycle, runner, offers, database, clock, spread_load=spread_load)
+        self.runs = Runs(lifecycle, runner, registry, guards, database, clock, spread_load=spread_load)
         self._lifecycle = lifecycle
         self._runner = runner
-        self._offers = offers
+        self._registry = registry
+        self._guards = guards
         self._database = database
         self._feed = feed
         self._clock = clock
@@ -174,8 +177,8 @@ class Actions:
 
     async def paused(self) -> list[PausedResponder]:
         """The responders that are paused, by name."""
-        found = await self._database.read(self._offers.guards.paused)
-        return [item.model_copy(update={"title": self._offers.title(item.name)}) for item in found]
+        paused = await self._database.read(self._guards.paused)
+        return [item.model_copy(update={"title": self._registry.title(item.name)}) for item in paused]
 
     async def resume(self, caller: Caller, responder_id: str) -> PausedResponder:
         """Let a paused responder run again, by its name or id.
@@ -186,7 +189,6 @@ class Actions:
         if caller.profile != "org-admin":
             sentence = "You are not authorized to resume a responder, only an org-admin is."
             raise ResponderBotError("forbidden", sentence)
-        name = self._offers.name(responder_id)
-        guards = self._offers.guards
-        found = await self._database.transaction(lambda tx: guards.resume(tx, name, caller.login))
-        return found.model_copy(update={"title": self._offers.title(name)})
+        name = self._registry.name(responder_id)
+        resumed = await self._database.transaction(lambda tx: self._guards.resume(tx, name, caller.login))
+        return resumed.model_copy(update={"title": self._registry.title(name)})

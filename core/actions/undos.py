@@ -7,17 +7,18 @@ from typing import Literal
 
 import structlog
 
-from core.access import Caller, current_caller
 from core.actions import rights, undo_state
-from core.actions import target as targets
 from core.actions.lifecycle import find, note
-from core.actions.offers import Offers
-from core.actions.report import has_lost_secret
 from core.actions.runs import Runs, StartedRun, Undoing
+from core.authorization import Caller, current_caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, RunInput, UndoInput
+from core.reports.report import has_lost_secret
+from core.responders import target as targets
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from core.store import actions as stored
 
 TICK_S = 5.0  # how late core may be
@@ -29,9 +30,19 @@ log = structlog.get_logger()
 class Undos:
     """Starts the runs that undo others, each as any run: with the rights, rules and approvals of its responder."""
 
-    def __init__(self, runs: Runs, offers: Offers, database: Database, clock: Clock, *, tick_s: float = TICK_S) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        registry: Registry,
+        guards: Guards,
+        database: Database,
+        clock: Clock,
+        *,
+        tick_s: float = TICK_S,
+    ) -> None:
         self._runs = runs
-        self._offers = offers
+        self._registry = registry
+        self._guards = guards
         self._database = database
         self._clock = clock
         self._tick_s = tick_s
@@ -76,8 +87,8 @@ class Undos:
             row = find(tx, action_id)
             rights.require_clearance(tx, caller, row, "change when an action is undone")
             undo_state.require_undoable(tx, row["id"])
-            section, guards = self._offers.section(row["responder_name"]), self._offers.guards
-            if not guards.is_among(tx, section.run_by, caller.login):
+            section = self._guards.section(row["responder_name"])
+            if not self._guards.is_among(tx, section.run_by, caller.login):
                 sentence = f"Only who may run {row['responder_name']} may change when its runs are undone."
                 raise ResponderBotError("forbidden", sentence)
             note(tx, "undo_time_requested", row, login=caller.login, minutes=minutes)
@@ -94,27 +105,27 @@ class Undos:
         """
 
         def work(tx: Transaction) -> Action:
-            row, guards, now = find(tx, action_id), self._offers.guards, self._clock()
+            row, now = find(tx, action_id), self._clock()
             rights.require_clearance(tx, caller, row, f"{vote} an extension")
-            action, extension = rights.require_vote_on(tx, guards, caller, row, extension_id, now)
+            action, extension = rights.require_vote_on(tx, self._guards, caller, row, extension_id, now)
             undo_state.require_undoable(tx, row["id"])
             if vote == "deny":
                 note(tx, "extension_denied", row, login=caller.login)
                 ended = {"outcome": "denied", "ended_by": caller.login, "message": message or None}
                 denied = extension.model_copy(update=ended)
                 return undo_state.voted(tx, row, denied, caller.login, now, is_approved=False)
-            asked_by, run_by = extension.asked_by, self._offers.section(row["responder_name"]).run_by
-            if not rights.may_run(tx, asked_by) or not guards.is_among(tx, run_by, asked_by):
+            asked_by, run_by = extension.asked_by, self._guards.section(row["responder_name"]).run_by
+            if not rights.may_run(tx, asked_by) or not self._guards.is_among(tx, run_by, asked_by):
                 sentence = (
                     f"{asked_by} asked for this and may no longer do so; ask for it yourself if it is still needed."
                 )
                 raise ResponderBotError("conflict", sentence)
             target, _ = targets.of_action(tx, row)
-            standing = rights.standing_votes(tx, guards, action, extension.approval, target)
+            standing = rights.standing_votes(tx, self._guards, action, extension.approval, target)
             votes = [login for login in standing if login != caller.login] + [caller.login]
             approval = rights.with_vote(extension.approval, caller, vote, votes, now)
             voted = extension.model_copy(update={"approval": approval})
-            is_approved = rights.is_approved(tx, guards, action, votes)
+            is_approved = rights.is_approved(tx, self._guards, action, votes)
             note(tx, "extension_approved", row, login=caller.login, approvals=len(votes))
             return undo_state.voted(tx, row, voted, caller.login, now, is_approved=is_approved)
 
@@ -197,8 +208,8 @@ class Undos:
         """
         undo = Action.model_validate_json(row["doc"]).undo
         name = "" if undo is None else undo.responder
-        offer = self._offers.find(name)
-        declared = () if offer is None else self._offers.parameters(offer)
+        merged = self._registry.find(name)
+        declared = () if merged is None else self._registry.parameters(merged)
         given = json.loads(row["parameters"])
         common = {parameter.name: given[parameter.name] for parameter in declared if parameter.name in given}
         same = {name: value for name, value in common.items() if not has_lost_secret(value)}
@@ -206,7 +217,7 @@ class Undos:
             responder_id=name or row["responder_name"],
             object_type=row["kind"],
             object_id=f"~{row['object_id']}",
-            engine_id=row["engine_name"] if offer is not None and offer.on(row["engine_name"]) else None,
+            engine_id=row["engine_name"] if merged is not None and merged.on(row["engine_name"]) else None,
             parameters={**same, **request.parameters},
         )
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.actions import target as targets
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
-from core.api import search as search_api
-from core.api.endpoint import (
+from core.api.http import search as search_api
+from core.api.http.endpoint import (
     Endpoint,
     Handler,
     Request,
@@ -21,6 +20,7 @@ from core.api.endpoint import (
 from core.common.errors import ResponderBotError
 from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
+from core.responders import target as targets
 
 BASE = "/api/connector/engine/action"
 MAX_WAIT_S = 60

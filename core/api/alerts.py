@@ -4,8 +4,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api import search
-from core.api.endpoint import Endpoint, Request, json_list_response, json_response
+from core.api.http import search
+from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
 from core.models import (
     Alert,
     AlertInput,

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
 from core.api.actions import BASE, decision_endpoint, idempotency_key
-from core.api.endpoint import Endpoint, Request, json_response
-from core.api.errors import ERRORS
+from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.errors import ERRORS
 from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget, Decision
 
 BULK = f"{BASE}/_bulk"

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from core.api import search
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.http import search
+from core.api.http.endpoint import Endpoint, Request, json_response
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.case_templates import CaseTemplates
 

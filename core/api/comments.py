@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from core.api import search
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.http import search
+from core.api.http.endpoint import Endpoint, Request, json_response
 from core.models import Comment, CommentInput, Permission
 from core.records.comments import Comments
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from core.actions.documents import MAX_IDS, Documents
-from core.api.endpoint import Endpoint, Request, json_response, wait_seconds
+from core.api.http.endpoint import Endpoint, Request, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import DocumentList, EventPage

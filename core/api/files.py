@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request
+from core.api.http.endpoint import Endpoint, Request
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import files

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from core.actions.host_list import HostList
-from core.api.endpoint import Endpoint, Request, json_list_response
+from core.api.http.endpoint import Endpoint, Request, json_list_response
+from core.hosts.host_list import HostList
 from core.models import DrainInput, HostEntry
 
 

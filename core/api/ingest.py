@@ -5,7 +5,7 @@ from dataclasses import replace
 from starlette.responses import Response
 
 from core.api.actions import KEY_LIMIT
-from core.api.endpoint import ANONYMOUS, Endpoint, Request, json_response
+from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, json_response
 from core.common.errors import ResponderBotError
 from core.sources.ingest import Received, Sources
 

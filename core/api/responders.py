@@ -4,18 +4,18 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from core.actions import rights
-from core.actions import target as targets
-from core.actions.guards import RulesFor
-from core.actions.offers import Offers
 from core.actions.service import Actions
-from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
 from core.common.database import Database, Reads
 from core.models import ObjectInContext, OfferedResponder, PausedResponder, parse_id
+from core.responders import target as targets
+from core.responders.guards import Guards, RulesFor
+from core.responders.registry import Registry
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
 
-def endpoints(offers: Offers, actions: Actions, database: Database) -> list[Endpoint]:
+def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Database) -> list[Endpoint]:
     """Routes of responders and of objects as responders get them."""
 
     async def list_responders(request: Request) -> Response:
@@ -24,12 +24,12 @@ def endpoints(offers: Offers, actions: Actions, database: Database) -> list[Endp
 
         def read(reads: Reads) -> list[OfferedResponder]:
             target = targets.load(reads, kind, number)
-            rules = RulesFor(offers.guards, reads, caller.login)
+            rules = RulesFor(guards, reads, caller.login)
             if not is_explained:
-                return offers.offered(target, rules)
+                return registry.offered(target, rules)
             may_run, open_runs = caller.may("manageAction"), rights.open_runs(reads, target.id)
             why_not = caller.why_not_cleared(target.clearance)
-            return offers.explained(
+            return registry.explained(
                 target,
                 may_run=may_run,
                 open_runs=open_runs,

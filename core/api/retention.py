@@ -5,7 +5,7 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from core.actions.retention import Retention
-from core.api.endpoint import Endpoint, Request, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
 from core.models import Alert, Case, ClosedObjects, HeldObject, HoldInput
 from core.records.holds import Holds
 

@@ -12,7 +12,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Responder:
-    """A responder that an engine offers."""
+    """A responder of an engine."""
 
     id: str
     """The engine's own id of it."""
@@ -55,7 +55,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What an engine offers, and what it had to skip."""
+    """The responders of an engine, and those that it had to skip."""
 
     responders: tuple[Responder, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -167,6 +167,16 @@ class Engine(Protocol):
     @property
     def runs_here(self) -> bool:
         """Whether its programs run on this host, so that they are lost with it; False: any host may follow them."""
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether it starts programs under an account of this machine, which core confines."""
+
+    async def unreadable_secrets(self) -> list[str]:
+        """A sentence for each responder with a value that can't be read now. Reads all values, and runs no responder.
+
+        Raises as `catalogue` does.
+        """
 
     def job_id(self, run_id: str) -> str:
         """The engine's id of a run's job if it is known before the job runs, else `""`."""

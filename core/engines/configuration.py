@@ -9,7 +9,7 @@ from core.common.settings_file import variable_name
 from core.common.words import SECRET_WORDS
 from core.engines.base import Skipped
 from core.engines.definitions import ConfigurationItem, D, Definition, UnusableDefinitionError
-from core.engines.redaction import secrets_in_url
+from core.engines.secret_redaction import secrets_in_url
 from core.settings import SecretSource
 
 DEFAULT_TIMEOUT_MINUTES = 30.0

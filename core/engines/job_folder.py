@@ -28,7 +28,7 @@ from core.common.private_files import make_private
 from core.engines import files
 from core.engines.base import Job
 from core.engines.configuration import ConfiguredResponder
-from core.engines.redaction import (
+from core.engines.secret_redaction import (
     REMOVED,
     SHORTEST_SECRET,
     redact_keys,

@@ -125,7 +125,7 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
         """Kill and remove all of a run but its job folder; False if that failed."""
 
     async def _leftovers(self) -> set[str]:
-        """The job ids of all runs of which something is left, whether or not they have ended."""
+        """The job ids of all runs that have left anything, whether or not they have ended."""
         folders = await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
         return {folder.path.name for folder in folders}
 
@@ -142,6 +142,10 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
     @property
     def runs_here(self) -> bool:
         return True
+
+    @property
+    def runs_programs(self) -> bool:
+        return False
 
     async def catalogue(self) -> Catalogue:
         """What is on offer now; files are read again only when they have changed.

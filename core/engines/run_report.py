@@ -10,7 +10,7 @@ from core.common.decoding import decode_json
 from core.engines import files
 from core.engines.base import Report, describe_error
 from core.engines.job_folder import JobFolder, RunFacts
-from core.engines.redaction import Redactor, redact_keys, redact_urls
+from core.engines.secret_redaction import Redactor, redact_keys, redact_urls
 
 PRINTED_LIMIT_BYTES = 64 * 1024
 """How much is kept of what a program printed, half from the head and half from the tail."""

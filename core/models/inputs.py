@@ -98,7 +98,8 @@ class ArtifactsInput(Input):
     """One or several observables that differ only in their `data`.
 
     A file is `attachment`, or `data` if `dataType` is `file`, as `name;type;content in base64`. Public clients also use
-    `attachment` for a file beside the JSON (core/api/forms.py), and `{"name", "contentType", "id"}` for a stored one.
+    `attachment` for a file beside the JSON (core/api/http/forms.py), and `{"name", "contentType", "id"}` for one that
+    is stored.
     """
 
     data_type: Text

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import combinations, islice
 from typing import Any, Literal, TypeVar
 
-from core.access import Caller, require_person
+from core.authorization import Caller, require_person
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from core.access import Caller
+from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError

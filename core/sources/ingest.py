@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from core.access import Caller, current_caller, full_login
+from core.authorization import Caller, current_caller, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError

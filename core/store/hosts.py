@@ -1,4 +1,4 @@
-"""SQL for cores with their leases, what each host offers, and hosts that were lost."""
+"""SQL for cores with their leases, the catalogues of their engines, and hosts that were lost."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def without_lease(reads: Reads) -> list[str]:
 
 
 def touch_catalogues(tx: Transaction, host_id: str, now: int) -> None:
-    """Note that a host offered until now (ms) what it offered."""
+    """Note that the catalogues of a host were true until now (ms)."""
     tx.run("UPDATE host_catalogue SET at = :now WHERE host_id = :host_id", {"host_id": host_id, "now": now})
 
 
@@ -92,7 +92,7 @@ def lost(reads: Reads) -> list[Row]:
 
 
 def forget_lost(tx: Transaction, before: int) -> None:
-    """Forget hosts that were lost before that time (ms), and what they offered."""
+    """Forget hosts that were lost before that time (ms), and their catalogues."""
     values = {"before": before}
     tx.run(
         "DELETE FROM host_catalogue WHERE host_id IN (SELECT host_id FROM lost_host WHERE at < :before)"
@@ -103,11 +103,11 @@ def forget_lost(tx: Transaction, before: int) -> None:
     tx.run("DELETE FROM lost_host WHERE at < :before", values)
 
 
-# --- what hosts offer -------------------------------------------------------------------------------------------------
+# --- catalogues -------------------------------------------------------------------------------------------------------
 
 
 def save_catalogue(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Store what an engine of a host offers: `host_id, engine, host, up, capacity, doc, at`."""
+    """Store the catalogue of an engine of a host: `host_id, engine, host, up, capacity, doc, at`."""
     tx.run(
         "INSERT INTO host_catalogue (host_id, engine, host, up, capacity, doc, at)"
         " VALUES (:host_id, :engine, :host, :up, :capacity, :doc, :at)"
@@ -128,9 +128,18 @@ def begin_catalogues(tx: Transaction, host_id: str, doc: str) -> None:
 
 
 def catalogue_of(reads: Reads, host_id: str, engine: str) -> str | None:
-    """The JSON of what an engine of a host offered last, or None."""
+    """The JSON of the last catalogue of an engine of a host, or None."""
     row = reads.row(
         "SELECT doc FROM host_catalogue WHERE host_id = :host_id AND engine = :engine",
+        {"host_id": host_id, "engine": engine},
+    )
+    return None if row is None else str(row["doc"])
+
+
+def last_catalogue(reads: Reads, host_id: str, engine: str) -> str | None:
+    """The JSON of an engine's last catalogue on this host or, at its first start, on any; None if there is none."""
+    row = reads.row(
+        "SELECT doc FROM host_catalogue WHERE engine = :engine ORDER BY host_id = :host_id DESC, at DESC LIMIT 1",
         {"host_id": host_id, "engine": engine},
     )
     return None if row is None else str(row["doc"])
@@ -144,7 +153,7 @@ def engines_of(reads: Reads, host_id: str) -> list[Row]:
     )
 
 
-def catalogues_elsewhere(reads: Reads, host_id: str) -> list[Row]:
+def peer_engines(reads: Reads, host_id: str) -> list[Row]:
     """Of each engine of other hosts: `host_id, engine, host, up, capacity, at`, by host."""
     return reads.rows(
         "SELECT host_id, engine, host, up, capacity, at FROM host_catalogue WHERE host_id <> :host_id"

@@ -75,8 +75,8 @@ CREATE INDEX object_text_object ON object_text (object_id);
 -- owner: the core that follows it. host_id: the host that runs its program; null while there is none, and on a remote
 -- engine. parameters: with their secrets until it has ended. secret_names: a JSON list of those that hold one.
 -- approval_expires_at: only while it waits for approval. undoes: the action that this one undoes. undo_at: when core
--- undoes this one; null for never, and once it has. target: what it was asked to run on (actions/target.py), while it
--- is open or can be undone. run_id: its number and a random one, by which engines find its job. request_id: of the
+-- undoes this one; null for never, and once it has. target: what it was asked to run on (responders/target.py), while
+-- it is open or can be undone. run_id: its number and a random one, by which engines find its job. request_id: of the
 -- request that started it, for the log. report_at: when it ended; null while it is open, and once retention has removed
 -- its report.
 CREATE TABLE action (
@@ -165,15 +165,14 @@ CREATE TABLE access_request (
   status TEXT NOT NULL, profile TEXT, message TEXT, created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
   decided_by TEXT, decided_at INTEGER);
 
--- The last known catalogue of each engine, so that lists are complete while an engine is down.
-CREATE TABLE catalogue (engine TEXT PRIMARY KEY, doc TEXT, at INTEGER);
 -- The cores. A core whose lease has expired, or that has no row, has lost its actions. beat: how often it renewed its
 -- lease, as clocks of hosts differ. stopped: it has ended and left programs running.
 CREATE TABLE owner (
   id TEXT PRIMARY KEY, lease_until INTEGER NOT NULL, host TEXT NOT NULL, host_id TEXT NOT NULL,
   version TEXT NOT NULL, started_at INTEGER NOT NULL, beat INTEGER NOT NULL DEFAULT 0,
   draining INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0);
--- What each host offers. capacity: of its engine, null for one without limit.
+-- The last catalogue of each engine of each host, so that lists are complete while an engine is down. capacity: null
+-- for an engine without limit.
 CREATE TABLE host_catalogue (
   host_id TEXT, engine TEXT, host TEXT NOT NULL, up INTEGER NOT NULL, capacity INTEGER, doc TEXT NOT NULL,
   at INTEGER NOT NULL, PRIMARY KEY (host_id, engine));

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bot.slack_emulator import SlackEmulator
-from core.access import Access
 from core.common.clock import now_ms
 from core.common.database.location import Location
 from core.models import Profile
+from core.people import People
 from tests import stores
 from tests.bot.running import ANNA, BEN, LEA
 from tests.bot.test_serve import ROOT
@@ -198,9 +198,9 @@ def free_port() -> int:
 async def add_users(made: Installation, path: Location, users: Sequence[tuple[str, Profile, str]]) -> None:
     """Add users with their names in Slack to core's database, and keep their keys."""
     async with stores.opened(path) as database:
-        access = Access(database, "responder-bot.local", now_ms)
+        people = People(database, "responder-bot.local", now_ms)
         for name, profile, slack_id in users:
-            made.keys[name] = await access.add(name, profile, slack_id=slack_id)
+            made.keys[name] = await people.add(name, profile, slack_id=slack_id)
 
 
 def write_responders(folder: Path) -> None:

@@ -167,8 +167,8 @@ async def add_users(core: RunningCore, people: Mapping[str, tuple[str, Profile |
     """Add the same people as users of core, linked to Slack. Returns the key of the bot's own user."""
     for user_id, (name, profile, clearance) in people.items():
         if profile is not None:
-            await core.core.access.add(name, profile, clearance=clearance)
-            await core.core.access.link(name, f"T0LOCAL:{user_id}")
+            await core.core.people.add(name, profile, clearance=clearance)
+            await core.core.people.link(name, f"T0LOCAL:{user_id}")
     return await core.key("service", "bot")
 
 

@@ -9,6 +9,7 @@ import pytest
 from bot.app.groups import EVERY_S, GroupSync
 from bot.doctor import access_checks, checks
 from bot.settings import GroupSection, parse
+from core.authorization import COMMAND_LINE
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
@@ -54,7 +55,7 @@ async def test_a_group_follows_its_user_group(tmp_path: Path) -> None:
         assert check(groups) == (True, f"2 of the 4 members of {S0} are linked")
         # Who leaves, and whose access ends, is out of it; what somebody typed is overwritten.
         env.emulator.set_usergroup(S0, [ANNA, BEN, LEA])
-        await env.core.core.access.disable("ben")
+        await env.core.core.people.disable(COMMAND_LINE, "ben")
         await env.client.set_group("containment", ["rob"])
         await groups.sync()
         assert await members(env) == ["anna", "lea"]
@@ -94,7 +95,7 @@ async def test_a_missing_scope_is_told_and_changes_nothing(tmp_path: Path) -> No
         assert told.message.startswith(sentence)
         (decide,) = await access_checks(env.client, "T0LOCAL", "")
         assert (decide.ok, decide.message) == (True, "1 org-admins in Slack can decide, by direct message")
-        await env.core.core.access.unlink("lea")
+        await env.core.core.people.unlink("lea")
         (decide,) = await access_checks(env.client, "T0LOCAL", "")
         assert not decide.ok
 

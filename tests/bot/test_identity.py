@@ -33,7 +33,7 @@ async def test_linked_person_is_found_and_cached_for_ten_seconds(tmp_path: Path)
         anna = await people.person("T0LOCAL", ANNA)
         assert anna is not None
         assert (anna.login, anna.profile, anna.clearance) == ("anna@responder-bot.local", "analyst", 2)
-        await env.core.core.access.unlink("anna")
+        await env.core.core.people.unlink("anna")
         assert await people.person("T0LOCAL", ANNA) == anna
         clock.ahead_ms = 10_001
         assert await people.person("T0LOCAL", ANNA) is None
@@ -44,7 +44,7 @@ async def test_who_gets_access_is_refused_for_another_second_only(tmp_path: Path
         clock = Clock()
         people = identity(env, clock)
         assert await people.person("T0LOCAL", NINA) is None
-        await env.core.core.access.add("nina", "analyst", slack_id=f"T0LOCAL:{NINA}")
+        await env.core.core.people.add("nina", "analyst", slack_id=f"T0LOCAL:{NINA}")
         assert await people.person("T0LOCAL", NINA) is None
         clock.ahead_ms = 1_001
         assert await people.person("T0LOCAL", NINA) is not None
@@ -57,7 +57,7 @@ async def test_same_user_id_in_another_team_is_not_linked(tmp_path: Path) -> Non
 
 async def test_email_links_nobody_unless_the_settings_allow_it(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        await env.core.core.access.add("nina", "analyst")
+        await env.core.core.people.add("nina", "analyst")
         assert await identity(env, Clock()).person("T0LOCAL", NINA) is None
         nina = await identity(env, Clock(), link_by_email=True).person("T0LOCAL", NINA)
         assert nina is not None
@@ -84,7 +84,7 @@ async def test_unknown_email_is_not_linked(tmp_path: Path) -> None:
 )
 async def test_only_confirmed_email_of_a_full_member_is_trusted(tmp_path: Path, account: dict[str, Any]) -> None:
     async with running_bot(tmp_path) as env:
-        await env.core.core.access.add("nina", "org-admin")
+        await env.core.core.people.add("nina", "org-admin")
         nina: dict[str, Any] = {"name": "nina", "email": "nina@responder-bot.local"}
         env.emulator.add_user("U0FALSE", **nina, **account)
         env.emulator.add_user("U0TRUE", **nina)

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import httpx
 
-from core.access import Access
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Action, Profile
+from core.people import People
 from tests import programs, stores
 from tests.programs import AnyProcess
 
@@ -109,9 +109,9 @@ class CoreSetup:
 
     async def users(self, *users: tuple[str, Profile]) -> None:
         async with stores.opened(self.database) as database:
-            access = Access(database, "example.org", now_ms)
+            people = People(database, "example.org", now_ms)
             for name, profile in users:
-                self.keys[name] = await access.add(name, profile)
+                self.keys[name] = await people.add(name, profile)
 
 
 ANALYSTS: tuple[tuple[str, Profile], ...] = (("anna", "analyst"), ("ben", "analyst"), ("lead", "org-admin"))

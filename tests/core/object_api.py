@@ -8,20 +8,21 @@ from typing import Any
 
 import httpx
 
-from core.access import Access
 from core.actions.documents import Documents
-from core.actions.offers import Offers
 from core.api import alerts as alerts_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import events as events_api
-from core.api.router import Router
+from core.api.http.router import Router
 from core.common.database import Database
 from core.models import Profile
+from core.people import People
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
 from core.records.events import Feed
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from tests import stores
 from tests.clock import SetClock
 
@@ -39,7 +40,7 @@ class ObjectApi:
     """Requests as an org-admin, or as a user with another profile."""
 
     http: httpx.AsyncClient
-    access: Access
+    people: People
     database: Database
     clock: SetClock
     key: str
@@ -68,7 +69,7 @@ class ObjectApi:
 
     async def user(self, profile: Profile) -> str:
         """The key of a new user with this profile."""
-        return await self.access.add(profile, profile)
+        return await self.people.add(profile, profile)
 
     async def events(self, after: int = 0) -> list[tuple[str, str, str]]:
         """Type, object and root of each event."""
@@ -80,8 +81,8 @@ class ObjectApi:
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
     async with stores.opened(folder / "core.db") as database:
-        access, feed = Access(database, "soc.example", clock), await Feed.open(database)
-        documents = Documents(database, feed, Offers([], {}, database, clock))
+        people, feed = People(database, "soc.example", clock), await Feed.open(database)
+        documents = Documents(database, feed, Registry([], {}, database, clock), Guards({}, clock))
         router = Router(
             [
                 *alerts_api.endpoints(Alerts(database, clock, "default")),
@@ -89,8 +90,8 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
                 *case_templates_api.endpoints(CaseTemplates(database, clock)),
                 *events_api.endpoints(feed, documents, clock, lambda _: None),
             ],
-            access,
+            people,
         )
-        key = await access.add("admin", "org-admin")
+        key = await people.add("admin", "org-admin")
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router), base_url="http://core") as http:
-            yield ObjectApi(http, access, database, clock, key)
+            yield ObjectApi(http, people, database, clock, key)

@@ -31,7 +31,7 @@ class RunningCore:
         """The key of a user with this profile, made at the first call: `analyst@responder-bot.local` and so on."""
         name = login or profile
         if name not in self.keys:
-            self.keys[name] = await self.core.access.add(name, profile)
+            self.keys[name] = await self.core.people.add(name, profile)
         return self.keys[name]
 
     async def prune_events(self, days: int) -> None:

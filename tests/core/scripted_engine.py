@@ -87,6 +87,13 @@ class ScriptedEngine(Engine):
     def runs_here(self) -> bool:
         return self.local
 
+    @property
+    def runs_programs(self) -> bool:
+        return False
+
+    async def unreadable_secrets(self) -> list[str]:
+        return []
+
     async def catalogue(self) -> Catalogue:
         if self.down:
             raise ResponderBotError("unavailable", self.down)

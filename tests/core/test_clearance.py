@@ -59,9 +59,9 @@ async def cleared_core(folder: Path, responder: Any = None, **policy: Any) -> As
     """`policy` is that of CLOSE; `responder` are all sections instead."""
     sections = responder or ({CLOSE: ResponderSection(**policy)} if policy else {})
     async with running_core(folder, responder=sections) as core:
-        core.keys["amber"] = await core.core.access.add("amber", "analyst", clearance=2)
-        core.keys["red"] = await core.core.access.add("red", "analyst", clearance=3)
-        core.keys["lead"] = await core.core.access.add("lead", "org-admin", clearance=2)
+        core.keys["amber"] = await core.core.people.add("amber", "analyst", clearance=2)
+        core.keys["red"] = await core.core.people.add("red", "analyst", clearance=3)
+        core.keys["lead"] = await core.core.people.add("lead", "org-admin", clearance=2)
         yield ClearedCore(core)
 
 
@@ -228,7 +228,7 @@ async def test_a_run_on_an_artifact_that_is_gone_takes_the_clearance_that_it_too
         artifact, path = await amber_artifact(cleared, "alert")
         action = (await cleared.run("red", artifact, "case_artifact", BLOCK)).json()["id"]
         await cleared.core.send("PATCH", path, {"artifacts": []})
-        await cleared.core.core.access.set_clearance("lead", 1)
+        await cleared.core.core.people.set_clearance("lead", 1)
         refused = await cleared.act("lead", "POST", f"{ACTION}/{action}/deny")
         assert (refused.status_code, "it is TLP:AMBER and you may see" in refused.text) == (403, True)
         await cleared.core.send("PATCH", path, {"tlp": 3})
@@ -343,7 +343,7 @@ async def test_a_requester_who_may_not_see_the_object_any_more_starts_nothing(tm
         await cleared.core.send("PATCH", f"/api/alert/{raised}", {"tlp": 3})
         await cleared.act("red", "POST", f"{ACTION}/{one}/approve")
         first = await cleared.ended(one)
-        await cleared.core.core.access.set_clearance("amber", 1)
+        await cleared.core.core.people.set_clearance("amber", 1)
         for number in (other, third):
             await cleared.act("red", "POST", f"{ACTION}/{number}/approve")
         second, with_own_key = await cleared.ended(other), await cleared.ended(third)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.api.errors import ERRORS, error_body
+from core.api.http.errors import ERRORS, error_body
 from core.client import UNANSWERED, CoreClient, error_from_response
 from core.common.errors import ResponderBotError
 from tests.core.running import running_core
@@ -97,7 +97,7 @@ async def test_as_user_shares_the_connections(tmp_path: Path) -> None:
         with pytest.raises(ResponderBotError) as caught:
             await client.create_alert({**ALERT, "sourceRef": "2"})
         assert caught.value.code == "forbidden"
-        await core.core.access.link("analyst", "T1:U1")
+        await core.core.people.link("analyst", "T1:U1")
         assert (await client.person_by_slack("T1", "U1")).login == "analyst@responder-bot.local"
         with pytest.raises(ResponderBotError) as caught:
             await client.person_by_slack("T1", "U2")

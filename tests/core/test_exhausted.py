@@ -43,20 +43,20 @@ async def test_the_last_known_responders_stay_on_offer_without_descriptors(tmp_p
     (tmp_path / "own" / "One" / "requirements.txt").write_text("# none\n")
     engine = EngineSection(name="local", responders=(tmp_path / "own",))
     async with running_core(tmp_path, engine=(engine,)) as core:
-        offers = core.core.offers
-        before = [offer.name for offer in offers.all()]
+        registry = core.core.registry
+        before = [responder.name for responder in registry.all()]
         assert "One_1_0" in before
         stepwise(tmp_path / "own", "Two")  # so that all is read again
         with descriptors_left(left):
-            await offers.refresh()
-            during = [offer.name for offer in offers.all()]
-            [state] = offers.states()
+            await registry.refresh()
+            during = [responder.name for responder in registry.all()]
+            [state] = registry.states()
         assert set(before) <= set(during)
         if not left:
             assert not state.up
             assert "Too many open files" in state.message
-        await offers.refresh()
-        assert [offer.name for offer in offers.all()] == sorted([*before, "Two_1_0"])
+        await registry.refresh()
+        assert [responder.name for responder in registry.all()] == sorted([*before, "Two_1_0"])
         assert state.up
 
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.access import expand
+from core.authorization import COMMAND_LINE, expand
 from core.common.clock import DAY_MS
 from core.people import MAX_A_DAY, MAX_PENDING
 from core.store import people as stored
@@ -111,12 +111,12 @@ async def test_the_feed_tells_of_requests_and_their_ends(core: RunningCore) -> N
 
 async def test_who_was_disabled_cannot_ask_and_nobody_decides_on_their_own_slack_id(core: RunningCore) -> None:
     await core.key("analyst", "kim")
-    await core.core.access.link("kim", "T1:U0KIM")
-    await core.core.access.disable("kim")
+    await core.core.people.link("kim", "T1:U0KIM")
+    await core.core.people.disable(COMMAND_LINE, "kim")
     refused = await ask(core, "U0KIM", status=409)
     assert "was ended; only an org-admin can give it back" in refused["message"]
     asked = await ask(core, "U0ADA", "Ada")
-    await core.core.access.link("org-admin", "T2:U0ADA")  # the same person, linked meanwhile under another team
+    await core.core.people.link("org-admin", "T2:U0ADA")  # the same person, linked meanwhile under another team
     own = await bot(core, "POST", f"/api/access/{asked['id']}/approve", {"profile": "analyst"}, by=ADMIN, status=403)
     assert "somebody else must decide" in own["message"]
 

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from core.actions import operations
-from core.actions.hosts import Hosts
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
-from core.actions.report import ReportLimits
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
+from core.hosts.hosts import Hosts
+from core.reports import operations
+from core.reports.report import ReportLimits
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from core.store.backup import copy
 from core.store.opening import open_database
 from tests.core.actions.harness import HERE, action_parts, open_harness, started_run
@@ -113,10 +114,11 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
         copy(tmp_path / "core.db", tmp_path / "copy.db", harness.clock())
     engine = ScriptedEngine()
     async with opened(tmp_path / "copy.db") as database:
-        offers = Offers([engine], {}, database, harness.clock)
+        registry = Registry([engine], {}, database, harness.clock)
         lifecycle = Lifecycle(
             database,
-            offers,
+            registry,
+            Guards({}, harness.clock),
             harness.clock,
             Hosts(database, HERE, harness.clock),
             organisation="soc",
@@ -233,7 +235,7 @@ for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9:
         found = sqlite3.connect("harness/core.db")
         whole = found.execute("PRAGMA integrity_check").fetchone()[0]
-        names = [name for name, in found.execute("SELECT engine FROM catalogue")]
+        names = [name for name, in found.execute("SELECT file_id FROM dropped_file")]
         marks = found.execute("SELECT count(*) FROM backup").fetchone()[0]
         found.close()
         backup.restore_backup(Path("copy.db"), Path("harness/core.db"), "sequence")
@@ -250,7 +252,7 @@ async def test_a_restore_that_is_killed_leaves_one_database_or_the_other_and_may
     (tmp_path / "origin").mkdir()
     database = open_database(tmp_path / "core.db")
     copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
-    await database.transaction(lambda tx: tx.run("INSERT INTO catalogue (engine, doc, at) VALUES ('new', '', 1)"))
+    await database.transaction(lambda tx: tx.run("INSERT INTO dropped_file (file_id) VALUES ('new')"))
     for name in ("core.db", "core.db-wal"):  # as kill -9 leaves them: what is new stands in the second one
         shutil.copy(tmp_path / name, tmp_path / "origin" / name)
     await database.close()

@@ -1,4 +1,4 @@
-"""The responders that a container engine offers: their definitions, configuration and images."""
+"""The responders of a container engine: their definitions, configuration and images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class RunnableImage:
 
 
 class CatalogueLoader(catalogue_loader.CatalogueLoader[ImageDefinition, RunnableImage]):
-    """Offers the responders whose images are installed, and are still on this machine."""
+    """Lists the responders whose images are installed, and are still on this machine."""
 
     def __init__(
         self,

@@ -72,6 +72,14 @@ class CortexEngine:
     def runs_here(self) -> bool:
         return False
 
+    @property
+    def runs_programs(self) -> bool:
+        return False
+
+    async def unreadable_secrets(self) -> list[str]:
+        """None: the server has the values."""
+        return []
+
     async def catalogue(self) -> Catalogue:
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -15,7 +15,7 @@ import aiohttp
 from core.common.decoding import INLINE_BYTES, TooManyValues, decode_json
 from core.common.errors import ResponderBotError
 from core.engines.cortex.connector import BoundedConnector, TooMuchError
-from core.engines.redaction import Redactor, secrets_in_url
+from core.engines.secret_redaction import Redactor, secrets_in_url
 
 ANSWER_LIMIT_BYTES = 4 * 1024**2
 """Far more than any report; keeps a broken server from filling the memory."""

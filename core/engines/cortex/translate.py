@@ -17,7 +17,7 @@ from core.engines.base import (
     title_of,
 )
 from core.engines.cortex.http import CortexAnswer, read_json
-from core.engines.redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
+from core.engines.secret_redaction import Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 
 _NO_MAXIMUM = 3
 """The maximum TLP or PAP of a responder for which the server names none."""

@@ -1,4 +1,4 @@
-"""The responders that a process engine offers: their definitions, configuration and interpreters."""
+"""The responders of a process engine: their definitions, configuration and interpreters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

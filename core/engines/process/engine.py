@@ -77,6 +77,10 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
 
     # --- one run
 
+    @property
+    def runs_programs(self) -> bool:
+        return True
+
     async def _begin(self, folder: JobFolder, job: Job) -> _ProcessRun:
         """It takes one thread, and a second one if secrets have to be read in between."""
         begun = await _in_thread(lambda: self._adopt_or_start(folder, job))

@@ -34,6 +34,13 @@ class IdleEngine(Engine):
     def runs_here(self) -> bool:
         return True
 
+    @property
+    def runs_programs(self) -> bool:
+        return False
+
+    async def unreadable_secrets(self) -> list[str]:
+        return []
+
     async def catalogue(self) -> Catalogue:
         return Catalogue((IDLE,))
 

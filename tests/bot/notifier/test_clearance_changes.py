@@ -306,7 +306,7 @@ async def test_direct_messages_to_an_unlinked_person_are_withheld(tmp_path: Path
     clock = ManualClock()
     async with posted_alert(tmp_path, clock_ms=clock) as it:
         assert REPORTED[1] in await it.seen(it.direct)
-        await it.scene.core.core.access.unlink("ben")
+        await it.scene.core.core.people.unlink("ben")
         clock.ahead_ms = 11_000  # identities are cached for 10 s
         await it.scene.bot.channels.refresh()
         await it.ben.until(lambda s: all(TITLE not in str(m) for m in s.messages(it.direct)))

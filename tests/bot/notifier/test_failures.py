@@ -183,7 +183,7 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
 async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once_it_refuses(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=[CHANNELS[0]], clock_ms=clock, link_by_email=True) as env:
-        await env.core.core.access.add("nina", "analyst")
+        await env.core.core.people.add("nina", "analyst")
         nina = await env.person(NINA)
         alert_id = await env.post_alert()
         await env.card(nina, alert_id)

@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.access import Access, Caller
-from core.actions import operations
-from core.actions.guards import Guards
-from core.actions.hosts import LOOKS, Host, Hosts
 from core.actions.lifecycle import Lifecycle
-from core.actions.offers import Offers
-from core.actions.report import ReportLimits
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
+from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
 from core.engines.base import Engine, Report
+from core.hosts.hosts import LOOKS, Host, Hosts
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
+from core.people import People
 from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.events import Feed
+from core.reports import operations
+from core.reports.report import ReportLimits
+from core.responders.guards import Guards
+from core.responders.registry import Registry
 from core.settings import ResponderSection
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
@@ -62,7 +63,8 @@ class ActionParts:
     runner: Runner
     feed: Feed
     actions: Actions
-    offers: Offers
+    registry: Registry
+    guards: Guards
     undos: Undos
     hosts: Hosts
 
@@ -97,20 +99,22 @@ async def action_parts(
     `lease_clock` measures leases; by default `clock` does.
     """
     guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
-    offers = Offers([engine], policies or {}, database, clock, guards, host)
-    await offers.open()
+    registry = Registry([engine], policies or {}, database, clock, host)
+    await registry.open()
     hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
-    lifecycle = Lifecycle(database, offers, clock, hosts, organisation="soc", product="thehive", limits=limits)
-    runner = Runner(lifecycle, offers, hosts, database, clock, tick_s=tick_s)
+    lifecycle = Lifecycle(
+        database, registry, guards, clock, hosts, organisation="soc", product="thehive", limits=limits
+    )
+    runner = Runner(lifecycle, registry, hosts, database, clock, tick_s=tick_s)
     await runner.open()
     try:
         feed = await Feed.open(database)
-        actions = Actions(lifecycle, runner, offers, database, feed, clock)
-        undos = Undos(actions.runs, offers, database, clock)
-        yield ActionParts(database, clock, lifecycle, runner, feed, actions, offers, undos, hosts)
+        actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
+        undos = Undos(actions.runs, registry, guards, database, clock)
+        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts)
     finally:
         await runner.close()
-        await offers.close()
+        await registry.close()
 
 
 @dataclass
@@ -119,7 +123,7 @@ class Harness(ActionParts):
 
     engine: ScriptedEngine
     alert_id: str
-    access: Access
+    people: People
     location: Location
     """Of the database."""
 
@@ -147,12 +151,12 @@ async def open_harness(
         opened(location) as database,
         action_parts(database, clock, engine, policies=policies, protected=protected, limits=limits) as own,
     ):
-        access = Access(database, "example.org", clock)
+        people = People(database, "example.org", clock)
         for name, profile in PROFILE_OF.items():
-            await access.add(name, profile)
+            await people.add(name, profile)
         fields = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", **alert}
         created = await Alerts(database, clock, "soc").create(LEAD, AlertInput.model_validate(fields))
-        yield Harness(**vars(own), engine=engine, alert_id=created.id, access=access, location=location)
+        yield Harness(**vars(own), engine=engine, alert_id=created.id, people=people, location=location)
 
 
 @asynccontextmanager

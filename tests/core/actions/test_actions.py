@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.actions import operations
-from core.actions.hosts import LEASE_MS
+from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
+from core.hosts.hosts import LEASE_MS
+from core.reports import operations
 from core.settings import ResponderSection
 from tests.core.actions.harness import (
     ANNA,
@@ -426,7 +427,7 @@ async def test_a_vote_is_refused_if_the_voter_lost_their_rights_after_authentica
     policies = {"BlockHost_1_0": ResponderSection(approval=1)}
     async with open_harness(tmp_path, policies=policies) as harness:
         action = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.access.disable("ben")
+        await harness.people.disable(COMMAND_LINE, "ben")
         for decide in (harness.actions.approve, harness.actions.deny):
             with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
                 await decide(BEN, action.id)
@@ -447,7 +448,7 @@ async def test_an_accepted_action_is_not_started_once_its_requester_lost_their_r
         await harness.actions.start(LEAD, run_input(harness))
         run = await harness.engine.taken.get()
         action = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.access.set_profile("anna", "read-only")
+        await harness.people.set_profile("anna", "read-only")
         run.finish(Report(True))
         ended = await harness.ended(action.id)
     assert (ended.status, len(harness.engine.runs)) == ("Failure", 1)

@@ -206,7 +206,7 @@ async def test_what_is_above_an_approver_is_not_decided_with_the_rest(core: Runn
     (seen,) = await new_alerts(core, 1)
     (red,) = await new_alerts(core, 1, tlp=3, source="red")
     _, answer = await bulk(core, on_alerts([seen, red]))
-    await core.core.access.add("ben", "analyst", clearance=2)
+    await core.core.people.add("ben", "analyst", clearance=2)
     headers = {"X-On-Behalf-Of": "ben@responder-bot.local"}
     denied = await core.send("POST", f"{BULK}/{answer['id']}/deny", {}, profile="service", headers=headers)
     assert [(one["objectId"], one["status"]) for one in denied.json()["actions"]] == [(seen, 201), (red, 403)]

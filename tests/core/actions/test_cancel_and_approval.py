@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from core.app import Core
+from core.authorization import COMMAND_LINE
 from core.common.listener import bind, http_server
 from core.engines.process.processes import wait_readable
 from core.models import Action
@@ -75,10 +76,10 @@ async def core_in(folder: Path, clock: SetClock, keys: dict[str, str], **parts: 
     try:
         for name in PEOPLE:
             if name not in keys:
-                keys[name] = await core.access.add(name, "analyst")
+                keys[name] = await core.people.add(name, "analyst")
         if "lead" not in keys:
-            keys["lead"] = await core.access.add("lead", "org-admin")
-            keys["reader"] = await core.access.add("reader", "read-only")
+            keys["lead"] = await core.people.add("lead", "org-admin")
+            keys["reader"] = await core.people.add("reader", "read-only")
         async with (
             http_server(core.asgi, bind("127.0.0.1", 0), grace_s=0) as url,
             httpx.AsyncClient(base_url=url, timeout=30) as http,
@@ -263,7 +264,7 @@ async def test_an_approval_expires_also_while_core_is_down(tmp_path: Path) -> No
 async def test_the_last_vote_checks_again_whether_the_responder_is_offered(running: CoreWithUsers) -> None:
     action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count"])
     (running.folder / "responders" / "Asking" / "stepwise.py").unlink()
-    await running.core.offers.refresh()
+    await running.core.registry.refresh()
     await decide(running, "ben", action)
     await decide(running, "carl", action)
     ended = await running.ended(action)
@@ -282,14 +283,14 @@ async def test_an_unknown_action_is_not_found(running: CoreWithUsers) -> None:
 async def end_rights(running: CoreWithUsers, name: str, how: str) -> None:
     """As `responder-bot user disable` and `user profile` do."""
     if how == "disabled":
-        await running.core.access.disable(name)
+        await running.core.people.disable(COMMAND_LINE, name)
     else:
-        await running.core.access.set_profile(name, "read-only")
+        await running.core.people.set_profile(name, "read-only")
 
 
 async def restore_rights(running: CoreWithUsers, name: str) -> None:
-    await running.core.access.enable(name)
-    await running.core.access.set_profile(name, "analyst")
+    await running.core.people.enable(COMMAND_LINE, name)
+    await running.core.people.set_profile(name, "analyst")
 
 
 HOW = pytest.mark.parametrize("how", ["disabled", "demoted"])
@@ -336,10 +337,10 @@ async def test_the_vote_of_somebody_who_lost_their_rights_does_not_count(running
 async def test_a_user_with_a_new_key_keeps_their_vote(running: CoreWithUsers) -> None:
     action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count", "write"])
     await decide(running, "ben", action)
-    await running.core.access.disable("ben")
+    await running.core.people.disable(COMMAND_LINE, "ben")
     assert await decide(running, "ben", action) == 401
-    await running.core.access.enable("ben")
-    await running.core.access.new_key("ben")  # the same user with another key
+    await running.core.people.enable(COMMAND_LINE, "ben")
+    await running.core.people.new_key(COMMAND_LINE, "ben")  # the same user with another key
     assert await decide(running, "carl", action) == 200
     assert (await running.ended(action)).status == "Success"
 

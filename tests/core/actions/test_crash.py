@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from core.actions.operations import SLICE_SIZE
 from core.engines.process.processes import StartRecord, pidfd_if_alive, wait_readable
 from core.models import Action
+from core.reports.operations import SLICE_SIZE
 from tests import stores
 from tests.core.core_process import (
     CoreProcess,

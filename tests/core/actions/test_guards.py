@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from core.access import Caller
-from core.actions.guards import RulesFor
-from core.actions.target import load
+from core.authorization import Caller
 from core.common.database import Reads, Transaction
 from core.common.database.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, AlertInput, AlertUpdate, RunInput
-from core.people import People
 from core.records.alerts import Alerts
+from core.responders.guards import RulesFor
+from core.responders.target import load
 from core.settings import BreakerSection, OnlyOnSection, ResponderSection
 from tests.core.actions.harness import (
     ANNA,
@@ -54,8 +53,7 @@ def at(hours: float) -> str:
 
 
 async def member(harness: Harness, group: str, login: str, *, out: bool = False) -> None:
-    people = People(harness.database, harness.access, harness.clock)
-    await (people.remove_member if out else people.add_member)(group, login)
+    await (harness.people.remove_member if out else harness.people.add_member)(group, login)
 
 
 async def started(harness: Harness, who: Caller = ANNA, **more: Any) -> Action:
@@ -184,7 +182,7 @@ async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(t
         first, second, third = [await started(harness) for _ in range(3)]
         for action, voter in ((first, BEN), (second, in_slack(BEN)), (third, BEN)):
             await harness.actions.approve(voter, action.id)
-        await harness.access.set_clearance("ben", 1)
+        await harness.people.set_clearance("ben", 1)
         for _ in range(2):
             await finish(harness)
         assert await message_of(harness, second) == (
@@ -202,7 +200,7 @@ async def test_an_earlier_vote_is_dropped_once_its_clearance_is_lowered(tmp_path
         voted = await harness.actions.approve(in_slack(BEN), action.id)
         assert voted.approval is not None
         assert [vote.acted_through for vote in voted.approval.votes] == ["bot@example.org"]
-        await harness.access.set_clearance("ben", 1)
+        await harness.people.set_clearance("ben", 1)
         voted = await harness.actions.approve(in_slack(LEAD), action.id)
         assert voted.approval is not None
         assert (voted.status, voted.approval.approved_by) == ("Waiting", [LEAD.login])
@@ -413,7 +411,7 @@ async def test_a_rate_per_target_tells_nothing_of_the_runs_that_it_counts(tmp_pa
         await ran(harness, objectId=hidden, **on)
 
         def offered(reads: Reads) -> list[str]:
-            own = RulesFor(harness.offers.guards, reads, ANNA.login)
+            own = RulesFor(harness.guards, reads, ANNA.login)
             return own.usage(NAME, load(reads, "case_artifact", int(seen[1:])))
 
         assert await harness.database.read(offered) == []
@@ -516,9 +514,9 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
 
         def explained(reads: Reads) -> Any:
             target = load(reads, "alert", int(harness.alert_id[1:]))
-            own = RulesFor(harness.offers.guards, reads, ANNA.login)
-            offered = harness.offers.offered(target, own)
-            found = harness.offers.explained(target, may_run=True, open_runs={}, rules=own)
+            own = RulesFor(harness.guards, reads, ANNA.login)
+            offered = harness.registry.offered(target, own)
+            found = harness.registry.explained(target, may_run=True, open_runs={}, rules=own)
             return NAME in [item.name for item in offered], next(item for item in found if item.name == NAME)
 
         is_offered, responder = await harness.database.read(explained)
@@ -545,10 +543,10 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
 
 async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=1, approve_by=["@leads"])) as harness:
-        (problem,) = await harness.database.read(harness.offers.guards.problems)
+        (problem,) = await harness.database.read(harness.guards.problems)
         assert problem.startswith(f"approve_by of {NAME} names the group leads, which has no members;")
         await member(harness, "leads", "lead")
-        assert await harness.database.read(harness.offers.guards.problems) == []
+        assert await harness.database.read(harness.guards.problems) == []
 
 
 # --- cost --------------------------------------------------------------------------------------------------------

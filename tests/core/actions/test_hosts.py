@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from core.actions.host_list import drain
-from core.actions.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.actions.runner import WITHOUT_HOST_MS
 from core.common.database import Row
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
+from core.hosts.host_list import drain
+from core.hosts.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.models import Action, UndoInput
 from core.settings import BreakerSection, ResponderSection
 from core.store import hosts as stored
@@ -78,7 +78,7 @@ async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: P
     async with open_harness(tmp_path, engine=here) as harness:
         async with host(harness, "web2", there) as other:
             await look(harness)
-            assert [(offer.name, offer.entries[0][0]) for offer in harness.offers.all()] == [
+            assert [(offer.name, offer.by_engine[0][0]) for offer in harness.registry.all()] == [
                 ("BlockHost_1_0", "local"),
                 ("Notify_2_1", "theirs"),
             ]
@@ -380,9 +380,9 @@ async def test_a_host_that_was_away_for_long_offers_again_what_it_has(tmp_path: 
         assert [row["host"] for row in await rows(harness, "SELECT host FROM lost_host")] == ["web2"]
         await harness.database.transaction(lambda tx: stored.forget_lost(tx, harness.clock.now_ms + 1))
         await look(other)
-        await other.offers.refresh()
+        await other.registry.refresh()
         await look(harness)
-        assert [name for name, _ in harness.offers.all()[0].entries] == ["local", "theirs"]
+        assert [name for name, _ in harness.registry.all()[0].by_engine] == ["local", "theirs"]
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import pytest_asyncio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.actions.offers import distinct_titles
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.engines.definitions import load, read_program
 from core.models import Document, Parameter, parse_parameters
 from core.models.parameters import MAX_PARAMETERS, MAX_REPEATS
+from core.responders.catalogues import distinct_titles
 from core.settings import load as load_settings
 from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM, sent
 from tests.core.running import RunningCore, running_core

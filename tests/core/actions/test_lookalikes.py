@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from core.actions.offers import Offers, distinct_titles, skeleton
-from core.actions.target import Target
 from core.common.errors import ResponderBotError
 from core.engines.base import Skipped
+from core.responders.catalogues import distinct_titles, skeleton
+from core.responders.registry import Registry
+from core.responders.target import Target
 from core.settings import ResponderSection
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
@@ -34,14 +35,14 @@ LOOKALIKES = [
 
 
 @asynccontextmanager
-async def opened_offers(folder: Path, engines: Sequence[ScriptedEngine], *named: str) -> AsyncIterator[Offers]:
+async def opened_registry(folder: Path, engines: Sequence[ScriptedEngine], *named: str) -> AsyncIterator[Registry]:
     async with opened(folder / "core.db") as database:
-        offers = Offers(engines, {name: ResponderSection(approval=2) for name in named}, database, SetClock())
-        await offers.open()
+        registry = Registry(engines, {name: ResponderSection(approval=2) for name in named}, database, SetClock())
+        await registry.open()
         try:
-            yield offers
+            yield registry
         finally:
-            await offers.close()
+            await registry.close()
 
 
 def server(*names: str, engine: str = "soar") -> ScriptedEngine:
@@ -49,19 +50,19 @@ def server(*names: str, engine: str = "soar") -> ScriptedEngine:
     return ScriptedEngine(engine, offered, local=False)
 
 
-def names(offers: Offers) -> list[str]:
-    return [responder.name for responder in offers.offered(ALERT)]
+def names(registry: Registry) -> list[str]:
+    return [responder.name for responder in registry.offered(ALERT)]
 
 
 @pytest.mark.parametrize("name", LOOKALIKES)
 async def test_a_name_like_one_of_this_host_is_skipped_with_the_reason(tmp_path: Path, name: str) -> None:
     # The order of the settings doesn't matter.
-    async with opened_offers(tmp_path, [server(name, "Other_1_0"), ScriptedEngine()]) as offers:
-        assert names(offers) == ["BlockHost_1_0", "Notify_2_1", "Other_1_0"]
-        ((engine, skipped),) = offers.skipped()
-        explained = {one.name: one.reasons for one in offers.explained(ALERT, may_run=True, open_runs={})}
+    async with opened_registry(tmp_path, [server(name, "Other_1_0"), ScriptedEngine()]) as registry:
+        assert names(registry) == ["BlockHost_1_0", "Notify_2_1", "Other_1_0"]
+        ((engine, skipped),) = registry.skipped()
+        explained = {one.name: one.reasons for one in registry.explained(ALERT, may_run=True, open_runs={})}
         with pytest.raises(ResponderBotError, match="it can be taken for BlockHost_1_0") as caught:
-            offers.choose(ALERT, name, None)
+            registry.choose(ALERT, name, None)
         assert caught.value.code == "bad_request"
     assert (engine, skipped.name) == ("soar", name)
     reason = "it can be taken for BlockHost_1_0; give it another name on its server"
@@ -71,31 +72,31 @@ async def test_a_name_like_one_of_this_host_is_skipped_with_the_reason(tmp_path:
 
 @pytest.mark.parametrize("name", LOOKALIKES)
 async def test_a_name_like_one_that_the_settings_have_rules_for_is_skipped(tmp_path: Path, name: str) -> None:
-    async with opened_offers(tmp_path, [server(name, "BlockHost_1_0")], "BlockHost_1_0") as offers:
+    async with opened_registry(tmp_path, [server(name, "BlockHost_1_0")], "BlockHost_1_0") as registry:
         # Rules hold for names that differ in case and separators only, so one of them may be the one that is meant.
-        assert len(names(offers)) == 1
-        assert offers.policy(names(offers)[0]).approval == 2
+        assert len(names(registry)) == 1
+        assert registry.policy(names(registry)[0]).approval == 2
 
 
 async def test_the_responder_that_a_section_is_for_stays_also_under_its_name_as_a_variable(tmp_path: Path) -> None:
-    async with opened_offers(tmp_path, [server("BlockHost_1_0")], "BLOCKHOST_1_0") as offers:
-        assert names(offers) == ["BlockHost_1_0"]
-        assert offers.policy("BlockHost_1_0").approval == 2
+    async with opened_registry(tmp_path, [server("BlockHost_1_0")], "BLOCKHOST_1_0") as registry:
+        assert names(registry) == ["BlockHost_1_0"]
+        assert registry.policy("BlockHost_1_0").approval == 2
 
 
 async def test_a_name_like_one_that_is_not_configured_is_skipped(tmp_path: Path) -> None:
     left_out = (Skipped("BlockHost_1_0", "not configured", BLOCK_HOST),)
     own = ScriptedEngine(offered=[NOTIFY], left_out=left_out)
-    async with opened_offers(tmp_path, [own, server("BIockHost_1_0")]) as offers:
-        assert names(offers) == ["Notify_2_1"]
+    async with opened_registry(tmp_path, [own, server("BIockHost_1_0")]) as registry:
+        assert names(registry) == ["Notify_2_1"]
 
 
 async def test_of_two_servers_the_first_of_the_settings_has_the_name(tmp_path: Path) -> None:
     engines = [server("BlockHost_1_0"), server("BIockHost_1_0", "BlockHost_1_0", engine="other")]
-    async with opened_offers(tmp_path, engines) as offers:
-        (responder,) = offers.offered(ALERT)
+    async with opened_registry(tmp_path, engines) as registry:
+        (responder,) = registry.offered(ALERT)
         assert (responder.name, responder.engine_ids) == ("BlockHost_1_0", ["soar", "other"])
-        assert [(engine, skipped.name) for engine, skipped in offers.skipped()] == [("other", "BIockHost_1_0")]
+        assert [(engine, skipped.name) for engine, skipped in registry.skipped()] == [("other", "BIockHost_1_0")]
 
 
 async def test_an_id_or_a_name_never_leads_to_another_responder(tmp_path: Path) -> None:
@@ -105,23 +106,23 @@ async def test_an_id_or_a_name_never_leads_to_another_responder(tmp_path: Path) 
         replace(BLOCK_HOST, id=NOTIFY.id, name="Worse_1_0"),
         replace(BLOCK_HOST, id="r-1", name=BLOCK_HOST.id),
     ]
-    async with opened_offers(tmp_path, [ScriptedEngine("soar", evil, local=False), ScriptedEngine()]) as offers:
-        assert names(offers) == ["BlockHost_1_0", "Notify_2_1"]
+    async with opened_registry(tmp_path, [ScriptedEngine("soar", evil, local=False), ScriptedEngine()]) as registry:
+        assert names(registry) == ["BlockHost_1_0", "Notify_2_1"]
         for responder_id in ("BlockHost_1_0", BLOCK_HOST.id):
-            assert offers.choose(ALERT, responder_id, None).engine_name == "local"
-        assert offers.choose(ALERT, NOTIFY.id, None).offer.name == "Notify_2_1"
+            assert registry.choose(ALERT, responder_id, None).engine_name == "local"
+        assert registry.choose(ALERT, NOTIFY.id, None).merged.name == "Notify_2_1"
 
 
 async def test_a_lookalike_comes_back_once_the_other_is_gone(tmp_path: Path) -> None:
     own = ScriptedEngine()
-    async with opened_offers(tmp_path, [own, server("BIockHost_1_0")]) as offers:
+    async with opened_registry(tmp_path, [own, server("BIockHost_1_0")]) as registry:
         own.offered = [NOTIFY]
-        await offers.refresh()
-        assert names(offers) == ["BIockHost_1_0", "Notify_2_1"]
+        await registry.refresh()
+        assert names(registry) == ["BIockHost_1_0", "Notify_2_1"]
         own.offered = [NOTIFY, BLOCK_HOST]
-        await offers.refresh()
-        assert names(offers) == ["BlockHost_1_0", "Notify_2_1"]
-        assert offers.why_not(ALERT, "BIockHost_1_0", "soar") == "The engine soar no longer offers BIockHost_1_0."
+        await registry.refresh()
+        assert names(registry) == ["BlockHost_1_0", "Notify_2_1"]
+        assert registry.why_not(ALERT, "BIockHost_1_0", "soar") == "The engine soar no longer offers BIockHost_1_0."
 
 
 def test_titles_that_look_alike_are_told_apart() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from core.actions.hosts import LEASE_MS, LOOKS
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
+from core.hosts.hosts import LEASE_MS, LOOKS
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store import actions as stored

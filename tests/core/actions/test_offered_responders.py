@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from core.actions.target import applies
 from core.engines.base import Responder
+from core.responders.target import applies
 from core.settings import EngineSection, ResponderSection
 from tests.core.running import RunningCore, running_core
 

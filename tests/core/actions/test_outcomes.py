@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, SearchInput, Vote
@@ -92,7 +93,7 @@ async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path)
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
         action_id = await waiting_run(harness)
         await harness.actions.approve(BEN, action_id)
-        await harness.access.disable("ben")
+        await harness.people.disable(COMMAND_LINE, "ben")
         after = await harness.actions.approve(LEAD, action_id)
     assert after.approval is not None
     assert [vote.login for vote in after.approval.votes] == after.approval.approved_by == ["lead@example.org"]
@@ -101,7 +102,7 @@ async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path)
 async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
         action_id = await waiting_run(harness)
-        await harness.access.disable("anna")
+        await harness.people.disable(COMMAND_LINE, "anna")
         with pytest.raises(ResponderBotError, match="may no longer run responders"):
             await harness.actions.approve(BEN, action_id)
         assert how(await harness.action(action_id)) == ("Failure", "failed", None)

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.actions.report import LISTED_PARAMETERS_BYTES, SerializedParameters
 from core.engines.base import Report
 from core.models import Action
+from core.reports.report import LISTED_PARAMETERS_BYTES, SerializedParameters
 from core.settings import ResponderSection
 from core.store.search import RESPONSE_LIMIT_CHARS, Window
 from tests.core.actions.harness import ANNA, BEN, Harness, open_harness, run_input

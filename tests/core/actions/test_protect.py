@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from core.access import Caller
-from core.actions.guards import RulesFor
-from core.actions.target import load
+from core.authorization import Caller
 from core.common.database import Reads
 from core.common.errors import ResponderBotError
 from core.models import Action, AlertUpdate, ArtifactsInput, RunInput, TaskInput, UndoInput
 from core.records.alerts import Alerts
 from core.records.cases import Cases
+from core.responders.guards import RulesFor
+from core.responders.target import load
 from core.settings import ResponderSection
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, caller, open_harness
 from tests.core.actions.test_guards import (
@@ -42,7 +42,7 @@ GLASS = {"reason": "The controller itself is infected"}
 
 
 async def with_chief(harness: Harness) -> None:
-    await harness.access.add("chief", "org-admin")
+    await harness.people.add("chief", "org-admin")
 
 
 async def test_no_object_is_a_way_to_a_protected_artifact(tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ async def test_an_unreadable_list_stops_all_runs_but_those_that_only_tell(tmp_pa
             "bad_request",
             f"{NAME} can't run: {sentence}; an administrator has to mend it.",
         )
-        assert await harness.database.read(harness.offers.guards.problems) == [f"{sentence}."]
+        assert await harness.database.read(harness.guards.problems) == [f"{sentence}."]
         await started(harness, responderId="BlockHost_1_0")
         file.write_text("dc01\n")
         await started(harness)
-        assert await harness.database.read(harness.offers.guards.problems) == []
+        assert await harness.database.read(harness.guards.problems) == []
 
 
 async def test_lists_leave_out_what_cannot_run_on_a_protected_target(tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ async def test_lists_leave_out_what_cannot_run_on_a_protected_target(tmp_path: P
         _, ids = await alert_with(harness, DC, OTHER)
 
         def offered(reads: Reads) -> list[list[str]]:
-            own = RulesFor(harness.offers.guards, reads, ANNA.login)
+            own = RulesFor(harness.guards, reads, ANNA.login)
             targets = [load(reads, "case_artifact", int(item[1:])) for item in ids]
-            return [[item.name for item in harness.offers.offered(target, own)] for target in targets]
+            return [[item.name for item in harness.registry.offered(target, own)] for target in targets]
 
         assert await harness.database.read(offered) == [[], [NAME]]
 
@@ -256,11 +256,11 @@ async def test_an_org_admin_who_is_none_any_more_breaks_no_glass(tmp_path: Path)
         await with_chief(harness)
         _, (bad,) = await alert_with(harness, DC)
         first, second = [await broken(harness, bad, **ON_ARTIFACT) for _ in range(2)]
-        await harness.access.set_profile("lead", "analyst")
+        await harness.people.set_profile("lead", "analyst")
         await harness.actions.approve(CHIEF, first.id)
         assert "broke glass for this and is no org-admin any more" in await message_of(harness, first)
-        await harness.access.set_profile("lead", "org-admin")
-        await harness.access.set_profile("chief", "analyst")
+        await harness.people.set_profile("lead", "org-admin")
+        await harness.people.set_profile("chief", "analyst")
         with pytest.raises(ResponderBotError, match="only org-admins are"):
             await harness.actions.approve(caller("chief"), second.id)
         assert not harness.engine.runs

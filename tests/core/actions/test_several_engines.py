@@ -118,7 +118,7 @@ async def test_a_dead_and_a_slow_engine_delay_no_request_and_are_used_again_once
             slow.always("search_responders", None)
             answers.set()
             await dead.start(port=urlsplit(dead.url).port or 0)
-            await core.core.offers.refresh()
+            await core.core.registry.refresh()
             assert (await engine_health(core))[0] == "ok"
             back = (await run(core, alert_id, "Shared_1_0"))["engineId"]
     assert whole["Shared_1_0"]["engineIds"] == ["dead", "live"]
@@ -141,7 +141,7 @@ async def test_an_engine_that_is_back_is_noticed_without_a_request(tmp_path: Pat
             await remote.start(port=port)
             await remote.until("search_responders")
             alert_id = await alert(core)
-            await until(lambda: core.core.offers.states()[0].up, "the engine up again")
+            await until(lambda: core.core.registry.states()[0].up, "the engine up again")
             assert (await engine_health(core))[0] == "ok"
             assert (await listed(core, alert_id))["Blocker_1_0"]["engineIds"] == ["remote"]
 

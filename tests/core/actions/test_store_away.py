@@ -46,11 +46,11 @@ async def test_what_an_engine_offers_by_now_is_stored_once_the_store_is_back(tmp
     async with on_server(tmp_path, engine) as (server, harness):
         await server.kill()
         engine.offered = (BLOCK_HOST, NOTIFY)
-        await harness.offers.refresh()
+        await harness.registry.refresh()
         await server.start()
         async with asyncio.timeout(POLL_TIMEOUT_S):
             while True:
-                await harness.offers.refresh()
+                await harness.registry.refresh()
                 with suppress(ResponderBotError):  # one attempt a second is made
                     stored = await harness.database.read(lambda reads: hosts.catalogue_of(reads, HERE.id, engine.name))
                     if stored is not None and NOTIFY.name in stored:

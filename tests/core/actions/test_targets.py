@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.actions import target as targets
 from core.actions.bulks import Bulks
-from core.actions.guards import RulesFor
-from core.actions.target import RED, Target, TargetTypes, acting_on, fitting
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.models import Action, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
+from core.responders import target as targets
+from core.responders.guards import RulesFor
+from core.responders.target import RED, Target, TargetTypes, acting_on, fitting
 from core.settings import ResponderSection
 from tests.core.actions.every_kind import objects_of_every_kind
 from tests.core.actions.harness import ANNA, BEN, Harness, next_run, open_harness, run_input
@@ -52,8 +52,8 @@ async def ids_of(harness: Harness) -> dict[str, str]:
 async def offered(harness: Harness, *, clearance: int = RED) -> OfferedResponder:
     def read(reads: Any) -> OfferedResponder:
         target = targets.load(reads, "alert", parse_id(harness.alert_id))
-        rules = RulesFor(harness.offers.guards, reads, ANNA.login)
-        found = harness.offers.explained(target, may_run=True, open_runs={}, rules=rules, clearance=clearance)
+        rules = RulesFor(harness.guards, reads, ANNA.login)
+        found = harness.registry.explained(target, may_run=True, open_runs={}, rules=rules, clearance=clearance)
         return next(responder for responder in found if responder.name == BLOCK)
 
     return await harness.database.read(read)
@@ -207,7 +207,7 @@ async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None
 
 async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=declared("hostname"), artifacts=[HOST, OTHER]) as harness:
-        bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.offers, harness.database, harness.clock)
+        bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
         on = {"objectType": "alert", "objectId": harness.alert_id}
         chosen: list[Any] = ["SRV-DC01", "lt-0419.corp.example", "srv-dc01", None]
         request = {"responderId": BLOCK, "targets": [{**on, "target": target} for target in chosen]}

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from core.access import Access
-from core.actions.hosts import LEASE_MS
+from core.authorization import COMMAND_LINE
 from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.engines.base import Report
+from core.hosts.hosts import LEASE_MS
 from core.models import Action
+from core.people import People
 from tests import stores
 from tests.core.actions.harness import (
     ANNA,
@@ -314,7 +315,7 @@ async def test_a_run_cancelled_between_dispatch_and_start_is_not_started_by_the_
         (row,) = await database.fetch_in_background("SELECT status, dispatched_at FROM action")
         assert (row["status"], row["dispatched_at"] is None) == ("Waiting", False)
         if how == "disabled":
-            await Access(database, "example.org", now_ms).disable("anna")
+            await People(database, "example.org", now_ms).disable(COMMAND_LINE, "anna")
     async with core_process(setup, "next") as after:
         await write_pipe(pem, "pem\n")
         ended = await after.ended(action.id, "lead")

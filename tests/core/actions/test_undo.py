@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from core.access import Caller
-from core.actions.offers import settings_problems
 from core.actions.runs import Undoing
 from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
 from core.actions.undos import BATCH
 from core.app import undo_parts
+from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
 from core.models import Action, AlertInput, Extension, Undo, UndoInput
 from core.records.alerts import Alerts
+from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
 from core.store.backup import copy, restore_backup
 from tests import stores
@@ -373,14 +373,14 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
 
 async def test_only_approvers_who_may_see_the_object_extend(tmp_path: Path) -> None:
     async with harness_with(tmp_path, approval=2, undo_after_minutes=60) as harness:
-        await harness.access.add("cy", "analyst")
+        await harness.people.add("cy", "analyst")
         cy = caller("cy")
         action = await approved(harness, BEN, LEAD, undoAfterMinutes=5)
         await harness.undos.set_time(cy, action.id, 60)
         extension = await extension_of(harness, action)
         in_slack = replace(BEN, acted_through="bot@example.org")
         await harness.undos.decide(in_slack, action.id, extension.id, "approve")
-        await harness.access.set_clearance("ben", 1)
+        await harness.people.set_clearance("ben", 1)
         low = await refused(harness.undos.decide(replace(in_slack, clearance=1), action.id, extension.id, "approve"))
         assert low.code == "forbidden"
         undo = (await harness.undos.decide(LEAD, action.id, extension.id, "approve")).undo
@@ -460,7 +460,7 @@ async def test_a_time_that_somebody_has_changed_meanwhile_does_not_count(tmp_pat
 async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
-        await harness.access.disable("anna")
+        await harness.people.disable(COMMAND_LINE, "anna")
         before = await harness.feed.last()
         harness.clock.now_ms = due
         for _ in range(5):
@@ -474,7 +474,7 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         sentence = "1 run was to be undone by now and could not be; its `undo` says why. Core tries again."
         assert (part.name, part.ok, part.message) == ("timed undo", False, sentence)
         harness.clock.now_ms += 100 * LAST_RETRY_MS  # at the latest every hour
-        await harness.access.enable("anna")
+        await harness.people.enable(COMMAND_LINE, "anna")
         await harness.undos.run_due()
         await released(harness)
         assert ((await undo_of(harness, action)).status, await undo_parts(harness.undos)) == ("undone", [])
@@ -484,13 +484,13 @@ async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action = await blocked(harness)
         harness.engine.offered = (BLOCK_HOST,)
-        await harness.actions.runs._offers.refresh()
+        await harness.actions.runs._registry.refresh()
         harness.clock.now_ms += 60 * MINUTE_MS
         await harness.undos.run_due()
         undo = await undo_of(harness, action)
         assert (undo.status, undo.message) == ("waiting", f"Responder {RELEASE} not found")
         harness.engine.offered = (BLOCK_HOST, RELEASE_HOST)
-        await harness.actions.runs._offers.refresh()
+        await harness.actions.runs._registry.refresh()
         await harness.undos.undo(BEN, action.id, UndoInput())
         await released(harness)
         assert (await undo_of(harness, action)).status == "undone"

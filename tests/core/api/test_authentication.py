@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from core.api.requests import AT_ONCE_S
+from core.api.http.requests import AT_ONCE_S
+from core.authorization import COMMAND_LINE
 from core.models import Profile
 from tests.core.running import RunningCore, running_core
 
@@ -68,9 +69,9 @@ async def test_a_replaced_key_and_a_disabled_user_end_in_every_process(tmp_path:
         key = await here.key("analyst")
         headers = {"Authorization": f"Bearer {key}"}
         before = await there.http.get("/api/user/current", headers=headers)
-        renewed = {"Authorization": f"Bearer {await here.core.access.new_key('analyst')}"}
+        renewed = {"Authorization": f"Bearer {(await here.core.people.new_key(COMMAND_LINE, 'analyst')).key}"}
         after = [(await there.http.get("/api/user/current", headers=sent)).status_code for sent in (headers, renewed)]
-        await here.core.access.disable("analyst")
+        await here.core.people.disable(COMMAND_LINE, "analyst")
         gone = await there.http.get("/api/user/current", headers=renewed)
     assert (before.status_code, after, gone.status_code) == (200, [401, 200], 401)
 
@@ -88,7 +89,7 @@ async def test_a_replaced_key_and_a_disabled_user_end_in_every_process(tmp_path:
 async def test_an_impossible_on_behalf_of_names_the_user(core: RunningCore, login: str, named: str) -> None:
     await core.key("service", "other-bot")
     await core.key("analyst", "gone")
-    await core.core.access.disable("gone")
+    await core.core.people.disable(COMMAND_LINE, "gone")
     answer = await core.send("GET", "/api/event", profile="service", headers={"X-On-Behalf-Of": login})
     body = answer.json()
     assert (answer.status_code, body["type"]) == (403, "AuthorizationError")
@@ -206,10 +207,10 @@ async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None
 
 
 async def test_the_bot_finds_whom_somebody_may_ask(core: RunningCore) -> None:
-    access = core.core.access
+    people = core.core.people
     for name, profile, clearance in (("ann", "analyst", 3), ("boss", "org-admin", 1), ("left", "analyst", 3)):
-        await access.add(name, profile, clearance=clearance)  # type: ignore[arg-type]  # the names of profiles
-    await access.disable("left")
+        await people.add(name, profile, clearance=clearance)  # type: ignore[arg-type]  # the names of profiles
+    await people.disable(COMMAND_LINE, "left")
 
     async def who(query: str, profile: Any = "service") -> Any:
         answer = await core.send("GET", f"/api/user/who?{query}", profile=profile)
@@ -220,7 +221,7 @@ async def test_the_bot_finds_whom_somebody_may_ask(core: RunningCore) -> None:
     assert "boss" in await who("permission=manageUser")
     assert await who("clearance=3&permission=manageUser") == []
     for number in range(8):
-        await access.add(f"more{number}", "analyst", clearance=3)
+        await people.add(f"more{number}", "analyst", clearance=3)
     assert len(await who("clearance=3")) == 5
     assert (await who("clearance=4")).status_code == 400
     assert (await who("permission=x")).status_code == 400
@@ -230,9 +231,9 @@ async def test_the_bot_finds_whom_somebody_may_ask(core: RunningCore) -> None:
 
 
 async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) -> None:
-    access = core.core.access
-    await access.add("linked", "analyst", slack_id="T1:U1", clearance=3)
-    await access.add("homeless", "read-only", slack_id="U2")
+    people = core.core.people
+    await people.add("linked", "analyst", slack_id="T1:U1", clearance=3)
+    await people.add("homeless", "read-only", slack_id="U2")
 
     async def found(team: str, user: str, profile: Any = "service") -> tuple[int, Any]:
         answer = await core.send("GET", f"/api/user/by-slack/{team}/{user}", profile=profile)
@@ -242,7 +243,7 @@ async def test_an_enabled_user_is_found_by_slack_team_and_id(core: RunningCore) 
     missing = [(await found(team, user))[0] for team, user in (("T2", "U1"), ("T1", "u1"), ("T1", "U3"))]
     homeless = await found("T9", "U2")
     forbidden = [(await found("T1", "U1", profile))[0] for profile in ("analyst", "org-admin", "read-only", None)]
-    await access.disable("linked")
+    await people.disable(COMMAND_LINE, "linked")
     disabled = await found("T1", "U1")
     permissions = ["manageAction", "manageAlert", "manageCase", "manageTask"]
     assert linked == (
@@ -259,12 +260,12 @@ async def test_who_is_disabled_while_a_body_arrives_is_refused(
     core: RunningCore, profile: Profile, on_behalf: bool, refused: int
 ) -> None:
     login = f"lost-{profile}"
-    await core.core.access.add(login, "analyst")
-    key = await core.key(profile) if on_behalf else await core.core.access.new_key(login)
+    await core.core.people.add(login, "analyst")
+    key = await core.key(profile) if on_behalf else (await core.core.people.new_key(COMMAND_LINE, login)).key
 
     async def body() -> AsyncIterator[bytes]:
         yield b'{"type":"siem","source":"s","sourceRef":"late",'
-        await core.core.access.disable(login)
+        await core.core.people.disable(COMMAND_LINE, login)
         await asyncio.sleep(2 * AT_ONCE_S)
         yield b'"title":"t","description":"d"}'
 

@@ -9,10 +9,11 @@ import httpx
 import psycopg
 import pytest
 
-from core.api.health import ComponentHealth, StoreProbe, overall_health, strip_paths
+from core.api.http.health import ComponentHealth, StoreProbe, overall_health, strip_paths
 from core.app import confinement_parts, paths_of
 from core.common.database.sqlite import FILE_CHECK_EVERY_S
 from core.common.settings_file import Sections
+from core.engines import make
 from core.engines.confinement import unavailable
 from core.settings import BreakerSection, EngineSection, ResponderSection, core_settings
 from tests import programs, stores
@@ -80,7 +81,7 @@ async def test_health_answers_while_a_table_is_locked_and_says_so(
 def test_health_says_if_every_program_could_read_core_s_files(tmp_path: Path) -> None:
     core = {"database": "/usr/local/share/responder-bot/core.db", "confinement": "landlock"}
     settings = core_settings(Sections(tmp_path, "", {"core": core}, {}))
-    (part,) = confinement_parts(settings)
+    (part,) = confinement_parts(settings, make(settings))
     assert (part.ok, overall_health([part]).status) == (False, "degraded")
     sentence = "core.db can be read by every responder; move it out of the system's folders."
     assert strip_paths(part.message, paths_of(settings)) == sentence

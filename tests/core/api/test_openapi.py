@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from core.api.alias import endpoints
+from core.api.aliases.alias import endpoints
 from tests.core.running import running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}

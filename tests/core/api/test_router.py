@@ -13,15 +13,16 @@ import pytest
 from starlette.responses import Response
 from structlog.testing import capture_logs
 
-from core.access import Access
-from core.api.endpoint import Endpoint, Request, json_response
-from core.api.errors import ERRORS, error_body
-from core.api.router import Router
+from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.errors import ERRORS, error_body
+from core.api.http.router import Router
+from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.common.listener import bind, http_server
 from core.models import CaseTemplateInput
+from core.people import People
 from tests import stores
 from tests.core.running import RunningCore, running_core
 
@@ -85,9 +86,9 @@ async def test_an_endpoint_outside_api_needs_a_key_unless_it_is_public(tmp_path:
 async def test_every_cause_of_a_401_looks_the_same(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         key = await core.key("analyst")
-        await core.core.access.add("gone", "analyst")
-        gone = await core.core.access.new_key("gone")
-        await core.core.access.disable("gone")
+        await core.core.people.add("gone", "analyst")
+        gone = (await core.core.people.new_key(COMMAND_LINE, "gone")).key
+        await core.core.people.disable(COMMAND_LINE, "gone")
         wrong = [
             "",
             "Bearer",
@@ -363,9 +364,9 @@ async def test_invalid_http_gets_an_error_body(tmp_path: Path, sent: bytes) -> N
 async def serving(folder: Path, endpoints: Sequence[Endpoint], **options: Any) -> AsyncIterator[tuple[str, str]]:
     """URL and an analyst's key of a router with these endpoints."""
     async with stores.opened(folder / "core.db") as database:
-        access = Access(database, "responder-bot.local", now_ms)
-        key = await access.add("analyst", "analyst")
-        async with http_server(Router(endpoints, access, **options), bind("127.0.0.1", 0), grace_s=0) as url:
+        people = People(database, "responder-bot.local", now_ms)
+        key = await people.add("analyst", "analyst")
+        async with http_server(Router(endpoints, people, **options), bind("127.0.0.1", 0), grace_s=0) as url:
             yield url, key
 
 

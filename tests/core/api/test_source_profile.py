@@ -77,19 +77,19 @@ def body_of(method: str, path: str) -> Any:
 
 async def test_a_source_has_no_slack_link_and_nobody_acts_on_its_behalf(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
-        access = core.core.access
+        people = core.core.people
         await core.key("source")
-        for link in (access.add("siem", "source", slack_id="T1:U1"), access.link("source", "T1:U1")):
+        for link in (people.add("siem", "source", slack_id="T1:U1"), people.link("source", "T1:U1")):
             with pytest.raises(ResponderBotError, match="for programs") as caught:
                 await link
             assert caught.value.code == "bad_request"
-        assert [row["login"] for row in await access.list_users() if row["login"].startswith("siem")] == []
+        assert [user.login for user in await people.all() if user.login.startswith("siem")] == []
         on_behalf = await acting_for(core, "source")
         await core.key("analyst")
-        await access.link("analyst", "T1:U2")
-        await access.set_profile("analyst", "source")
+        await people.link("analyst", "T1:U2")
+        await people.set_profile("analyst", "source")
         with pytest.raises(ResponderBotError, match="No user is linked"):
-            await access.person_by_slack("T1", "U2")
+            await people.person_by_slack("T1", "U2")
         changed = await acting_for(core, "analyst")
     assert [on_behalf, changed] == [403, 403]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core.authorization import COMMAND_LINE
 from tests.core.running import RunningCore, running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
@@ -507,8 +508,8 @@ async def test_choice_lists_are_answered(core: RunningCore) -> None:
     assert [
         kind["name"] for kind in await run_query(core, {"_name": "listObservableType"}) if kind["isAttachment"]
     ] == ["file"]
-    await core.core.access.add("gone", "analyst")
-    await core.core.access.disable("gone")
+    await core.core.people.add("gone", "analyst")
+    await core.core.people.disable(COMMAND_LINE, "gone")
     logins = [user["login"] for user in await run_query(core, {"_name": "listUser"})]
     assert logins == ["org-admin@responder-bot.local", "read-only@responder-bot.local"]
     statuses = {status["value"]: status["stage"] for status in await run_query(core, {"_name": "listAlertStatus"})}
@@ -519,7 +520,7 @@ async def test_choice_lists_are_answered(core: RunningCore) -> None:
 
 async def test_choice_lists_are_sorted_paged_and_counted(core: RunningCore) -> None:
     for name in ("anna", "ben", "carl"):
-        await core.core.access.add(name, "analyst")
+        await core.core.people.add(name, "analyst")
     users, first = {"_name": "listUser"}, {"_name": "page", "from": 0, "to": 1}
     down = {"_name": "sort", "_fields": [{"login": "desc"}]}
     logins = sorted(user["login"] for user in await run_query(core, users))

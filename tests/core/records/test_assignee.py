@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.authorization import COMMAND_LINE
 from core.models import Alert
 from tests.core.running import RunningCore, running_core
 
@@ -21,7 +22,7 @@ async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
             await core.key("analyst", login)
         await core.key("service")
         await core.key("source")
-        await core.core.access.disable("gone")
+        await core.core.people.disable(COMMAND_LINE, "gone")
         yield core
 
 
@@ -70,7 +71,7 @@ async def test_only_somebody_with_access_can_be_assigned(core: RunningCore) -> N
         errors = (await assign(core, made["id"], wrong, 400))["errors"]
         assert [error["name"] for error in errors] == ["assignee"]
     await assign(core, made["id"], ANNA)
-    await core.core.access.disable("anna")
+    await core.core.people.disable(COMMAND_LINE, "anna")
     changed = await core.send("PATCH", f"/api/alert/{made['id']}", {"title": "x"})
     assert changed.json()["assignee"] == ANNA
 

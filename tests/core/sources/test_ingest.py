@@ -85,7 +85,7 @@ async def test_a_source_sends_to_itself_only_and_reads_nothing(tmp_path: Path) -
     async with running_source(tmp_path, others={"theirs": {"map": {"title": "t"}}}) as source:
         foreign = await source.send(EVENT, key=source.keys["theirs"])
         analyst = await source.send(EVENT, key=await source.core.key("analyst"))
-        await source.core.core.access.add("nobody", "source")
+        await source.core.core.people.add("nobody", "source")
         unknown = await source.core.key("source", "unknown")
         missing = await source.core.http.post("/api/ingest/unknown", headers={"Authorization": f"Bearer {unknown}"})
         none = await source.core.http.post("/api/ingest/mine", json=EVENT)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from core.authorization import COMMAND_LINE
 from tests.core.sources.running import EVENT, RunningSource, running_source
 
 KEYS = ["first secret of the sender", "second secret of the sender"]
@@ -65,10 +66,10 @@ async def test_who_can_t_sign_uses_up_no_rate(tmp_path: Path) -> None:
 async def test_a_disabled_user_can_neither_sign_nor_use_its_key(tmp_path: Path) -> None:
     body = json.dumps(EVENT).encode()
     async with running_source(tmp_path, hmac_keys=KEYS) as source:
-        await source.core.core.access.disable("mine")
+        await source.core.core.people.disable(COMMAND_LINE, "mine")
         answers = [await signed(source, body), await source.send(EVENT)]
-        await source.core.core.access.enable("mine")
-        await source.core.core.access.set_profile("mine", "analyst")
+        await source.core.core.people.enable(COMMAND_LINE, "mine")
+        await source.core.core.people.set_profile("mine", "analyst")
         answers += [await signed(source, body), await source.send(EVENT)]
         assert await source.alerts() == []
     assert [answer.status_code for answer in answers] == [401, 401, 401, 403]
@@ -76,9 +77,9 @@ async def test_a_disabled_user_can_neither_sign_nor_use_its_key(tmp_path: Path) 
 
 async def test_an_old_key_works_beside_the_new_one_where_it_is_kept(tmp_path: Path) -> None:
     async with running_source(tmp_path) as source:
-        access, first = source.core.core.access, source.keys["mine"]
-        second = await access.new_key("mine", keep_old=True)
+        people, first = source.core.core.people, source.keys["mine"]
+        second = (await people.new_key(COMMAND_LINE, "mine", keep_old=True)).key
         both = [await source.send(EVENT, key=key) for key in (first, second)]
-        third = await access.new_key("mine")
+        third = (await people.new_key(COMMAND_LINE, "mine")).key
         only = [await source.send(EVENT, key=key) for key in (first, second, third)]
     assert [answer.status_code for answer in (*both, *only)] == [201, 200, 401, 401, 200]

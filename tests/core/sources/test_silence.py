@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.access import Access
+from core.authorization import COMMAND_LINE
 from core.common.clock import HOUR_MS, MINUTE_MS
 from core.common.database import Database
 from core.models import Alert, AlertUpdate
+from core.people import People
 from core.records.alerts import Alerts
 from core.settings import SourceSection
 from core.sources.ingest import Received, Sources
@@ -27,12 +28,12 @@ class Scene:
 
     database: Database
     clock: SetClock
-    access: Access
+    people: People
     sources: Sources
     alerts: Alerts
 
     async def send(self, event: dict[str, Any], name: str = "mine") -> Received:
-        caller = await self.access.authenticate(await self.access.new_key(name))
+        caller = await self.people.authenticate((await self.people.new_key(COMMAND_LINE, name)).key)
         sender = self.sources.sender(name, caller, {})
         return await self.sources.receive(sender, json.dumps(event).encode())
 
@@ -47,14 +48,14 @@ class Scene:
 async def scene(folder: Path, **changes: Any) -> AsyncIterator[Scene]:
     clock = SetClock()
     async with stores.opened(folder / "core.db") as database:
-        access = Access(database, DOMAIN, clock)
-        await access.add("mine", "source")
-        await access.add("anna", "analyst")
+        people = People(database, DOMAIN, clock)
+        await people.add("mine", "source")
+        await people.add("anna", "analyst")
         section = SourceSection.model_validate({**MINE, **changes})
         sources = Sources({"mine": section}, {}, database, clock, DOMAIN)
         await sources.open()
         try:
-            yield Scene(database, clock, access, sources, Alerts(database, clock, "default"))
+            yield Scene(database, clock, people, sources, Alerts(database, clock, "default"))
         finally:
             await sources.close()
 
@@ -64,7 +65,7 @@ async def test_the_sender_closes_what_nobody_is_assigned_to(tmp_path: Path) -> N
     async with scene(tmp_path) as made:
         await made.send(EVENT)
         await made.send({**EVENT, "id": "2"})
-        anna = await made.access.authenticate(await made.access.new_key("anna"))
+        anna = await made.people.authenticate((await made.people.new_key(COMMAND_LINE, "anna")).key)
         second = (await made.all())[1]
         await made.alerts.update(anna, second.id, AlertUpdate(assignee=f"anna@{DOMAIN}"))
         outcomes = [await made.send(over), await made.send({**over, "id": "2"}), await made.send({**over, "id": "3"})]
@@ -80,7 +81,7 @@ async def test_the_sender_closes_what_nobody_is_assigned_to(tmp_path: Path) -> N
 async def test_what_a_person_closed_opens_after_a_time_only(tmp_path: Path) -> None:
     async with scene(tmp_path, reopen_after="2h") as made:
         await made.send(EVENT)
-        anna = await made.access.authenticate(await made.access.new_key("anna"))
+        anna = await made.people.authenticate((await made.people.new_key(COMMAND_LINE, "anna")).key)
         await made.alerts.mark_read(anna, (await made.all())[0].id)
         statuses = []
         for _ in range(3):
@@ -93,7 +94,7 @@ async def test_what_a_person_closed_opens_after_a_time_only(tmp_path: Path) -> N
 async def test_a_repeat_leaves_what_is_in_an_open_case(tmp_path: Path) -> None:
     async with scene(tmp_path, reopen_after="1h") as made:
         await made.send(EVENT)
-        anna = await made.access.authenticate(await made.access.new_key("anna"))
+        anna = await made.people.authenticate((await made.people.new_key(COMMAND_LINE, "anna")).key)
         await made.alerts.create_case(anna, (await made.all())[0].id)
         made.clock.now_ms += 5 * HOUR_MS
         await made.send(EVENT)
@@ -161,7 +162,7 @@ async def test_one_that_never_said_anything_is_silent_too(tmp_path: Path) -> Non
 
 async def test_a_source_without_a_user_is_a_problem(tmp_path: Path) -> None:
     async with scene(tmp_path) as made:
-        await made.access.set_profile("mine", "analyst")
+        await made.people.set_profile("mine", "analyst")
         assert await made.sources.problems() == [
             "mine has no user; `responder-bot user add mine --profile source` makes it."
         ]

@@ -57,10 +57,10 @@ async def test_a_record_that_cannot_be_read_is_503_and_the_others_are_fine(tmp_p
 @pytest.mark.parametrize("text", [b"{\xff", b"{", b"[]", b'{"responders": 1}'])
 async def test_a_damaged_catalogue_is_replaced(tmp_path: Path, text: bytes) -> None:
     async with running_core(tmp_path) as core:
-        before = [offer.name for offer in core.core.offers.all()]
-    damage(tmp_path / "core.db", "UPDATE catalogue SET doc = CAST(? AS TEXT)", text)
+        before = [offer.name for offer in core.core.registry.all()]
+    damage(tmp_path / "core.db", "UPDATE host_catalogue SET doc = CAST(? AS TEXT)", text)
     async with running_core(tmp_path) as core:
-        assert [offer.name for offer in core.core.offers.all()] == before
+        assert [offer.name for offer in core.core.registry.all()] == before
 
 
 @pytest.mark.parametrize("part", ["text", "page"])

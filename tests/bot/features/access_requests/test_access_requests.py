@@ -12,6 +12,7 @@ from bot.app import running
 from bot.block_kit import ids
 from bot.outbox import MessageOutbox
 from bot.slack_emulator import EmulatorView
+from core.authorization import COMMAND_LINE
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import AccessRequest
@@ -154,7 +155,7 @@ async def test_every_place_that_refuses_offers_to_ask(env: BotEnvironment) -> No
 
 async def test_without_a_channel_each_linked_admin_is_asked(tmp_path: Path) -> None:
     async with running_bot(tmp_path, **{**SETUP, "access_channel": ""}) as env:
-        await env.core.core.access.disable("max")
+        await env.core.core.people.disable(COMMAND_LINE, "max")
         await ask(env)
         direct = await (await env.person(LEA)).dm(env.emulator.bot_user_id)
         card = await seen(env, LEA, message_with(direct, "Nina", "asks for access"))
@@ -162,7 +163,7 @@ async def test_without_a_channel_each_linked_admin_is_asked(tmp_path: Path) -> N
         assert other.live_view.messages(await other.dm(env.emulator.bot_user_id)) == []
         await press(env, LEA, direct, card, "Approve as analyst")
         await seen(env, LEA, message_with(direct, "Approved as analyst", "by lea"))
-        await env.core.core.access.unlink("lea")
+        await env.core.core.people.unlink("lea")
         oskar = await env.person(OSKAR)
         await oskar.command(SOC, "/responder list ~1")
         refused = await seen(env, OSKAR, message_with(SOC, "You're not linked yet"))
@@ -172,7 +173,7 @@ async def test_without_a_channel_each_linked_admin_is_asked(tmp_path: Path) -> N
 
 
 async def test_a_login_that_is_taken_is_replaced(env: BotEnvironment) -> None:
-    await env.core.core.access.add("nina", "analyst")
+    await env.core.core.people.add("nina", "analyst")
     request = await ask(env)
     card = await seen(env, LEA, message_with(ADMINS, "asks for access"))
     await press(env, LEA, ADMINS, card, "Approve as analyst")
@@ -189,8 +190,8 @@ async def test_the_wrong_person_is_refused(env: BotEnvironment) -> None:
     request = await ask(env)
     card = await seen(env, LEA, message_with(ADMINS, "asks for access"))
     # Who was disabled is refused like who isn't linked, and can't get in by asking.
-    await env.core.core.access.disable("rob")
-    await env.core.core.access.unlink("anna")
+    await env.core.core.people.disable(COMMAND_LINE, "rob")
+    await env.core.core.people.unlink("anna")
     for user, name, account, words in (
         ("U0APP", "app", {"is_bot": True}, "only people can"),
         ("U0GONE", "gone", {"deleted": True}, "Only active members"),
@@ -223,7 +224,7 @@ async def test_the_wrong_person_is_refused(env: BotEnvironment) -> None:
 
 async def test_an_admin_manages_requests_and_people_from_the_home(env: BotEnvironment) -> None:
     for number in range(30):
-        await env.core.core.access.add(f"many{number:02}", "analyst")
+        await env.core.core.people.add(f"many{number:02}", "analyst")
     await ask(env)
     lea = await env.person(LEA)
     await lea.open_home()
@@ -331,7 +332,7 @@ async def test_an_admin_makes_and_changes_groups(tmp_path: Path) -> None:
     synchronized = {"leads": ("S0LEADS", [LEA])}
     async with running_bot(tmp_path, **SETUP, groups=synchronized) as env:
         lea = await env.person(LEA)
-        await env.core.core.access.add("api", "analyst")  # not in Slack
+        await env.core.core.people.add("api", "analyst")  # not in Slack
         await lea.open_home()
         home = await seen(env, LEA, lambda view: view.home)
         await lea.click(None, view_id=home["id"], action_id=ids.ADMIN_GROUPS)

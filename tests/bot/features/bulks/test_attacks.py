@@ -48,7 +48,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
 
         question = await asked(env, "anna", "tell", alert_ids[1:])
         before = await ran(env, alert_ids)
-        await env.core.core.access.set_profile("anna", "read-only")
+        await env.core.core.people.set_profile("anna", "read-only")
         await confirm(env, "anna", question)
         await env.told("anna", "not authorized")
         assert await ran(env, alert_ids) == before
@@ -146,7 +146,7 @@ async def test_who_has_lost_access_reads_nothing_more_of_a_bulk(tmp_path: Path) 
         await start(env, "anna", "isolate", alert_ids)
         direct = await env["lea"].dm(env.emulator.bot_user_id)
         await env.until("lea", lambda view: "2 wait for approval" in str(view.messages(direct)) or None)
-        await env.core.core.access.unlink("lea")
+        await env.core.core.people.unlink("lea")
         clock.advance(11_000)  # answers of who somebody is are kept for 10 s
         await env.client.deny_bulk((await env.client.actions("alert", alert_ids[0]))[0].bulk or "")
         await shown(env, "2 denied")
@@ -174,7 +174,7 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         message = await shown(env, "2 wait for approval")
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
         await env.until("ben", topmost(ids.NOTICE_VIEW, "Approve all 2"))
-        await env.core.core.access.set_profile("ben", "read-only")
+        await env.core.core.people.set_profile("ben", "read-only")
         view = env["ben"].live_view.modal or {}
         await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
         await env.told("ben", "not authorized")

@@ -295,7 +295,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
         await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
-        await env.core.core.access.set_clearance("lea", 2)
+        await env.core.core.people.set_clearance("lea", 2)
         await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
         await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):

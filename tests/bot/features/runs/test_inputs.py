@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from bot.block_kit import ids
+from core.authorization import COMMAND_LINE
 from tests.bot.features.approvals.test_decisions import direct
 from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.runs.test_runs import again, choose, menu_block
@@ -135,7 +136,7 @@ async def test_core_errors_are_shown_at_their_fields(env: FeatureEnvironment) ->
     await env.told("ben", "Can run")
     await choose(env, "anna", await env.card_of("anna", alert), BAN)
     view = await env.until("anna", topmost(ids.START_VIEW))
-    await env.core.core.access.disable("ben")
+    await env.core.core.people.disable(COMMAND_LINE, "ben")
     answer = await env["anna"].submit(view["id"], entered(view, **IN_SLACK))
     owner = next(block for block in entered(view, owner="U0BEN"))
     assert answer["errors"] == {owner: "This should be the login of a person with access."}

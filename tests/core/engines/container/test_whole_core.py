@@ -113,7 +113,7 @@ async def test_from_an_image_that_is_missing_to_a_run_over_http(
         assert "its image localhost/boxed:1 is not installed" in (await health_of(core, "engine boxes"))["message"]
         podman.image("localhost/boxed:1", f"echo {REPORT % 'boxed'}")
         assert commands("install")[0] == 0
-        await core.core.offers.refresh()
+        await core.core.registry.refresh()
         (told,) = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true")).json()
         run = {"responderId": told["id"], "objectType": "alert", "objectId": alert["id"]}
         action = (await core.send("POST", f"{ENGINE}/action", run, profile="analyst")).json()

@@ -3,7 +3,7 @@
 import re
 
 from bot.features.runs.views.reports import OPERATION_PHRASES
-from core.actions.operations import OPERATIONS
+from core.reports.operations import OPERATIONS
 from tests.documents import ROOT
 
 

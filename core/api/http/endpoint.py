@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from core.access import Caller
+from core.authorization import Caller
 from core.common import logs
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from core.api.endpoint import Endpoint
+from core.api.http.endpoint import Endpoint
 
 _PREFIX = "/api/connector/engine/"
 _ENDINGS = ("Id", "JobId", "Ids")  # engineId, engineJobId, engineIds

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from core.actions import operations
-from core.actions.operations import OperationLimits, OperationOutcome
 from core.engines.base import Report, describe_error
-from core.engines.redaction import REMOVED, Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
+from core.engines.secret_redaction import REMOVED, Redactor, cap_secrets, redact_keys, redact_urls, secrets_in
 from core.models import OWN_PARAMETERS
+from core.reports import operations
+from core.reports.operations import OperationLimits, OperationOutcome
 
 LISTED_PARAMETERS_BYTES = 16_384
 

@@ -10,10 +10,10 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.service import Actions
-from core.api import choices as choices_api
-from core.api import v1
-from core.api.endpoint import Endpoint, Request, json_response
-from core.api.search import SearchFunction
+from core.api.aliases import choices as choices_api
+from core.api.aliases import v1
+from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.search import SearchFunction
 from core.common.errors import bad_request
 from core.models import Kind, SearchInput
 from core.records import artifacts

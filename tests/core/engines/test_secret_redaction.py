@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core.actions import report as reports
 from core.engines.job_folder import RunFacts
-from core.engines.redaction import REMOVED, Redactor, redact_urls, secrets_in, secrets_in_url
 from core.engines.run_report import RunOutput, interpret
+from core.engines.secret_redaction import REMOVED, Redactor, redact_urls, secrets_in, secrets_in_url
+from core.reports import report as reports
 
 ENCODERS: Mapping[str, Callable[[str], str]] = {
     "as it is": str,

@@ -20,7 +20,7 @@ from prometheus_client import (
 )
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.http.endpoint import Endpoint, Request, json_response
 from core.common import logs
 from core.common.database import Database
 from core.common.database.probe import Probe

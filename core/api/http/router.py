@@ -19,12 +19,13 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from core.access import Access, Caller
-from core.api.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns
-from core.api.errors import MethodNotAllowedError, error_response
-from core.api.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, credentials, query_of
+from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns
+from core.api.http.errors import MethodNotAllowedError, error_response
+from core.api.http.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, credentials, query_of
+from core.authorization import Caller
 from core.common.errors import ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected
+from core.people import People
 from core.sources.senders import SIGNATURE_HEADER
 
 TRANSLATE_IN_THREAD_BYTES = 65_536  # translating a larger response would block the event loop
@@ -62,7 +63,7 @@ class Router:
     def __init__(
         self,
         endpoints: Iterable[Endpoint],
-        access: Access,
+        people: People,
         *,
         body_limit_bytes: int = BODY_LIMIT_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
@@ -71,7 +72,7 @@ class Router:
     ) -> None:
         """`last_event` gives the number of the newest event, which the response to a change names."""
         self._paths = _paths(endpoints)
-        self._access = access
+        self._people = people
         self._bodies = BodyReader(body_limit_bytes, body_timeout_s)
         self._turns = SearchTurns()
         self._observe = observe
@@ -151,7 +152,7 @@ class Router:
     async def _authenticate(self, request: Request) -> None:
         key, login = credentials(request.headers)
         name = request.headers.get("x-on-behalf-of")
-        request.caller = await self._access.authenticate(key, login=login, on_behalf_of=name)
+        request.caller = await self._people.authenticate(key, login=login, on_behalf_of=name)
 
     def _find(self, request: Request) -> Endpoint:
         """The endpoint at the request's address, whose parameters it sets.

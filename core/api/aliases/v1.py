@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.http.endpoint import Endpoint, Request, json_response
 from core.common.errors import ResponderBotError, bad_request
 from core.field_types import CUSTOM_FIELD_KINDS, kind_of_value
 from core.models import SEVERITY_NAMES, TLP_NAMES

@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from core.api import forms
-from core.api.endpoint import Endpoint, Request
-from core.api.errors import field_errors
+from core.api.http import forms
+from core.api.http.endpoint import Endpoint, Request
+from core.api.http.errors import field_errors
 from core.common.decoding import has_more_values
 from core.common.errors import ResponderBotError, bad_request
 from core.common.listener import BODY_TIMEOUT_S, read_body

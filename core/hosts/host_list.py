@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from core.access import Caller
-from core.actions.hosts import Hosts
+from core.authorization import Caller
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.hosts.hosts import Hosts
 from core.models import CoreEntry, EngineLoad, HostEntry
 from core.store import actions as stored_actions
 from core.store import hosts as stored

@@ -6,23 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.access import Access, parse_slack_id
+from core.authorization import COMMAND_LINE
 from core.common.clock import now_ms
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.people import People, parse_slack_id
 from tests.clock import SetClock
 from tests.core.test_cli import is_one_sentence, run
 from tests.stores import opened
 
 
-def access(database: Database) -> Access:
-    return Access(database, "responder-bot.local", SetClock())
+def people(database: Database) -> People:
+    return People(database, "responder-bot.local", SetClock())
 
 
 async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        key = await access(database).add("Anna", "analyst")
-        caller = await access(database).authenticate(key)
+        key = await people(database).add("Anna", "analyst")
+        caller = await people(database).authenticate(key)
         kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert (caller.login, caller.acted_through) == ("anna@responder-bot.local", "anna@responder-bot.local")
     assert caller.permissions == {"manageAction", "manageAlert", "manageCase", "manageTask"}
@@ -32,12 +33,12 @@ async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) 
 
 async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        users = access(database)
+        users = people(database)
         first = await users.add("anna", "analyst")
-        second = await users.new_key("anna")
+        second = (await users.new_key(COMMAND_LINE, "anna")).key
         with pytest.raises(ResponderBotError, match="Authentication failure"):
             await users.authenticate(first)
-        await users.disable("anna")
+        await users.disable(COMMAND_LINE, "anna")
         with pytest.raises(ResponderBotError, match="Authentication failure") as caught:
             await users.authenticate(second)
     assert caught.value.code == "authentication"
@@ -45,23 +46,23 @@ async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: 
 
 async def test_processes_on_one_database_have_a_temporary_key_each(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        one, another = access(database), access(database)
+        one, another = people(database), people(database)
         first = await one.temporary_key("bot", "service")
         second = await another.temporary_key("bot", "service")
         assert {(await one.authenticate(first)).login, (await another.authenticate(second)).login} == {
             "bot@responder-bot.local"
         }
-        for users, key in ((one, second), (another, first), (access(database), first)):
+        for users, key in ((one, second), (another, first), (people(database), first)):
             with pytest.raises(ResponderBotError, match="Authentication failure"):
                 await users.authenticate(key)
-        await another.disable("bot")
+        await another.disable(COMMAND_LINE, "bot")
         with pytest.raises(ResponderBotError, match="Authentication failure"):
             await one.authenticate(first)
 
 
 async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        users = access(database)
+        users = people(database)
         key = await users.add("anna", "analyst")
         await users.add("ben", "analyst")
         assert (await users.authenticate(key, login="ANNA")).login == "anna@responder-bot.local"
@@ -71,11 +72,11 @@ async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None
 
 async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        users = access(database)
+        users = people(database)
         bot, anna = await users.add("bot", "service"), await users.add("anna@example.org", "org-admin")
         await users.add("other-bot", "service")
         await users.add("gone", "analyst")
-        await users.disable("gone")
+        await users.disable(COMMAND_LINE, "gone")
 
         acting = await users.authenticate(bot, on_behalf_of="Anna@Example.org")
         assert (acting.login, acting.acted_through) == ("anna@example.org", "bot@responder-bot.local")
@@ -90,7 +91,7 @@ async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: 
 
 async def test_a_slack_id_belongs_to_one_user(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        users = access(database)
+        users = people(database)
         await users.add("anna", "analyst", clearance=3)
         await users.add("ben", "analyst")
         await users.link("anna", "T1:U1")
@@ -109,13 +110,13 @@ async def test_a_slack_id_belongs_to_one_user(tmp_path: Path) -> None:
 
 async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
-        users = access(database)
+        users = people(database)
         await users.add("anna", "analyst", slack_id="U1")
         for slack_id in ("U1", "T1:U1"):
             with pytest.raises(ResponderBotError, match=r"is linked to anna@responder-bot\.local already") as caught:
                 await users.add("ben", "analyst", slack_id=slack_id)
             assert caught.value.code == "exists"
-        assert [row["login"] for row in await users.list_users()] == ["anna@responder-bot.local"]
+        assert [user.login for user in await users.all()] == ["anna@responder-bot.local"]
 
 
 @given(st.text())
@@ -135,9 +136,9 @@ async def test_a_login_that_does_not_fit_into_a_header_is_refused(tmp_path: Path
     assert is_one_sentence(ended.err)
     assert "'a b' can't be a login" in ended.err
     async with opened(tmp_path / "core.db") as database:
-        access = Access(database, "example.org", now_ms)
+        users = People(database, "example.org", now_ms)
         for login in ("", "a@b@c", "@example.org", "a:b", "a\nb", "änna", "x" * 300, "a@"):
             with pytest.raises(ResponderBotError, match="can't be a login"):
-                await access.add(login, "analyst")
-        await access.add(" Anna.Lead+soc ", "analyst")
-        assert [row["login"] for row in await access.list_users()] == ["anna.lead+soc@example.org"]
+                await users.add(login, "analyst")
+        await users.add(" Anna.Lead+soc ", "analyst")
+        assert [user.login for user in await users.all()] == ["anna.lead+soc@example.org"]

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request, json_response
-from core.api.errors import ERRORS
-from core.api.requests import has_required_fields
+from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.errors import ERRORS
+from core.api.http.requests import has_required_fields
 from core.models import KINDS, Input
 
 _REF = "#/components/schemas/{model}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
 from core.models import SearchInput
 from core.records.search import SearchResult
 from core.store.search import Window

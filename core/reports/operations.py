@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from core.actions.unit_of_work import Operation, OperationContext, UnitOfWork
 from core.common.database import Transaction
 from core.common.errors import ResponderBotError
 from core.models import ArtifactInput, LogInput, TaskInput
 from core.records import artifacts, cases
+from core.reports.unit_of_work import Operation, OperationContext, UnitOfWork
 
 SLICE_SIZE = 100
 """How many operations share a transaction; other writers come in between."""

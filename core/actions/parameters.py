@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from core.access import require_person
+from core.authorization import require_person
 from core.common.database import Reads
 from core.common.errors import ResponderBotError
-from core.engines.redaction import redact_keys
+from core.engines.secret_redaction import redact_keys
 from core.field_types import ERRORS_LIMIT
 from core.models import OWN_PARAMETERS, Parameter
 
@@ -14,7 +14,7 @@ SHOWN_CHARS = 100
 SHOWN_ERRORS = 10
 
 
-def checked(
+def check_parameters(
     reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any], full_login: Callable[[str], str]
 ) -> dict[str, Any]:
     """The values as the responder gets them, with defaults; all that is given, if it declares none.

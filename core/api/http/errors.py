@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.responses import Response
 
-from core.api.endpoint import JSON_TYPE
+from core.api.http.endpoint import JSON_TYPE
 from core.common.errors import Code, ResponderBotError
 from core.field_types import ERRORS_LIMIT
 from core.models import ApiModel

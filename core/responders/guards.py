@@ -12,13 +12,13 @@ from hashlib import sha256
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from core.access import expand, full_login
-from core.actions.target import Target, applies, artifacts_of
+from core.authorization import expand, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in, targets_in
+from core.responders.target import Target, applies, artifacts_of
 from core.settings import Rate, ResponderSection, section_for
 from core.store import events, objects
 from core.store import guards as stored

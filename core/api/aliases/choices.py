@@ -9,11 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.access import Access
-from core.api import v1
-from core.api.endpoint import Endpoint, Request, json_response
+from core.api.aliases import v1
+from core.api.http.endpoint import Endpoint, Request, json_response
 from core.common.database import Database
 from core.field_types import CUSTOM_FIELD_KINDS
+from core.people import People
 from core.store import search as stored
 
 NEWEST = 200
@@ -27,7 +27,7 @@ DATA_TYPES = (
 ChoiceList = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
-def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]:
+def choice_lists(people: People, database: Database) -> Mapping[str, ChoiceList]:
     """Each list by its name in a query of version 1."""
 
     async def custom_fields() -> list[Mapping[str, Any]]:
@@ -35,7 +35,7 @@ def choice_lists(access: Access, database: Database) -> Mapping[str, ChoiceList]
         return [_custom_field(name, kind) for name, kind in sorted(kinds.items())]
 
     async def users() -> list[Mapping[str, Any]]:
-        active = [(row["login"], row["profile"]) for row in await access.list_users() if not row["disabled"]]
+        active = [(user.login, user.profile) for user in await people.all() if not user.disabled]
         return [
             v1.to_v1({"_type": "user", "_id": login, "login": login, "name": login, "profile": profile})
             for login, profile in active

@@ -1,0 +1,152 @@
+"""Catalogues of several engines merged into one, without responders that can be taken for others."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.common.settings_file import variable_name
+from core.common.words import spaced
+from core.engines.base import Catalogue, Responder, Skipped, name_of, title_of
+
+
+@dataclass(frozen=True)
+class MergedResponder:
+    """A responder, merged by name over all engines that have it."""
+
+    name: str
+    by_engine: tuple[tuple[str, Responder], ...]
+    """Engine name and that engine's own responder, in the order of the settings; the first gives id and texts."""
+
+    @property
+    def first(self) -> Responder:
+        return self.by_engine[0][1]
+
+    def on(self, engine_name: str) -> Responder | None:
+        return next((responder for name, responder in self.by_engine if name == engine_name), None)
+
+
+def without_duplicates(catalogue: Catalogue) -> Catalogue:
+    """The catalogue with the first responder of each id and of each name; the others are skipped with that reason."""
+    kept: list[Responder] = []
+    skipped: list[Skipped] = []
+    by_key: dict[tuple[str, str], Responder] = {}
+    for responder in catalogue.responders:
+        keys = ("id", responder.id), ("name", responder.name)
+        duplicate = next((key for key in keys if key in by_key), None)
+        if duplicate is None:
+            kept.append(responder)
+            by_key |= dict.fromkeys(keys, responder)
+        else:
+            first, what = by_key[duplicate].name, duplicate[0]
+            reason = f"another responder of this engine, {first}, has the same {what} and comes first"
+            skipped.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", public_reason=reason))
+    if not skipped:
+        return catalogue
+    return replace(catalogue, responders=tuple(kept), skipped=(*catalogue.skipped, *skipped))
+
+
+@dataclass(frozen=True)
+class ListedCatalogue:
+    """What an engine lists."""
+
+    engine_name: str
+    catalogue: Catalogue
+    is_own: bool
+    """Whether its definitions are files of this host, rather than what a server says."""
+
+
+def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]) -> list[Catalogue]:
+    """The catalogues without what servers list under a name or id that can be taken for another responder's.
+
+    The rules of that other responder would not hold for it. Names are taken by the settings (`named`) first, then by
+    definitions of this host, then by servers in their order.
+    """
+    owners = {skeleton(name): name for name in named}
+    for item in listed:
+        if item.is_own:
+            skipped = [skipped.responder for skipped in item.catalogue.skipped if skipped.responder]
+            for responder in [*skipped, *item.catalogue.responders]:
+                owners |= dict.fromkeys(_marks(responder), responder.name)
+    return [item.catalogue if item.is_own else _without_lookalikes(item.catalogue, owners, named) for item in listed]
+
+
+def _without_lookalikes(catalogue: Catalogue, owners: dict[str, str], named: Collection[str]) -> Catalogue:
+    """One catalogue; `owners` are names by what they are known by, and get those of its responders."""
+    kept: list[Responder] = []
+    skipped = list(catalogue.skipped)
+    for responder in catalogue.responders:
+        marks = _marks(responder)
+        others = (owners.get(mark, responder.name) for mark in marks)
+        other = next((name for name in others if not _is_same(name, responder.name, named)), "")
+        if other:
+            reason = f"it can be taken for {other}; give it another name on its server"
+            skipped.append(Skipped(responder.name, f"{responder.name}: {reason}.", responder, reason))
+        else:
+            kept.append(responder)
+            owners |= dict.fromkeys(marks, responder.name)
+    return replace(catalogue, responders=tuple(kept), skipped=tuple(skipped))
+
+
+def _marks(responder: Responder) -> tuple[str, ...]:
+    """What people and requests know a responder by."""
+    return skeleton(responder.name), responder.name, responder.id
+
+
+def _is_same(other: str, name: str, named: Collection[str]) -> bool:
+    """Whether these are one name, or a section of the settings and the responder that it is for."""
+    return other == name or (other in named and variable_name(other) == variable_name(name))
+
+
+_ALIKE = str.maketrans("01i|", "olll")
+
+
+def skeleton(name: str) -> str:
+    """The same for names that look alike, or that differ in case or separators only."""
+    text = name.lower().translate(_ALIKE).replace("rn", "m").replace("vv", "w")
+    text = re.sub(r"[\W_]+(?![ol2-9]+(?:[\W_]|$))", "", text)  # those before numbers count
+    return re.sub(r"[\W_]+", "_", text)
+
+
+def merge(catalogues: Iterable[tuple[str, Catalogue]]) -> Mapping[str, MergedResponder]:
+    """Responders by name, sorted by it, of engines in this order; the first of two engines of one name counts."""
+    by_name: dict[str, dict[str, Responder]] = {}
+    for engine_name, catalogue in catalogues:
+        for responder in catalogue.responders:
+            by_name.setdefault(responder.name, {}).setdefault(engine_name, responder)
+    return {name: MergedResponder(name, tuple(by_name[name].items())) for name in sorted(by_name)}
+
+
+def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
+    """Titles by name. Where two would look alike they get their version, or else the whole name."""
+    names: dict[str, Sequence[str]] = {}
+    for responder in responders:
+        bare = name_of(responder.name, responder.version)
+        title = responder.title or title_of(bare) or responder.name
+        with_version = f"{title} {responder.version}".strip()
+        names[responder.name] = (title, with_version, f"{spaced(bare)} {responder.version}".strip(), responder.name)
+    for _ in range(3):
+        shared = Counter(skeleton(titles[0]) for titles in names.values())
+        names = {name: titles[shared[skeleton(titles[0])] > 1 :] for name, titles in names.items()}
+    return {name: titles[0] for name, titles in names.items()}
+
+
+def parse_catalogue(doc: str) -> Catalogue:
+    """A stored catalogue. Raises ValueError, KeyError or TypeError if it is damaged, or of another release."""
+    stored = json.loads(doc)
+    return Catalogue(
+        tuple(_responder(fields) for fields in stored["responders"]),
+        tuple(_skipped(fields) for fields in stored["skipped"]),
+    )
+
+
+def _skipped(fields: Mapping[str, Any]) -> Skipped:
+    responder = fields["responder"]
+    return Skipped(**{**fields, "responder": _responder(responder) if responder else None})
+
+
+def _responder(fields: Mapping[str, Any]) -> Responder:
+    lists = {name: tuple(fields[name]) for name in ("data_types", "items", "parameters", "target")}
+    return Responder(**{**fields, **lists})

@@ -1,0 +1,655 @@
+"""Which responders can run on an object, and why the others can't (core/docs/semantics.md#available-responders)."""
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
+
+import structlog
+
+from core.common.clock import Clock
+from core.common.database import Database
+from core.common.errors import ResponderBotError
+from core.common.settings_file import variable_name
+from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
+from core.hosts.hosts import Host
+from core.models import (
+    OBJECT_TYPES,
+    TLP_NAMES,
+    InputTitle,
+    Kind,
+    OfferedResponder,
+    OfferedTarget,
+    Parameter,
+    Policy,
+    Refusal,
+    parse_parameters,
+)
+from core.responders import target as targets
+from core.responders.catalogues import (
+    ListedCatalogue,
+    MergedResponder,
+    distinct_titles,
+    merge,
+    parse_catalogue,
+    without_duplicates,
+    without_lookalikes,
+)
+from core.responders.guards import RulesFor
+from core.responders.settings_problems import settings_problems
+from core.responders.target import Target, applies
+from core.settings import ResponderSection, section_for
+from core.store import hosts as stored
+
+log = structlog.get_logger()
+
+REFRESH_S = 10.0  # between requests for an engine's catalogue
+OPEN_TIMEOUT_S = 2.0  # an engine that takes longer to answer at start is known by its last stored catalogue
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine of a run, and the responder as that engine has it; the action gets the id of the merged one."""
+
+    merged: MergedResponder
+    engine_name: str
+    engine: Engine | None
+    """None if only other hosts can run it."""
+    responder: Responder
+
+
+@dataclass
+class EngineState:
+    """What is known of one engine."""
+
+    engine: Engine
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    """As the engine lists it."""
+    usable: Catalogue = field(default_factory=Catalogue)
+    """The same without responders that can be taken for others; these are skipped."""
+    up: bool = False
+    """Whether it answered the last request for its catalogue."""
+    message: str = "not asked yet"
+    """Why it isn't up."""
+    has_answered: bool = False
+    """Whether the catalogue is its answer to this process, rather than a stored one."""
+    is_stored: bool = False
+    """Whether other hosts can read all this, if it has answered."""
+
+
+@dataclass(frozen=True)
+class PeerEngine:
+    """What is known of an engine of another host."""
+
+    host: str
+    name: str
+    catalogue: Catalogue
+    up: bool
+    capacity: int | None
+    why_not: str
+    """Why it takes no runs, such as "it is draining"; "" if it does."""
+
+    def has(self, responder_name: str) -> bool:
+        return any(responder.name == responder_name for responder in self.catalogue.responders)
+
+
+class Registry:
+    """The responders of all engines and hosts, merged; refreshed in the background, so that no request waits.
+
+    Engines with the same name on several hosts are one engine, with the slots of all.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        sections: Mapping[str, ResponderSection],
+        database: Database,
+        clock: Clock,
+        host: Host = Host("", ""),  # noqa: B008 - frozen
+    ) -> None:
+        self._host = host
+        self._peers: Sequence[PeerEngine] = ()
+        self._peer_catalogues: dict[tuple[str, str], tuple[int, Catalogue]] = {}
+        """By host and engine, with the time at which each was stored."""
+        self._states = {engine.name: EngineState(engine) for engine in engines}
+        self._sections = sections
+        self._section = cache(lambda name: section_for(name, sections) or ResponderSection())
+        self._maxima = {
+            variable_name(name): section
+            for name, section in sections.items()
+            if (section.max_tlp, section.max_pap) != (None, None)
+        }
+        self._database = database
+        self._clock = clock
+        self._by_name: Mapping[str, MergedResponder] = {}
+        self._titles: Mapping[str, str] = {}
+        self._parameters: Mapping[str, Sequence[Parameter]] = {}
+        self._names_by_id: Mapping[str, str] = {}
+        self._logged_problems: Collection[str] = ()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
+        for name, state in self._states.items():
+            try:
+                doc = await self._database.read(partial(stored.last_catalogue, host_id=self._host.id, engine=name))
+                if doc is not None:
+                    state.catalogue = without_duplicates(parse_catalogue(doc))
+            except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
+                log.warning("stored_catalogue_unusable", engine=name, reason=str(error))
+        self._merge()
+        names = json.dumps(list(self._states))
+        await self._database.transaction(lambda tx: stored.begin_catalogues(tx, self._host.id, names))
+        first = [asyncio.create_task(self._refresh(state)) for state in self._states.values()]
+        if first:
+            await asyncio.wait(first, timeout=OPEN_TIMEOUT_S)
+        self._tasks = [
+            asyncio.create_task(self._refresh_repeatedly(state, task))
+            for state, task in zip(self._states.values(), first, strict=True)
+        ]
+
+    async def close(self) -> None:
+        """Stop asking for catalogues; the engines stay open."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def refresh(self) -> None:
+        """Ask all engines for their catalogues now."""
+        await asyncio.gather(*(self._refresh(state) for state in self._states.values()))
+
+    def states(self) -> Sequence[EngineState]:
+        """The engines of this host."""
+        return list(self._states.values())
+
+    # --- engines and hosts ------------------------------------------------------------------------------------------
+
+    async def refresh_peers(self, why_not: Mapping[str, str]) -> None:
+        """Read the catalogues of other hosts. `why_not` is by host id: why one takes no runs, or "" if it does.
+
+        A host that it doesn't name is stopped.
+        """
+        rows = await self._database.snapshot(lambda reads: stored.peer_engines(reads, self._host.id))
+        catalogues: dict[tuple[str, str], tuple[int, Catalogue]] = {}
+        for row in rows:
+            key = row["host_id"], row["engine"]
+            known = self._peer_catalogues.get(key)
+            if known is None or known[0] != row["at"]:
+                known = row["at"], await self._peer_catalogue(*key)
+            catalogues[key] = known
+        self._peer_catalogues = catalogues
+        peers = [
+            PeerEngine(
+                row["host"],
+                row["engine"],
+                catalogues[row["host_id"], row["engine"]][1],
+                bool(row["up"]),
+                row["capacity"],
+                why_not.get(row["host_id"], "it is stopped"),
+            )
+            for row in rows
+        ]
+        if peers != self._peers:
+            self._peers = peers
+            self._merge()
+
+    async def _peer_catalogue(self, host_id: str, engine_name: str) -> Catalogue:
+        doc = await self._database.snapshot(lambda reads: stored.catalogue_of(reads, host_id, engine_name))
+        try:
+            return without_duplicates(parse_catalogue(doc)) if doc else Catalogue()
+        except (ValueError, KeyError, TypeError) as error:  # of another release
+            log.warning("stored_catalogue_unusable", engine=engine_name, reason=str(error))
+            return Catalogue()
+
+    def claimable(self, engine_name: str) -> Sequence[str] | None:
+        """The responders whose runs on an engine this host may claim; None for all, if there is no other host."""
+        if not self._peers:
+            return None
+        state = self._states[engine_name]
+        return [
+            responder.name
+            for responder in state.catalogue.responders
+            if state.up or not self._is_up_on_peer(engine_name, responder.name)
+        ]
+
+    def has_taker(self, engine_name: str, responder_name: str) -> bool:
+        """Whether a host that takes runs has that responder on that engine."""
+        return self._lists(engine_name, responder_name) or any(
+            peer.name == engine_name and not peer.why_not and peer.has(responder_name) for peer in self._peers
+        )
+
+    def may_come_back(self, engine_name: str, responder_name: str) -> bool:
+        """Whether a host that takes no runs now has that responder on that engine."""
+        return any(peer.name == engine_name and peer.has(responder_name) for peer in self._peers)
+
+    def has_engine(self, engine_name: str) -> bool:
+        """Whether this host, or another that takes runs, has that engine."""
+        return engine_name in self._states or any(peer.name == engine_name and not peer.why_not for peer in self._peers)
+
+    def runs_here(self, engine_name: str) -> bool:
+        """Whether programs of an engine run on this host."""
+        state = self._states.get(engine_name)
+        return state is not None and state.engine.runs_here
+
+    def is_unlimited_here(self, engine_name: str, responder_name: str) -> bool:
+        """Whether this host runs a responder on that engine at once, however many run."""
+        return self._here(engine_name, responder_name) is not None and self._states[engine_name].engine.capacity is None
+
+    def full(self, slots_taken: Mapping[str, int]) -> Collection[str]:
+        """The engines without a free slot on any host, by how many are taken on each."""
+        slots: dict[str, list[int | None]] = {name: [state.engine.capacity] for name, state in self._states.items()}
+        for peer in self._peers:
+            if not peer.why_not:
+                slots.setdefault(peer.name, []).append(peer.capacity)
+        return [
+            name
+            for name, capacities in slots.items()
+            if None not in capacities and slots_taken.get(name, 0) >= sum(filter(None, capacities))
+        ]
+
+    def engine(self, name: str) -> Engine:
+        """Raises ResponderBotError("not_found")."""
+        state = self._states.get(name)
+        if state is None:
+            raise ResponderBotError("not_found", f"Engine {name} not found")
+        return state.engine
+
+    def _lists(self, engine_name: str, responder_name: str) -> bool:
+        """Whether this host's engine of that name lists a responder."""
+        state = self._states.get(engine_name)
+        return state is not None and any(item.name == responder_name for item in state.catalogue.responders)
+
+    def _here(self, engine_name: str, responder_name: str) -> Engine | None:
+        """This host's engine, if it is to run the responder: not while it is down and another host's is up."""
+        if not self._lists(engine_name, responder_name):
+            return None
+        state = self._states[engine_name]
+        return state.engine if state.up or not self._is_up_on_peer(engine_name, responder_name) else None
+
+    def _is_up_on_peer(self, engine_name: str, responder_name: str) -> bool:
+        return any(
+            peer.name == engine_name and peer.up and not peer.why_not and peer.has(responder_name)
+            for peer in self._peers
+        )
+
+    def _is_up(self, engine_name: str, responder_name: str) -> bool:
+        state = self._states.get(engine_name)
+        return (state is not None and state.up) or self._is_up_on_peer(engine_name, responder_name)
+
+    # --- responders -------------------------------------------------------------------------------------------------
+
+    def all(self) -> Sequence[MergedResponder]:
+        """All available responders, sorted by name."""
+        return list(self._by_name.values())
+
+    def find(self, responder_name: str) -> MergedResponder | None:
+        """The available responder of this name."""
+        return self._by_name.get(responder_name)
+
+    def skipped(self) -> Sequence[tuple[str, Skipped]]:
+        """Engine name and definition, for each that can't be used."""
+        return [(name, skipped) for name, state in self._states.items() for skipped in state.usable.skipped]
+
+    def settings_problems(self) -> list[str]:
+        """As the function `settings_problems`, for the engines that have answered."""
+        answers = [state.catalogue for state in self._states.values() if state.has_answered]
+        is_complete = len(answers) == len(self._states)
+        peers = [peer.catalogue for peer in self._peers]
+        return settings_problems(self._sections, answers, is_complete=is_complete, peers=peers)
+
+    def name(self, responder_id: str) -> str:
+        """The name of a responder that a request names by id or name; the same text, if there is none."""
+        return responder_id if responder_id in self._by_name else self._names_by_id.get(responder_id, responder_id)
+
+    def title(self, responder_name: str) -> str:
+        """A responder's name as people read it, unlike that of any other available one."""
+        return self._titles.get(responder_name) or title_of(name_of(responder_name))
+
+    def parameters(self, merged: MergedResponder) -> Sequence[Parameter]:
+        """The parameters that a responder declares, or that the settings declare for it."""
+        declared = self._section(merged.name).parameter or self._parameters.get(merged.name)
+        return parse_parameters(merged.first.parameters) if declared is None else declared  # no longer available
+
+    def input_titles(self, responder_name: str) -> Sequence[InputTitle]:
+        """What people call the parameters of a responder; none of one that isn't available."""
+        merged = self._by_name.get(responder_name)
+        declared = self.parameters(merged) if merged else ()
+        return [InputTitle(name=item.name, title=item.title, type=item.type) for item in declared]
+
+    def policy(self, responder_name: str) -> Policy:
+        """What the settings say of a responder, whether it is available or not."""
+        section = self._section(responder_name)
+        return Policy(
+            confirm=section.confirm,
+            approval=section.approval,
+            run_by=None if section.run_by is None else list(section.run_by),
+            approve_by=None if section.approve_by is None else list(section.approve_by),
+            rate=list(section.rate) or None,
+            rate_per_target=list(section.rate_per_target) or None,
+            undo=section.undo or None,
+            undo_after_minutes=section.undo_after_minutes or None,
+            allow_permanent=section.allow_permanent if section.undo else None,
+        )
+
+    # --- on an object -----------------------------------------------------------------------------------------------
+
+    def offered(self, target: Target, rules: RulesFor | None = None) -> list[OfferedResponder]:
+        """The responders that can run on an object, with `rules` only those that somebody may run on it now."""
+        return [
+            _offered(merged)
+            for merged in self._by_name.values()
+            if self._can_run(merged, target) and not (rules and self._refusals(merged, target, rules))
+        ]
+
+    def names_for(self, kind: Kind, data_type: str, tlp: int, pap: int) -> list[str]:
+        """The names of the responders that can run at once on an object of this kind, with these levels.
+
+        Rules of the settings are left to `RulesFor`.
+        """
+        target = Target(kind, 0, 0, tlp, pap, {}, data_type)
+        return [
+            merged.name
+            for merged in self._by_name.values()
+            if self._can_run(merged, target) and any(self._is_up(name, merged.name) for name, _ in merged.by_engine)
+        ]
+
+    def explained(
+        self,
+        target: Target,
+        *,
+        may_run: bool,
+        open_runs: Mapping[str, str],
+        why_not: str = "",
+        rules: RulesFor | None = None,
+        clearance: int = targets.RED,
+    ) -> list[OfferedResponder]:
+        """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
+
+        `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, or
+        "". The list includes those that can't be used at all, if they are for this kind of object. No artifact above
+        `clearance` is named as one to act on.
+        """
+        more_reasons = [why_not] if why_not else []
+        if not may_run:
+            more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
+        usable = [
+            self._explain(merged, target, more_reasons, open_runs.get(merged.name), rules, clearance)
+            for merged in self._by_name.values()
+        ]
+        return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
+
+    def target_types(self, merged: MergedResponder) -> targets.TargetTypes:
+        """What a responder acts on, as the settings or else its definition declare."""
+        return targets.TargetTypes(self._section(merged.name).target or merged.first.target, is_required=True)
+
+    def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
+        """Why a responder of an engine can't run on an object."""
+        reasons = _reasons_not(responder, target)
+        why = "" if not _fits(responder, target) else targets.why_none_fits(target, self.target_types(merged))
+        return [*reasons, why] if why else reasons
+
+    def _can_run(self, merged: MergedResponder, target: Target) -> bool:
+        return any(not self._reasons_not(merged, responder, target) for _, responder in merged.by_engine)
+
+    def _target(self, merged: MergedResponder, target: Target, clearance: int) -> OfferedTarget | None:
+        """What a run on this object would act on."""
+        types = self.target_types(merged)
+        artifacts = targets.fitting(target, types) if _fits(merged.first, target) else None
+        if artifacts is None:
+            return None
+        return OfferedTarget(
+            data_types=list(types.names) or [target.data_type],
+            artifacts=[artifact for artifact in artifacts if artifact.tlp <= clearance][: targets.MAX_SHOWN],
+            total=len(artifacts),
+            required=types.is_required and len(artifacts) > 1,
+        )
+
+    def _refusals(self, merged: MergedResponder, target: Target, rules: RulesFor) -> list[Refusal]:
+        """The rules that block a run whatever it may choose to act on."""
+        refusals = rules.refusals(merged.name, target)
+        types = self.target_types(merged)
+        artifacts = targets.fitting(target, types) or ()
+        if len(artifacts) < 2 or not types.is_required or not any(refusal.rule == "protect" for refusal in refusals):
+            return refusals
+        alone = (targets.acting_on(target, types, [artifact.id]) for artifact in artifacts[: targets.MAX_SHOWN])
+        return min((rules.refusals(merged.name, one) for one in alone), key=len)
+
+    def choose(
+        self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
+    ) -> EngineChoice:
+        """The engine for a run on an object (core/docs/semantics.md#which-engine-runs-it).
+
+        Without `engine_name`, the first that has the responder and is up; if none is up, the first, as it may be back
+        by the time it is called. Engines in `full` are passed over if another is up. Raises ResponderBotError:
+        not_found for an unknown engine or responder, bad_request with the reason if it can't be used or can't run on
+        this object.
+        """
+        if engine_name is not None and not self.has_engine(engine_name):
+            self.engine(engine_name)
+        merged = self._by_name.get(self.name(responder_id))
+        by_engine = [pair for pair in merged.by_engine if engine_name in (None, pair[0])] if merged else []
+        if merged is None or not by_engine:
+            raise self._missing(responder_id, merged.name if merged else responder_id, engine_name)
+        allowed = [pair for pair in by_engine if not self._reasons_not(merged, pair[1], target)]
+        if not allowed:
+            reasons = self._reasons_not(merged, by_engine[0][1], target)
+            raise ResponderBotError("bad_request", _cannot_run(merged.name, reasons))
+        up = [pair for pair in allowed if self._is_up(pair[0], merged.name)] or allowed[:1]
+        name, responder = next((pair for pair in up if pair[0] not in full), up[0])
+        return EngineChoice(merged, name, self._here(name, merged.name), responder)
+
+    def why_not(self, target: Target, responder_name: str, engine_name: str) -> str:
+        """Why an engine may no longer run a responder on an object, or `""`; checked again just before it is called."""
+        merged = self._by_name.get(responder_name)
+        responder = merged.on(engine_name) if merged else None
+        if responder is None:
+            return f"The engine {engine_name} no longer offers {responder_name}."
+        reasons = _reasons_not(responder, target)  # what it acts on was settled when it was asked for
+        return _cannot_run(responder_name, reasons) if reasons else ""
+
+    def _missing(self, responder_id: str, name: str, engine_name: str | None) -> ResponderBotError:
+        """The error for a responder that isn't available: it can't be used, or no engine has it."""
+        for engine, skipped in self.skipped():
+            known = (skipped.name, *((skipped.responder.id, skipped.responder.name) if skipped.responder else ()))
+            if engine_name in (None, engine) and (name in known or responder_id in known):
+                reason = skipped.public_reason or "it can't be used; `responder-bot responders list` says why"
+                return ResponderBotError("bad_request", f"{skipped.name} can't run on the engine {engine}: {reason}.")
+        for peer, responder in self._away():
+            if engine_name in (None, peer.name) and responder_id in (responder.id, responder.name):
+                sentence = f"{responder.name} can't run now: only host {peer.host} has it, and {peer.why_not}."
+                return ResponderBotError("bad_request", sentence)
+        return ResponderBotError("not_found", f"Responder {responder_id} not found")
+
+    def _away(self) -> list[tuple[PeerEngine, Responder]]:
+        """The responders of hosts that take no runs."""
+        return [(peer, responder) for peer in self._peers if peer.why_not for responder in peer.catalogue.responders]
+
+    def _explain(
+        self,
+        merged: MergedResponder,
+        target: Target,
+        more_reasons: Sequence[str],
+        open_run: str | None,
+        rules: RulesFor | None,
+        clearance: int,
+    ) -> OfferedResponder:
+        reasons = min((self._reasons_not(merged, responder, target) for _, responder in merged.by_engine), key=len)
+        reasons = [*reasons, *more_reasons]
+        # What a responder isn't for needs no further reason.
+        refusals = self._refusals(merged, target, rules) if rules and _fits(merged.first, target) else []
+        if not any(self._is_up(name, merged.name) for name, _ in merged.by_engine):
+            names = ", ".join(name for name, _ in merged.by_engine)
+            reasons = [*reasons, f"its engine {names} does not answer"]
+        notes = [open_run] if open_run else []
+        notes += rules.usage(merged.name, target) if rules and not refusals else []
+        return _offered(merged).model_copy(
+            update={
+                "title": self.title(merged.name),
+                "parameters": list(self.parameters(merged)),
+                "target": self._target(merged, target, clearance),
+                "verdict": "cannot_run" if reasons or refusals else "can_run",
+                "reasons": [*reasons, *notes],
+                "refusals": refusals or None,
+                "policy": self.policy(merged.name),
+            }
+        )
+
+    def _unusable(self, target: Target) -> list[OfferedResponder]:
+        """The responders that can't be used at all, but are for this kind of object, with the reason."""
+        unusable: dict[str, OfferedResponder] = {}
+        away = [
+            (peer.name, responder, f"only host {peer.host} has it, and {peer.why_not}")
+            for peer, responder in self._away()
+        ]
+        skipped = [(engine, item.responder, item.public_reason) for engine, item in self.skipped() if item.responder]
+        for engine_name, responder, reason in [*away, *skipped]:
+            if responder.name in self._by_name or not _fits(responder, target):
+                continue
+            verdict = {
+                "title": self.title(responder.name),
+                "parameters": [],
+                "verdict": "cannot_run",
+                "reasons": [reason],
+                "policy": self.policy(responder.name),
+            }
+            offered = _offered(MergedResponder(responder.name, ((engine_name, responder),)))
+            unusable.setdefault(responder.name, offered.model_copy(update=verdict))
+        return list(unusable.values())
+
+    # --- refreshing -------------------------------------------------------------------------------------------------
+
+    async def _refresh_repeatedly(self, state: EngineState, first: asyncio.Task[None]) -> None:
+        await first
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            await self._refresh(state)
+
+    async def _refresh(self, state: EngineState) -> None:
+        try:
+            catalogue = without_duplicates(await state.engine.catalogue())
+        except ResponderBotError as error:
+            await self._set_down(state, error.message)
+            return
+        except Exception:  # it is asked again: what failed once may work the next time
+            log.exception("engine_failed", engine=state.engine.name)
+            message = "Listing its responders failed with an internal error; core's log has the details."
+            await self._set_down(state, message)
+            return
+        changed = not state.has_answered or not state.up or catalogue != state.catalogue
+        state.catalogue, state.up, state.message, state.has_answered = catalogue, True, "", True
+        if changed:
+            state.is_stored = False
+            self._merge()
+            self._log_settings_problems()
+        await self._save(state)
+
+    async def _set_down(self, state: EngineState, message: str) -> None:
+        state.is_stored = state.is_stored and not state.up
+        state.up, state.message = False, message
+        await self._save(state)
+
+    def store_again(self) -> None:
+        """Store this host's catalogues again; other hosts may have deleted them while it was lost."""
+        for state in self._states.values():
+            state.is_stored = False
+
+    async def _save(self, state: EngineState) -> None:
+        """Store an engine's catalogue, for other hosts and the next start, unless it is stored."""
+        if state.is_stored or not state.has_answered:
+            return
+        state.is_stored = True  # until it changes, maybe meanwhile
+        values = {
+            **{"host_id": self._host.id, "host": self._host.name, "engine": state.engine.name, "up": int(state.up)},
+            **{"capacity": state.engine.capacity, "doc": json.dumps(asdict(state.catalogue)), "at": self._clock()},
+        }
+        try:
+            await self._database.transaction(lambda tx: stored.save_catalogue(tx, values))
+        except ResponderBotError:  # it shows in health; the catalogue in memory is right all the same
+            state.is_stored = False
+
+    def _log_settings_problems(self) -> None:
+        problems = self.settings_problems()
+        for problem in problems:
+            if problem not in self._logged_problems:
+                log.warning("settings_invalid", reason=problem)
+        self._logged_problems = problems
+
+    def _merge(self) -> None:
+        """Merge all catalogues; each part is replaced as a whole, since threads read them meanwhile."""
+        states, peers = list(self._states.values()), [peer for peer in self._peers if not peer.why_not]
+        listed = [ListedCatalogue(state.engine.name, state.catalogue, state.engine.runs_here) for state in states]
+        listed += [ListedCatalogue(peer.name, peer.catalogue, False) for peer in peers]
+        usable = without_lookalikes(listed, self._sections)
+        for state, catalogue in zip(states, usable, strict=False):
+            self._log_skipped(state, catalogue)
+            state.usable = catalogue
+        engine_names = (item.engine_name for item in listed)
+        by_name = merge(zip(engine_names, map(self._limited, usable), strict=True))
+        away = [responder for _, responder in self._away()]
+        skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
+        names_by_id: dict[str, str] = {}
+        for responder in [*(item for catalogue in usable for item in catalogue.responders), *away]:
+            names_by_id.setdefault(responder.id, responder.name)
+        others = [responder for responder in [*skipped, *away] if responder.name not in by_name]
+        self._titles = distinct_titles([*(merged.first for merged in by_name.values()), *others])
+        self._parameters = {name: parse_parameters(merged.first.parameters) for name, merged in by_name.items()}
+        self._by_name, self._names_by_id = by_name, names_by_id
+
+    def _limited(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue with the maxima of the settings, where these are lower."""
+        responders = list(catalogue.responders)
+        for place, responder in enumerate(responders):
+            if section := self._maxima.get(variable_name(responder.name)):
+                tlp = min(responder.max_tlp, _or_red(section.max_tlp))
+                pap = min(responder.max_pap, _or_red(section.max_pap))
+                responders[place] = replace(responder, max_tlp=tlp, max_pap=pap)
+        return replace(catalogue, responders=tuple(responders))
+
+    def _log_skipped(self, state: EngineState, usable: Catalogue) -> None:
+        """Log what is skipped here and not by the engine itself, once."""
+        known = {skipped.name for skipped in (*state.catalogue.skipped, *state.usable.skipped)}
+        for skipped in usable.skipped:
+            if skipped.name not in known:
+                name, reason = skipped.name, skipped.reason
+                log.warning("responder_skipped", engine=state.engine.name, responder=name, reason=reason)
+
+
+def _or_red(maximum: int | None) -> int:
+    return 3 if maximum is None else maximum
+
+
+def _fits(responder: Responder, target: Target) -> bool:
+    return applies(responder.data_types, target.kind, target.data_type)
+
+
+def _reasons_not(responder: Responder, target: Target) -> list[str]:
+    reasons = []
+    if not _fits(responder, target):
+        what = f"{OBJECT_TYPES[target.kind]}, {target.data_type}" if target.data_type else OBJECT_TYPES[target.kind]
+        reasons.append(f"it is not for this kind of object ({what})")
+    if target.tlp > responder.max_tlp:
+        reasons.append(_too_high("TLP", target.tlp, responder.max_tlp))
+    if target.pap > responder.max_pap:
+        reasons.append(_too_high("PAP", target.pap, responder.max_pap))
+    return reasons
+
+
+def _too_high(scale: str, level: int, limit: int) -> str:
+    return f"{scale}:{TLP_NAMES[level].upper()} is above the {scale}:{TLP_NAMES[limit].upper()} that it may see"
+
+
+def _cannot_run(name: str, reasons: Sequence[str]) -> str:
+    return f"{name} can't run on this object: {'; '.join(reasons)}."
+
+
+def _offered(merged: MergedResponder) -> OfferedResponder:
+    first = merged.first
+    return OfferedResponder(
+        id=first.id,
+        name=first.name,
+        version=first.version,
+        description=first.description,
+        data_type_list=list(first.data_types),
+        engine_ids=[name for name, _ in merged.by_engine],
+    )
