@@ -69,9 +69,9 @@ from core.store import actions as stored_actions
 from core.store import hosts as stored_hosts
 from core.store.opening import open_database
 
-HEALTH_TIMEOUT_S = 2.0  # who asks for health gives up after some seconds
+HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
-LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is told
+LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Core:
     endpoints: Sequence[Endpoint]
     """The routes in the OpenAPI description, without aliases."""
     show_health: Callable[[str, Callable[[], Awaitable[str]]], None]
-    """Have `/health` show another component of this process by its name, and what is wrong with it ("" if nothing)."""
+    """Make `/health` show another component of this process: its name, and what is wrong with it ("" if nothing)."""
     drained: asyncio.Event
-    """Set once core was to be drained and runs nothing any more: it may end."""
+    """Set once core is draining and runs nothing any more, so that it may end."""
     _stack: AsyncExitStack
 
     @classmethod
@@ -103,7 +103,7 @@ class Core:
             raise
 
     async def until_ended(self) -> None:
-        """Wait until this core is drained. Raises ResponderBotError once its database has lost what it had."""
+        """Wait until this core is drained. Raises ResponderBotError once the database has lost events."""
         draining, losing = (asyncio.create_task(event.wait()) for event in (self.drained, self.feed.newest.went_back))
         try:
             await asyncio.wait({draining, losing}, return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +153,7 @@ async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncI
 async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
     """Serve core until SIGINT or SIGTERM, or until it is drained; `ready` is called with the URL.
 
-    Raises ResponderBotError if it can't start, or its database has lost what it had.
+    Raises ResponderBotError if it can't start, or if the database has lost events.
     """
     async with serving(settings) as (core, url):
         structlog.get_logger("core.app").info("listening", url=url)
@@ -249,7 +249,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
 
     others: dict[str, Callable[[], Awaitable[str]]] = {}
 
-    reading = asyncio.Lock()  # one at a time, lest those that wait for a lock take all connections
+    reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
 
     async def health_parts() -> list[health.ComponentHealth]:
         parts = [*engine_parts(registry), *confinement_parts(settings, made)]
@@ -265,7 +265,7 @@ async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) 
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
             parts.append(health.ComponentHealth("reads of the store", False, sentence))
         except ResponderBotError:
-            pass  # a store that can't be read is a part of its own
+            pass  # the store's own part says so
         return parts
 
     table: list[Endpoint] = [
@@ -313,7 +313,7 @@ def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
 
 def paths_of(settings: CoreSettings) -> list[Path]:
     """The local paths that messages may contain."""
-    found = [
+    paths = [
         *files_of(settings.core.database),
         settings.core.jobs,
         settings.core.environments,
@@ -322,12 +322,12 @@ def paths_of(settings: CoreSettings) -> list[Path]:
         Path.home(),
     ]
     for engine in settings.engine:
-        found += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
-    return [*found, *(path.parent for path in found if path.parent != path)]
+        paths += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
+    return [*paths, *(path.parent for path in paths if path.parent != path)]
 
 
 def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
-    """How each engine is: a line in short, then one for each definition of its that can't be used."""
+    """The health of each engine: a summary, then a line for each definition that can't be used."""
     parts = []
     for state in registry.states():
         skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
@@ -341,7 +341,7 @@ def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
 
 
 async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
-    """What core should have undone and could not; nothing while there is none."""
+    """Timed undos that are overdue; empty without any."""
     waiting = await undos.waiting()
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
@@ -349,7 +349,7 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
 
 
 async def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
-    """Hosts that were lost, and what else is wrong with them; nothing if all is well."""
+    """Lost hosts, and other problems of hosts; empty without any."""
     problems = await hosts.problems()
     return [health.ComponentHealth("hosts", False, "\n".join(problems))] if problems else []
 
@@ -361,7 +361,7 @@ async def source_parts(sources: Sources) -> list[health.ComponentHealth]:
 
 
 async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
-    """Rules of responders that can't be followed, and responders that are paused; nothing if all is well."""
+    """Rules of responders that can't work as intended, and paused responders; empty without any."""
 
     def read(reads: Reads) -> list[str]:
         return [
@@ -378,7 +378,7 @@ async def guard_parts(guards: Guards, database: Database) -> list[health.Compone
 
 
 def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[health.ComponentHealth]:
-    """Whether the programs of responders are held to what they may reach; nothing where no engine runs programs."""
+    """Whether programs of responders are confined; empty if no engine runs programs."""
     if not any(engine.runs_programs for engine in made):
         return []
     core = settings.core
@@ -400,25 +400,25 @@ def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[he
 
 
 def _summary(catalogue: Catalogue) -> str:
-    """How many are on offer and how many are not configured; names only of what is wrong, and of three at most."""
+    """How many responders are available and how many are not configured, and the names of three that can't be used."""
     unusable = [skipped.name for skipped in catalogue.skipped if skipped.is_wanted]
     idle = len(catalogue.skipped) - len(unusable)
-    words = f"{len(catalogue.responders)} on offer" + (f", {idle} not configured" if idle else "")
+    summary = f"{len(catalogue.responders)} available" + (f", {idle} not configured" if idle else "")
     if not unusable:
-        return words
+        return summary
     more = f" and {len(unusable) - 3} more" if len(unusable) > 3 else ""
-    return f"{words}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
+    return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
 
 
 async def _prune_hourly(
     settings: CoreSettings, retention: Retention, database: Database, clock: Clock, keeping: Sequence[str]
 ) -> None:
-    """Delete what is beyond its retention, every hour; `keeping` are the engines that keep job folders."""
+    """Delete what is older than its retention, every hour; `keeping` are the engines that keep job folders."""
     while True:
         try:
             await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
-            if found := await retention.prune():
-                structlog.get_logger("core.app").info("pruned", counts=dict(found))
+            if counts := await retention.prune():
+                structlog.get_logger("core.app").info("pruned", counts=dict(counts))
             for name in keeping:
                 await _remove_job_folders(settings.core.jobs / name, name, database)
         except ResponderBotError as error:

@@ -1,4 +1,4 @@
-"""Core's subcommands, such as `core`, `user`, `backup`.
+"""Core's subcommands, such as `core`, `user` and `backup`.
 
 Nothing heavy is imported before a subcommand runs, so that `--help` answers at once.
 """
@@ -34,7 +34,7 @@ CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 PruneBot = Callable[
     [argparse.Namespace, "Callable[[Collection[str]], Awaitable[ClosedObjects]]"], "Awaitable[Mapping[str, int]]"
 ]
-"""Given the arguments and what core says of objects, does for the bot's database what core did for its own."""
+"""Prunes the bot's database, given the arguments and a function that tells which objects are closed."""
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
@@ -619,7 +619,7 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
 
 
 def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Sequence[str]) -> None:
-    print(f"{engine_name}: {len(catalogue.responders)} on offer, {len(catalogue.skipped)} not")
+    print(f"{engine_name}: {len(catalogue.responders)} available, {len(catalogue.skipped)} not")
     if catalogue.responders:
         rows = [
             ("  " + item.name, item.title, item.version, " ".join(item.data_types)) for item in catalogue.responders
@@ -680,14 +680,14 @@ async def _install_images(
 ) -> "list[PullStatus]":
     from core.engines import container_engine
 
-    found: list[PullStatus] = []
+    pulled: list[PullStatus] = []
     for section in sections:
         engine = container_engine(section, settings)
         try:
-            found += await engine.install(_show_pulling, upgrade=upgrade)
+            pulled += await engine.install(_show_pulling, upgrade=upgrade)
         finally:
             await engine.close()
-    return found
+    return pulled
 
 
 def _show_pulling(status: "PullStatus") -> None:
@@ -708,14 +708,17 @@ def _hosts(args: argparse.Namespace) -> int:
     from core.hosts.hosts import is_long_silent
     from core.store.backup import as_time
 
-    found = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
+    hosts = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
-    for host in found:
+    for host in hosts:
         if host.lost_at is not None:
             lost = f"lost at {as_time(host.lost_at)}, with {host.actions_ended} runs"
             rows.append((host.name, lost, *("",) * 6))
         for core in host.cores:
-            loads = [f"{one.name} {one.running}/{'-' if one.slots is None else one.slots}" for one in core.engines]
+            loads = [
+                f"{engine.name} {engine.running}/{'-' if engine.slots is None else engine.slots}"
+                for engine in core.engines
+            ]
             rows.append(
                 (
                     *(host.name or "-", core.state, core.id, core.version or "-"),
@@ -797,7 +800,7 @@ def _backup(args: argparse.Namespace) -> int:
         if target.exists():
             raise ResponderBotError("exists", f"{target} exists already; name another file.")
     has_bot = bot_database.is_file()
-    if has_bot:  # first, so that it never knows more than core's
+    if has_bot:  # first, so that it never has events that core's lacks
         copy(bot_database, beside, now_ms())
     try:
         copy(core_database, args.file, now_ms())
@@ -883,7 +886,7 @@ def _store_export(bots_store: "Callable[[], Store]", args: argparse.Namespace) -
 def _store_import(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
     from core.common.database.transfer import load
 
-    for store, location, path in reversed(_stores(bots_store, args)):  # core's last, as a core would go on with it
+    for store, location, path in reversed(_stores(bots_store, args)):  # core's last: until then no core can start
         if store.name == "bot" and not path.exists():
             continue
         try:

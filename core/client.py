@@ -52,7 +52,7 @@ CONNECTIONS = 100
 KEEPALIVE_S = 60.0  # less than core's 75 s, so that no connection is used while core closes it
 DOCUMENTS_AT_ONCE = 200  # as many as core answers
 UNANSWERED = "unanswered"
-"""Among the details of an error: core or its store gave no answer, so nobody knows whether it did what it was asked."""
+"""A detail of an error: core or its store did not answer, so it is unknown whether it did what was requested."""
 _ENGINE = "/api/connector/engine"
 
 ListedState = Literal["open", "ended", "waiting", "failed"]
@@ -150,7 +150,7 @@ class CoreClient:
         return await self._ask(list[Alert], "GET", "/api/alert/_find", params={"text": text})
 
     async def open_alerts(self, assignee: str) -> list[Alert]:
-        """The newest open alerts that somebody works on."""
+        """The newest open alerts of an assignee."""
         return await self._ask(list[Alert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class CoreClient:
         return await self._ask(Artifact, "POST", f"/api/case/{_quoted(case_id)}/artifact", artifact)
 
     async def assign_alert(self, alert_id: str, login: str) -> Alert:
-        """Have this user work on the alert; "" for nobody."""
+        """Assign the alert to this user; "" for nobody."""
         body = {"assignee": login}
         return await self._ask(Alert, "PATCH", f"/api/alert/{_quoted(alert_id)}", body)
 
@@ -227,20 +227,20 @@ class CoreClient:
         return await self._ask(Action, "POST", f"{_ENGINE}/action", request, idempotency_key=idempotency_key)
 
     async def run_bulk(self, request: BulkInput | Json, idempotency_key: str = "") -> BulkAnswer:
-        """Run a responder on up to 100 objects; the answer says of each what became of it."""
+        """Run a responder on up to 100 objects; the response has the outcome for each."""
         return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk", request, idempotency_key=idempotency_key)
 
     async def bulk(self, bulk_id: str) -> Bulk:
-        """How far a run on several objects is."""
+        """The progress of a bulk."""
         return await self._ask(Bulk, "GET", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}")
 
     async def retry_bulk(self, bulk_id: str, idempotency_key: str = "") -> BulkAnswer:
-        """Run again on the objects that failed or were refused; "conflict" while some are still open."""
+        """Retry a bulk on the objects that failed or were refused; "conflict" while some are still open."""
         path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
         return await self._ask(BulkAnswer, "POST", path, idempotency_key=idempotency_key)
 
     async def approve_bulk(self, bulk_id: str) -> BulkAnswer:
-        """Approve all its runs that wait for approval; the answer says of each what became of it."""
+        """Approve all its runs that wait for approval; the response has the outcome for each."""
         return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/approve", _decision(""))
 
     async def deny_bulk(self, bulk_id: str) -> BulkAnswer:
@@ -257,7 +257,7 @@ class CoreClient:
         return await self._ask(Action, "POST", path, body, idempotency_key=idempotency_key)
 
     async def set_undo_time(self, action_id: str, minutes: int) -> Action:
-        """Have core undo an action in so many minutes from now, or (0) not by itself."""
+        """Set when core undoes an action: `minutes` from now, 0 for never."""
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
         return await self._ask(Action, "PATCH", path, {"undoAfterMinutes": minutes})
 
@@ -279,7 +279,7 @@ class CoreClient:
         return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
 
     async def paused(self) -> list[PausedResponder]:
-        """The responders that are paused, since they failed too often."""
+        """The responders that are paused because they failed too often."""
         return await self._ask(list[PausedResponder], "GET", "/api/responder/paused")
 
     async def resume(self, responder_name: str) -> PausedResponder:
@@ -327,7 +327,7 @@ class CoreClient:
         return await self._ask(list[Group], "GET", "/api/group")
 
     async def set_group(self, name: str, logins: Sequence[str]) -> Group:
-        """Let a group have these members and no others."""
+        """Replace the members of a group."""
         return await self._ask(Group, "PUT", f"/api/group/{_quoted(name)}", {"members": list(logins)})
 
     # --- event feed and health --------------------------------------------------------------------------------------
@@ -358,19 +358,19 @@ class CoreClient:
         return await self._ask(DocumentList, "GET", "/api/document", params=params)
 
     async def closed(self, ids: Iterable[str]) -> ClosedObjects:
-        """Which of up to 200 objects belong to alerts and cases that are over, and which are gone."""
+        """Which of up to 200 objects belong to closed alerts and cases, and which are gone."""
         return await self._ask(ClosedObjects, "GET", "/api/closed", params={"ids": ",".join(ids)})
 
     async def documents_in_pages(self, ids: Iterable[str], *, responders: bool = False) -> AsyncIterator[DocumentList]:
         """The documents of any number of objects and actions, in as many answers as that takes."""
-        wanted = list(dict.fromkeys(ids))
-        while wanted:
-            asked = wanted[:DOCUMENTS_AT_ONCE]
+        remaining = list(dict.fromkeys(ids))
+        while remaining:
+            asked = remaining[:DOCUMENTS_AT_ONCE]
             answer = await self.documents(asked, responders=responders)
             if len(answer.left) >= len(asked):
                 raise ResponderBotError("unavailable", "Core answers none of the documents that it is asked for.")
             yield answer
-            wanted = [*answer.left, *wanted[len(asked) :]]
+            remaining = [*answer.left, *remaining[len(asked) :]]
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""
@@ -390,7 +390,7 @@ class CoreClient:
         idempotency_key: str = "",
         wait_s: float = 0,
     ) -> T:
-        """What core answers, as this type."""
+        """Core's response, as this type."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         response = await self._request(method, path, body, params=params, headers=headers, wait_s=wait_s)
         return self._parse(response, kind)
@@ -494,7 +494,7 @@ def error_from_response(status: int, content: bytes) -> ResponderBotError:
         return ResponderBotError(code, f"Core answered {status} without saying why; is it core at this address?")
     fields = body.get("errors")
     details = {key: value for key, value in body.items() if key not in ("type", "message", "errors")}
-    if status == 503:  # its store may have taken the change before it was lost
+    if status == 503:  # the store may have committed the change before it failed
         details[UNANSWERED] = True
     return ResponderBotError(
         _BY_TYPE.get((status, str(body.get("type"))), code),

@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
-# Far more than public clients send, and few enough that even the largest request doesn't hold the event loop or the
-# writer for longer than about 50 ms.
+# Far more than public clients send, and so few that no request blocks the event loop or the writer for more than some
+# 50 ms.
 MAX_TAGS = 1_000
 MAX_ARTIFACT_TAGS = 100  # on each of up to a thousand artifacts
 MAX_TASKS = 1_000

@@ -317,11 +317,14 @@ def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
     """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
     core, everyone_may_read = settings.core, 0o055
     passes_through = 0o011 if any(section.run_as for section in settings.responder.values()) else 0
-    found = [mode_problem(core.jobs, shared=passes_through), mode_problem(core.environments, shared=everyone_may_read)]
+    problems = [
+        mode_problem(core.jobs, shared=passes_through),
+        mode_problem(core.environments, shared=everyone_may_read),
+    ]
     for file in (file for location in (core.database, *databases) for file in files_of(location)):
-        found += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
-        found.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
-    return [problem for problem in dict.fromkeys(found) if problem]
+        problems += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
+        problems.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
+    return [problem for problem in dict.fromkeys(problems) if problem]
 
 
 def database_problem(settings: CoreSettings, bots: Location) -> str:
@@ -346,14 +349,14 @@ def folder_problems(settings: CoreSettings) -> list[str]:
     """A sentence for each of core's folders that can't be created or written to. Creates nothing."""
     if settings.engine and all(engine.is_remote for engine in settings.engine):
         return []
-    found = []
+    problems = []
     for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):
         existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
         reason = "is not a folder" if not existing.is_dir() else "can't be written to by this user"
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             what = "" if existing == folder else f", in which {folder} would be created,"
-            found.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
-    return found
+            problems.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
+    return problems
 
 
 def host_name(settings: CoreSettings) -> str:
@@ -411,9 +414,9 @@ def source_name_problem(name: str) -> str:
 
 def _protect(sections: Sections) -> ProtectSection:
     """Its entries, with files as absolute paths. Files are read when a run is checked, as they may change."""
-    found = section(ProtectSection, "protect", sections)
+    protect = section(ProtectSection, "protect", sections)
     entries = []
-    for entry in found.artifacts:
+    for entry in protect.artifacts:
         if problem := entry_problem(entry):
             raise settings_error(f"{sections.source}: [protect] artifacts: {problem}.")
         file = entry.strip().removeprefix(FILE).strip()
@@ -440,21 +443,21 @@ def bot_database(sections: Sections) -> Location:
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     tables = tables_of("engine", sections)
     prefix = f"{PREFIX}ENGINE_"
-    given = {name for name, value in sections.environ.items() if name.startswith(prefix) and value}
-    if not tables and given:
+    set_variables = {name for name, value in sections.environ.items() if name.startswith(prefix) and value}
+    if not tables and set_variables:
         tables = [{"name": "local"}]  # the default engine
     engines = []
     # Longest name first, so that variables of `soc_2` aren't taken for keys `2_...` of `soc`.
     for table in sorted(tables, key=lambda table: -len(str(table.get("name", "")))):
         own = f"{prefix}{variable_name(str(table.get('name', '')))}_"
-        mine = {name: sections.environ[name] for name in given if name.startswith(own)}
-        given -= mine.keys()
+        mine = {name: sections.environ[name] for name in set_variables if name.startswith(own)}
+        set_variables -= mine.keys()
         keys = tuple(key for key in EngineSection.model_fields if key != "name")
         location = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
-        found = variables(mine, own, keys, "engine")
-        names = {key: own + variable_name(key) for key in found}
-        engines.append((table, _engine({**table, **found}, location, sections.folder, names)))
-    for variable in sorted(given):
+        overrides = variables(mine, own, keys, "engine")
+        names = {key: own + variable_name(key) for key in overrides}
+        engines.append((table, _engine({**table, **overrides}, location, sections.folder, names)))
+    for variable in sorted(set_variables):
         known = ", ".join(str(table.get("name")) for table in tables)
         raise settings_error(
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
@@ -560,7 +563,7 @@ def _responder_variables(
     """Name, item (as `variable_name` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
     prefix = f"{PREFIX}RESPONDER_"
     names = sorted(known, key=len, reverse=True)
-    found: dict[tuple[str, str], str] = {}
+    values: dict[tuple[str, str], str] = {}
     for variable in sorted(name for name, value in environ.items() if name.startswith(prefix) and value):
         rest = variable.removeprefix(prefix)
         name = next((name for name in names if rest.startswith(f"{variable_name(name)}_")), "")
@@ -573,5 +576,5 @@ def _responder_variables(
         is_item = item in {variable_name(key) for key in known.get(name, {}).get("config", {})}
         base = variable if is_item or not item.endswith("_FILE") else variable.removesuffix("_FILE")
         item = item if base == variable else item.removesuffix("_FILE")
-        found[name, item] = environ[variable] if is_item else with_file(environ, base)
-    return [(name, item, value) for (name, item), value in found.items()]
+        values[name, item] = environ[variable] if is_item else with_file(environ, base)
+    return [(name, item, value) for (name, item), value in values.items()]

@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
     @staticmethod
     def of(error: ResponderBotError) -> "Refusal":
-        """What an error says of a target."""
+        """The refusal that an error means for a target."""
         until = error.details.get("until")
         return Refusal(error.code, error.message, until=until if isinstance(until, int) else None)
 
@@ -69,7 +69,7 @@ class TargetState:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it may be run again as it is: not if somebody denied, cancelled or stopped it."""
+        """Whether a retry runs it again; not if somebody denied, cancelled or stopped it."""
         if self.action is None:
             return self.refusal is not None and not self.refusal.is_repeated
         return self.action["status"] == "Failure" and self.action["outcome"] in (None, "failed", "expired")
@@ -77,7 +77,7 @@ class TargetState:
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
 _Vote = Callable[[Transaction, str], Action | None]
-"""Decides on an action; gives it if it may be dispatched now."""
+"""Decides on an action; returns it if it may be dispatched now."""
 
 
 class Bulks:
@@ -91,7 +91,7 @@ class Bulks:
         self._clock = clock
 
     async def start(self, caller: Caller, request: BulkInput, *, key: str = "", body: str = "") -> BulkOutcomes:
-        """Start a run on each target that allows it, all of them durably in one commit.
+        """Start a run on each target that allows it, all in one durable commit.
 
         Each target is checked as a run on it alone would be. `key` and `body`: as `Runs.start`. Raises
         ResponderBotError: key_reused, bad_request for parameters that are too long to be kept with each action.
@@ -131,7 +131,7 @@ class Bulks:
         return await self._start(caller, request, key, f"retry ~{number}", retries=number)
 
     async def approve(self, caller: Caller, bulk_id: str) -> BulkOutcomes:
-        """Vote for each run that waits for approval, as for it alone, all in one commit; tells of these runs.
+        """Vote for each run that waits for approval, in one commit; returns the outcome of each.
 
         Raises ResponderBotError: not_found; conflict if none waits, or with the first reason if each is refused.
         """
@@ -186,7 +186,7 @@ class Bulks:
         return (Refusal("not_found", "Action not found") if row is None else str(row["doc"])), ready
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
-        """How far a bulk is, and each target. Raises ResponderBotError("not_found")."""
+        """The progress of a bulk, and each target. Raises ResponderBotError("not_found")."""
 
         def read(reads: Reads) -> tuple[BulkCounts, Sequence[TargetState]]:
             number, row = self._find(reads, bulk_id)
@@ -219,7 +219,7 @@ class Bulks:
             if retries is not None:
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
-            outcomes = [self._record(tx, one, number) for one in checked]
+            outcomes = [self._record(tx, target, number) for target in checked]
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
@@ -227,7 +227,7 @@ class Bulks:
                 stored_actions.remember(tx, caller.login, key, body, number, now)
             return number, [outcome for outcome in outcomes if isinstance(outcome, Action)]
 
-        # Shielded: if the client hangs up meanwhile, what was recorded is queued all the same.
+        # Shielded, so that recorded runs are queued even if the client hangs up.
         return await asyncio.shield(asyncio.ensure_future(self._record_and_queue(work)))
 
     async def _record_and_queue(self, work: Callable[[Transaction], tuple[int, list[Action]]]) -> BulkOutcomes:
@@ -238,26 +238,26 @@ class Bulks:
 
     def _check(self, reads: Reads, caller: Caller, request: BulkInput) -> list[_Checked]:
         """Each target, checked as a run on it alone would be; the second of two that are one object is refused."""
-        found: list[_Checked] = []
+        checked: list[_Checked] = []
         seen: set[tuple[int, str]] = set()
         for target in request.targets:
             try:
                 run = self._runs.check(reads, caller, request.on(target))
             except ResponderBotError as error:
-                found.append(Refusal.of(error))
-            except ValueError:  # of what is stored; one damaged record must not spoil the others
+                checked.append(Refusal.of(error))
+            except ValueError:  # one damaged record must not spoil the others
                 log.exception("record_unreadable", object_id=target.object_id)
-                found.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
+                checked.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
             else:
                 acts_on = run.target.acts_on
                 key = run.target.id, " ".join(artifact.id for artifact in acts_on or ())
                 if key in seen:
                     sentence = f"{target.object_id} is among the targets twice; it runs once."
-                    found.append(Refusal("bad_request", sentence, is_repeated=True))
+                    checked.append(Refusal("bad_request", sentence, is_repeated=True))
                 else:
                     seen.add(key)
-                    found.append((run, run.serialized()))
-        return found
+                    checked.append((run, run.serialized()))
+        return checked
 
     def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
         if isinstance(checked, Refusal):
@@ -296,7 +296,7 @@ class Bulks:
     def _without_secrets(self, request: BulkInput) -> BulkInput:
         """The request as it is kept, to be run again; each action has the secrets for as long as it needs them."""
         merged = self._registry.find(self._registry.name(request.responder_id))
-        # Nobody knows what an unknown responder would declare.
+        # The parameters of an unknown responder may all be secret.
         names = frozenset(request.parameters) if merged is None else secret_names(self._registry.parameters(merged))
         note = reports.why_without_secrets(request.note, request.parameters, names)
         parameters = reports.without_secrets(request.parameters, names)
@@ -327,7 +327,7 @@ class Bulks:
 
 
 def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> list[BulkCounts]:
-    """How far several bulks are; ids of none are left out."""
+    """The progress of several bulks; unknown ids are left out."""
     ids = list(bulk_ids)
     counted: dict[int, _Counted] = {}
     for row in stored.counts(reads, ids):
@@ -406,7 +406,7 @@ def _refusal(target: Mapping[str, Any]) -> Refusal | None:
 
 
 def _require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
-    """Raises ResponderBotError("forbidden") for who acts in Slack on a bulk and may see none of its objects."""
+    """Raises ResponderBotError("forbidden") for a caller in Slack who may see none of the objects."""
     levels: list[int] = []
     for target in json.loads(row["targets"]) if caller.is_on_behalf else ():
         kind, number = targets.parse_kind(target["objectType"]), parse_id(target["objectId"])
@@ -423,16 +423,16 @@ def _require_not_retried(row: Row) -> None:
         raise ResponderBotError("conflict", f"This was run again already, as ~{row['retried_by']}.")
 
 
-def _require_any(outcomes: Sequence[object], words: str, now: int) -> None:
-    """Raise the first reason, as rate_limited, forbidden or a conflict, if all are refused: nothing is changed then."""
+def _require_any(outcomes: Sequence[object], prefix: str, now: int) -> None:
+    """Raise the first reason if all are refused, as rate_limited, forbidden or conflict, so that nothing changes."""
     refused = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
     if len(refused) < len(outcomes) or not refused:
         return
     limited = [refusal for refusal in refused if refusal.until is not None]
     if not limited:
         code: Code = "forbidden" if all(refusal.code == "forbidden" for refusal in refused) else "conflict"
-        raise ResponderBotError(code, f"{words}: {refused[0].message}")
+        raise ResponderBotError(code, f"{prefix}: {refused[0].message}")
     first = min(limited, key=lambda refusal: refusal.until or 0)
     until = first.until or now
     details = {"rule": "rate", "until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
-    raise ResponderBotError("rate_limited", f"{words}: {first.message}", details=details)
+    raise ResponderBotError("rate_limited", f"{prefix}: {first.message}", details=details)

@@ -54,20 +54,20 @@ class Documents:
         """
 
         def read(reads: Reads) -> bytes:
-            page, found = self._feed.read(reads, seq), _DocumentReader(reads)
-            taken: list[Event] = []
+            page, reader = self._feed.read(reads, seq), _DocumentReader(reads)
+            page_events: list[Event] = []
             for event in page.events:
-                found.add_event(event)
-                taken.append(event)
-                if found.chars >= LIMIT_CHARS:
+                reader.add_event(event)
+                page_events.append(event)
+                if reader.chars >= LIMIT_CHARS:
                     break
             shown = {
-                "events": _array(event.to_json() for event in taken),
-                "last": str(taken[-1].seq if taken else page.last),
+                "events": _array(event.to_json() for event in page_events),
+                "last": str(page_events[-1].seq if page_events else page.last),
                 "database": json.dumps(page.database),
                 "asOf": str(events.last(reads)),
-                "documents": _array(self._json(document) for document in found.documents.values()),
-                "bulks": self._bulks(reads, found),
+                "documents": _array(self._json(document) for document in reader.documents.values()),
+                "bulks": self._bulks(reads, reader),
             }
             return _object(shown).encode()
 
@@ -85,32 +85,32 @@ class Documents:
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
 
         def read(reads: Reads) -> bytes:
-            found = _DocumentReader(reads)
+            reader = _DocumentReader(reads)
             missing: list[str] = []
             left: Sequence[str] = ()
             for position, (text, number) in enumerate(numbers.items()):
-                kind = found.add(number or 0)
+                kind = reader.add(number or 0)
                 if kind is None:
                     missing.append(text)
                 elif with_responders and kind != "action" and kind != "bulk":
-                    found.add_responders(kind, number or 0, self._registry, self._guards, caller)
-                if found.chars >= LIMIT_CHARS:
+                    reader.add_responders(kind, number or 0, self._registry, self._guards, caller)
+                if reader.chars >= LIMIT_CHARS:
                     left = unique[position + 1 :]
                     break
             shown = {
                 "asOf": str(events.last(reads)),
                 "database": json.dumps(self._feed.database_id),
-                "documents": _array(self._json(document) for document in found.documents.values()),
+                "documents": _array(self._json(document) for document in reader.documents.values()),
                 "missing": json.dumps(missing),
                 "left": json.dumps(left),
-                "bulks": self._bulks(reads, found),
+                "bulks": self._bulks(reads, reader),
             }
             return _object(shown).encode()
 
         return await self._database.snapshot(read)
 
-    def _bulks(self, reads: Reads, found: "_DocumentReader") -> str:
-        counts = bulks.read_counts(reads, self._registry, found.bulk_ids) if found.bulk_ids else ()
+    def _bulks(self, reads: Reads, reader: "_DocumentReader") -> str:
+        counts = bulks.read_counts(reads, self._registry, reader.bulk_ids) if reader.bulk_ids else ()
         return _array(bulk.to_json() for bulk in counts)
 
     def _json(self, document: "_Document") -> str:
@@ -118,7 +118,9 @@ class Documents:
         policies = {name: self._registry.policy(name).to_json() for name in names}
         titles = {name: json.dumps(self._registry.title(name)) for name in names}
         declared = {name: self._registry.input_titles(name) for name in names}
-        inputs = {name: _array(one.to_json() for one in found) for name, found in declared.items() if found}
+        inputs = {
+            name: _array(title.to_json() for title in parameters) for name, parameters in declared.items() if parameters
+        }
         others = sorted(document.others.keys() - document.parts[artifacts.KIND].keys())
         shown = {
             "id": f'"~{document.root_id}"',
@@ -158,7 +160,7 @@ class _Document:
     shortened: set[int] = field(default_factory=set)
     """Actions whose report, operations or parameters are not whole."""
     compacted: set[int] = field(default_factory=set)
-    """Those of them that listings show with more."""
+    """Those of them that listings show in more detail."""
     unreadable: dict[int, None] = field(default_factory=dict)
     """Objects and actions whose stored JSON is damaged."""
     asked: dict[str, str] = field(default_factory=dict)
@@ -174,12 +176,12 @@ class _DocumentReader:
         self._reads = reads
         self.documents: dict[int, _Document] = {}
         self.chars = 0
-        """Of all that was read."""
+        """The length of all JSON read so far."""
         self.bulk_ids: set[int] = set()
-        """Those that were named, and those of the actions that were."""
+        """The bulks that were named, and the bulks of the actions that were named."""
 
     def add_event(self, event: Event) -> None:
-        """Add what an event is about. Case templates, requests for access and responders have no document."""
+        """Add the object of an event. Case templates, requests for access and responders have no document."""
         if event.object_type in ("CaseTemplate", "AccessRequest", "Responder"):
             return
         number, root_id = number_of(event.object_id), number_of(event.root_id)
@@ -222,7 +224,7 @@ class _DocumentReader:
         return kind
 
     def _add_artifact(self, number: int) -> None:
-        """Add an artifact of an alert, or one under an id that it had there."""
+        """Add an artifact of an alert, by its id now or an earlier one."""
         target = targets.load(self._reads, artifacts.KIND, number)
         document = self._document(target.root_id)
         if document.kind == "case":
@@ -305,13 +307,13 @@ class _DocumentReader:
     def _read(self, document: _Document, row: Row) -> Any:
         """The JSON of a row; None if it is damaged, which must not spoil the page for all."""
         self.chars += len(row["doc"])
-        found = None
+        doc = None
         with suppress(ValueError):
-            found = from_json(row["doc"])
-        if not isinstance(found, dict):
+            doc = from_json(row["doc"])
+        if not isinstance(doc, dict):
             document.unreadable[row["id"]] = None
             return None
-        return found
+        return doc
 
     def _add_part(self, document: _Document, kind: Part, number: int) -> None:
         """Add a task, a log or an artifact, with the actions on it."""
@@ -351,7 +353,7 @@ class _DocumentReader:
                 self._put_action(document, row, is_compacted=left < 0)
 
     def _add_action(self, document: _Document, number: int, *, is_named: bool = True) -> None:
-        """Add an action, with what it ran on; one that is named as listings show it."""
+        """Add an action and its object; a named one in full, as listings show it."""
         row = stored.find_shown(self._reads, number)
         if row is None:
             return
@@ -384,7 +386,7 @@ class _DocumentReader:
             (numbers.add if is_in else numbers.discard)(number)
 
     def _put_asked(self, document: _Document, number: int) -> None:
-        """Add what people approve."""
+        """Add the artifacts that people approve the run for."""
         row = stored.find(self._reads, number)
         if row is not None and row["approval_expires_at"] is not None:
             text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)

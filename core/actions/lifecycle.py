@@ -51,7 +51,7 @@ from core.store import hosts as stored_hosts
 
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
-_BY_CORE = "core: "  # in `cancelled_by` before the reason, if no person cancelled it
+_BY_CORE = "core: "  # prefix of the reason in `cancelled_by`, if core cancelled it
 
 log = structlog.get_logger()
 
@@ -73,11 +73,11 @@ class _Applied(Enum):
     IN_PART = auto()
     WHOLLY = auto()
     NOT_HELD = auto()
-    """Nothing more may be: the action has ended, or another core holds its lease."""
+    """This core may apply nothing more: the action has ended, or another core holds its lease."""
 
 
 class Lifecycle:
-    """Moves actions from one state to the next, on behalf of people and of this process's runner."""
+    """Moves actions from one state to the next, for people and for this process's runner."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class Lifecycle:
     ) -> Action:
         """Record an accepted run as `Waiting`: for approvals, for this core, or for any core that claims it.
 
-        This core has it if it `has_slot`, a free slot for it, or if the engine needs none. `parameters` are those of
-        the request. `bulk_id` is that of the bulk that it belongs to, `undo` how it can be undone, `undoes` the number
-        of the action that it undoes.
+        This core owns it if it `has_slot`, or if the engine is unlimited. `parameters` are those of the request.
+        `bulk_id` names its bulk, `undo` says how it can be undone, and `undoes` is the number of the action that it
+        undoes.
         """
         now, number = self._clock(), objects.next_id(tx)
         run_id = f"{number}-{secrets.token_hex(8)}"
@@ -186,15 +186,15 @@ class Lifecycle:
         return action
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
-        """Who is to run an action: this core, while it has its lease, or (None) whoever claims it."""
+        """The owner of a new action: this core, or (None) any core that claims it."""
         takes = has_slot or (not self._hosts.draining and self._registry.is_unlimited_here(engine_name, responder_name))
         return self._hosts.holder if takes else None
 
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
-        """Vote for an action that waits for approval; returns it, and whether it may be dispatched now.
+        """Vote for a waiting action. Returns it, whether it may be dispatched now, and why it ended, or "".
 
-        If its requester may no longer run responders, or its target has changed, it ends, and the third is the sentence
-        on that. Raises ResponderBotError: not_found, forbidden, conflict, rate_limited.
+        It ends if its requester may no longer run responders, or if its target has changed. Raises ResponderBotError:
+        not_found, forbidden, conflict, rate_limited.
         """
         row = find(tx, action_id)
         rights.require_clearance(tx, caller, row, "approve an action")
@@ -217,10 +217,9 @@ class Lifecycle:
     def _vote(
         self, tx: Transaction, caller: Caller, row: Row, target: TargetOfRun, action: Action, approval: Approval
     ) -> tuple[Action, bool]:
-        """Keep the caller's vote; with the last one needed, the action is no longer held back.
+        """Store the caller's vote. Returns the action, and whether it is approved now.
 
-        Returns the action, and whether that is so. Raises ResponderBotError: conflict or rate_limited, if it could not
-        start at this moment.
+        Raises ResponderBotError: conflict or rate_limited, if a rule would not let it start now.
         """
         standing = rights.standing_votes(tx, self._guards, action, approval, target.now)
         votes = [login for login in standing if login != caller.login] + [caller.login]
@@ -248,7 +247,7 @@ class Lifecycle:
     ) -> Action:
         """End an action without an engine's report; `message` is the sentence for people.
 
-        `approval` takes the place of the action's, if it is given.
+        `approval`, if given, replaces the action's.
         """
         prepared = self._prepared(Report(False, message=message), row)
         ended_by = user if outcome in ("denied", "cancelled") else None
@@ -258,7 +257,7 @@ class Lifecycle:
     # --- for people -------------------------------------------------------------------------------------------------
 
     async def cancel(self, caller: Caller, action_id: str) -> tuple[Action, bool]:
-        """End an action that is not dispatched yet; mark one that is as cancelled, for its engine to be told.
+        """End an action that is not dispatched yet; mark a dispatched one as cancelled, so that its engine stops it.
 
         Returns the action, and whether this call was the first to mark it. Raises ResponderBotError: not_found,
         forbidden (neither its requester nor an org-admin), conflict (it has ended).
@@ -306,10 +305,10 @@ class Lifecycle:
         return await self._database.transaction(lambda tx: self.dispatch_in(tx, number))
 
     def dispatch_in(self, tx: Transaction, number: int) -> Job | Report | None:
-        """The job for the engine, noted as dispatched before the engine is called.
+        """Mark an action as dispatched; returns the job for its engine.
 
-        None if it is not this runner's to dispatch (ended, cancelled, waiting for approval, another core's); a Report
-        if it may no longer run (core/docs/semantics.md#dispatch).
+        Returns None if this runner may not dispatch it (ended, cancelled, waiting for approval, owned by another core),
+        and a Report if it may no longer run (core/docs/semantics.md#dispatch).
         """
         row = self._held(tx, number)
         if row is None:
@@ -333,21 +332,21 @@ class Lifecycle:
     def claim(
         self, tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int
     ) -> list[tuple[int, Job | Report | None]]:
-        """Take the oldest actions of an engine that wait for a core, of the responders with these names (None: all).
+        """Claim the oldest actions of an engine that wait for a core, of the responders with these names (None: all).
 
-        Those that can be are dispatched, as `dispatch_in` does; with None for the others.
+        Those that can start at once are dispatched, as by `dispatch_in`; the job of the others is None.
         """
         if self._hosts.draining or not self._hosts.keep_lease(tx):
             return []
         engine = self._registry.engine(engine_name)
-        found: list[tuple[int, Job | Report | None]] = []
+        claimed: list[tuple[int, Job | Report | None]] = []
         for row in stored.claim(tx, engine_name, names, limit, self._hosts.holder):
             job = None
             # As in Runs.start: not for an engine that names its jobs itself.
             if row["dispatched_at"] is None and engine.job_id(row["run_id"]):
                 job = self._dispatch_claimed(tx, row["id"])
-            found.append((row["id"], job))
-        return found
+            claimed.append((row["id"], job))
+        return claimed
 
     def _dispatch_claimed(self, tx: Transaction, number: int) -> Job | Report | None:
         """As `dispatch_in`; None for a record that is damaged, which must not hold up the others."""
@@ -359,22 +358,22 @@ class Lifecycle:
             return None
 
     def take_over(self, tx: Transaction, holder: str) -> list[Row]:
-        """Take over what a core held whose lease is over, in the transaction that ends the lease.
+        """Take over the actions of a core whose lease has expired, in the transaction that deletes the lease.
 
-        What it had not dispatched, and what a remote engine runs, any core may claim. What runs on this host is this
-        core's now, as are ends that are being stored. What ran on a host without any core ends. Returns the actions
-        that are this core's now.
+        Any core may claim what was not dispatched, and what a remote engine runs. This core takes what runs on this
+        host, and ends that are being stored. Actions end that ran on a host without any core. Returns the actions that
+        this core took.
         """
         is_over, core, live = self._hosts.find_over(tx, holder)
         if not is_over or not self._hosts.holds_lease(tx):
             return []
         stored.release_waiting(tx, holder)
-        taken, ended = list[Row](), 0
+        own, ended = list[Row](), 0
         for row in stored.dispatched_by(tx, holder):
             is_here = row["host_id"] == self._hosts.host.id
             if is_here or stored.outcomes(tx, row["id"]) is not None:
                 stored.set_owner(tx, row["id"], self._hosts.holder)
-                taken.append(row)
+                own.append(row)
             elif row["host_id"] is None:
                 stored.set_owner(tx, row["id"], None)
             elif row["host_id"] not in live:
@@ -383,10 +382,10 @@ class Lifecycle:
             stored_hosts.remove(tx, holder)
             if not self._hosts.is_here(core["host_id"]):
                 stored_hosts.add_lost(tx, core["host_id"], core["host"], self._clock(), ended)
-        return taken
+        return own
 
     def _end_lost(self, tx: Transaction, row: Row, host: str) -> bool:
-        """End an action whose program ran on a host that was lost. Nobody knows its effect, so it is not run again."""
+        """End an action whose program ran on a host that was lost. Its effect is unknown, so it is not run again."""
         which = f"Host {host}" if host else "Its host"
         message = f"{which} was lost while it ran. Look at the target before you run it again."
         try:
@@ -411,7 +410,7 @@ class Lifecycle:
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
 
     async def claim_one(self, number: int) -> bool:
-        """Take one action that waits for a core; False if it does so no more."""
+        """Claim one action that waits for a core; False if another core was first."""
 
         def work(tx: Transaction) -> bool:
             return self._hosts.keep_lease(tx) and stored.claim_one(tx, number, self._hosts.holder) > 0
@@ -429,7 +428,7 @@ class Lifecycle:
         await self._database.transaction(work)
 
     async def still_holds(self, number: int) -> bool:
-        """Whether this process holds an open action, after it has made sure of its lease."""
+        """Whether this process holds an open action; renews the lease if it would end soon."""
 
         def work(tx: Transaction) -> bool:
             return self._hosts.keep_lease(tx) and self._held(tx, number) is not None
@@ -447,7 +446,7 @@ class Lifecycle:
         return row is not None and row["host_id"] is not None and not self._hosts.is_here(row["host_id"])
 
     async def progress(self, number: int, progress: Progress, run_id: str) -> None:
-        """Store an engine's progress on a job; nothing if another core holds the lease by now."""
+        """Store an engine's progress on a job, unless another core holds the lease."""
 
         def work(tx: Transaction) -> None:
             row = self._held(tx, number, run_id)
@@ -470,16 +469,16 @@ class Lifecycle:
         await self._database.transaction(work)
 
     async def has_stored_report(self, number: int) -> bool:
-        """Whether its report is stored already, and only some of its operations are still to be applied."""
+        """Whether the report is stored already, and only operations remain to be applied."""
         return await self._database.read(lambda reads: stored.outcomes(reads, number)) is not None
 
     async def apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
-        """Store the end of an action with the changes of its operations, each applied once, even across a crash.
+        """Store the end of an action and apply its operations, each once, even across a crash.
 
-        Many operations are applied in slices, so that others can write in between: the report is stored with the first
-        slice, and the outcomes with each. `report` is None if a crash interrupted that; otherwise it is ignored then.
-        Returns False if the action has ended, if another core holds its lease by now, or if it has another `run_id`:
-        the database may have lost the action that ran, and have given its number again.
+        Many operations are applied in slices, so that others can write in between. The first slice stores the report,
+        each slice its outcomes. A stored report takes precedence over `report`, which may be None then. Returns False
+        if the action has ended, if another core holds its lease, or if its `run_id` differs, since the database lost
+        that action and reused its number.
         """
 
         def read(reads: Reads) -> tuple[Row, Row | None] | None:
@@ -551,10 +550,10 @@ class Lifecycle:
     # --- after a restore --------------------------------------------------------------------------------------------
 
     async def end_restored(self) -> None:
-        """If the database is a restored backup: end all that was open in it, since each action may have run since.
+        """End all actions that were open in a restored backup, since each may have run after the backup was made.
 
-        Call it before any runner is opened. An action whose report was stored already goes on to its end, for which
-        no engine is needed. Several cores may call it at once; only the first finds anything to do.
+        Call it before any runner is opened. An action whose report is stored goes on to its end without its engine.
+        Several cores may call it at once; only the first does anything.
         """
 
         def work(tx: Transaction) -> tuple[int, int] | None:
@@ -655,17 +654,19 @@ class Lifecycle:
         )
 
     def _held(self, reads: Reads, number: int, run_id: str = "") -> Row | None:
-        """The row of an open action whose lease this process holds, and which has that `run_id`, if one is given."""
+        """The row of an open action that this process holds, with that `run_id` if one is given; else None."""
         row = stored.find(reads, number)
         if row is None or row["status"] not in OPEN_STATUSES or row["owner"] != self._hosts.holder:
             return None
         return row if run_id in ("", row["run_id"]) else None
 
     def _parameters(self, row: Row) -> dict[str, Any]:
-        """The responder's `parameters`: the caller's, with core's own, which can't be set."""
-        given = {name: value for name, value in json.loads(row["parameters"]).items() if name not in OWN_PARAMETERS}
+        """The responder's `parameters`: the caller's, and core's own, which no caller can set."""
+        parameters = {
+            name: value for name, value in json.loads(row["parameters"]).items() if name not in OWN_PARAMETERS
+        }
         undoes = {} if row["undoes"] is None else {"undoes": f"~{row['undoes']}"}
-        return {**given, "user": row["created_by"], "organisation": self._organisation, **undoes}
+        return {**parameters, "user": row["created_by"], "organisation": self._organisation, **undoes}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(
@@ -685,7 +686,7 @@ class Lifecycle:
 
 
 def find(reads: Reads, action_id: str) -> Row:
-    """The row of an action by its id on the wire. Raises ResponderBotError("not_found")."""
+    """The row of an action by its id (`~12`). Raises ResponderBotError("not_found")."""
     number = parse_id(action_id)
     row = None if number is None else stored.find(reads, number)
     if row is None:
@@ -694,7 +695,7 @@ def find(reads: Reads, action_id: str) -> Row:
 
 
 def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any) -> None:
-    """Log this about an action, once the transaction is committed."""
+    """Log an event about an action once the transaction is committed."""
     ids = {"action": f"~{row['id']}", "object": f"~{row['object_id']}", "root": f"~{row['root_id']}"}
     tx.notes.append((event, {**ids, "responder": row["responder_name"], **more}))
 

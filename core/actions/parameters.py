@@ -1,4 +1,4 @@
-"""The inputs of a run, checked against what its responder declares (core/docs/semantics.md#inputs-of-a-run)."""
+"""Checks the parameters of a run against those of its responder (core/docs/semantics.md#inputs-of-a-run)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,19 +15,19 @@ SHOWN_ERRORS = 10
 
 
 def check_parameters(
-    reads: Reads, declared: Sequence[Parameter], given: Mapping[str, Any], full_login: Callable[[str], str]
+    reads: Reads, declared: Sequence[Parameter], parameters: Mapping[str, Any], full_login: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The values as the responder gets them, with defaults; all that is given, if it declares none.
+    """The values as the responder gets them, with defaults; all values unchanged, if it declares no parameters.
 
     Raises ResponderBotError("invalid_fields") with an entry for each that is unknown, missing or wrong.
     """
     if not declared:
-        return dict(given)
+        return dict(parameters)
     known = {parameter.name for parameter in declared}
-    errors = [_unknown(name, declared) for name in given if name not in known and name not in OWN_PARAMETERS]
+    errors = [_unknown(name, declared) for name in parameters if name not in known and name not in OWN_PARAMETERS]
     values: dict[str, Any] = {}
     for parameter in declared:
-        value = given.get(parameter.name)
+        value = parameters.get(parameter.name)
         value = parameter.default if value is None or value in ("", []) else value
         if value is None and parameter.required:
             errors.append({"name": f"parameters.{parameter.name}", "type": "MissingAttributeError"})
@@ -43,7 +43,7 @@ def check_parameters(
 
 
 def secret_names(declared: Iterable[Parameter]) -> frozenset[str]:
-    """The inputs that hold a secret."""
+    """The parameters that hold a secret."""
     return frozenset(parameter.name for parameter in declared if parameter.secret)
 
 

@@ -1,7 +1,7 @@
 """Deletes what is closed and old enough (core/docs/storage.md#retention).
 
-Each step is a transaction that looks again whether what it deletes from may go, so it may be interrupted anywhere, and
-several cores may be at it.
+Each step is a transaction that checks again what it deletes, so it can be interrupted anywhere, and several cores can
+prune at once.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Step:
 
 
 Work = Callable[[Transaction, Step, Position], Position | None]
-"""Deletes from there on until the step is over. Returns where to go on, or None at the end."""
+"""Deletes from that position until the step is over. Returns the next position, or None at the end."""
 
 
 def longest_rule_ms(sections: Collection[ResponderSection]) -> int:
@@ -90,12 +90,12 @@ class Retention:
 
     @classmethod
     def of(cls, settings: CoreSettings, database: Database, clock: Clock) -> "Retention":
-        """What these settings say."""
+        """The retention of these settings."""
         rules_ms = longest_rule_ms(settings.responder.values())
         return cls(database, clock, settings.retention, event_days=settings.core.event_days, rules_ms=rules_ms)
 
     async def closed(self, ids: Collection[str]) -> ClosedObjects:
-        """Which of these objects belong to what is over; at most MAX_IDS. Raises ResponderBotError("bad_request")."""
+        """Which of these objects, at most MAX_IDS, belong to closed alerts and cases. Raises "bad_request"."""
         numbers = {text: parse_id(text) for text in ids}
         if not numbers or len(numbers) > MAX_IDS or None in numbers.values():
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
@@ -103,13 +103,13 @@ class Retention:
         def read(reads: Reads) -> ClosedObjects:
             roots = {text: stored.root_of(reads, number or 0) for text, number in numbers.items()}
             missing = [text for text, root_id in roots.items() if root_id is None]
-            found = {
+            closed = {
                 text: stored.closed_at(reads, stored.deciding_root(reads, root_id))
                 for text, root_id in roots.items()
                 if root_id is not None
             }
             return ClosedObjects(
-                closed_at={text: at for text, at in found.items() if at is not None},
+                closed_at={text: at for text, at in closed.items() if at is not None},
                 missing=missing,
                 database=backup.database_id(reads),
             )
@@ -134,32 +134,32 @@ class Retention:
 
     async def preview(self) -> Counter[str]:
         """How much of each kind `prune` would delete now."""
-        found, shared = Counter[str](), Counter[tuple[str, str]]()
+        counts, shared = Counter[str](), Counter[tuple[str, str]]()
 
         def count(after: Position, reads: Reads, *, kind: stored.Root) -> Position | None:
             rows = stored.closed(reads, kind, self._alerts_before, after, AT_ONCE)
             for row in rows:
                 for item in self._due_items(reads, kind, row["id"]):
-                    found[item.kind] += 1
+                    counts[item.kind] += 1
                     shared.update(stored.shared_by(reads, item))
             return _last(rows, "closed_at")
 
         def count_events(after: Position, reads: Reads) -> Position | None:
             rows = self._old_events(reads, after)
-            found["event"] += len(rows)
+            counts["event"] += len(rows)
             return _last(rows, "at")
 
         def count_reports(after: Position, reads: Reads) -> Position | None:
             rows = stored.reports(reads, self._reports_before, after, AT_ONCE)
-            found["report"] += sum(self._report_goes(reads, row) for row in rows)
+            counts["report"] += sum(self._report_goes(reads, row) for row in rows)
             return _last(rows, "report_at")
 
         def count_shared(reads: Reads) -> None:
             shared.update(("file", file_id) for file_id in attachments.dropped(reads))
             for (kind, key), gone in shared.items():
-                found[kind] += stored.count_sharing(reads, kind, key) <= gone
+                counts[kind] += stored.count_sharing(reads, kind, key) <= gone
             if self._section.alert_days:
-                found["bulk"] += stored.count_refused_bulks(reads, self._alerts_before)
+                counts["bulk"] += stored.count_refused_bulks(reads, self._alerts_before)
 
         if self._event_days:
             await self._read_all(count_events)
@@ -168,7 +168,7 @@ class Retention:
         if self._section.report_days:
             await self._read_all(count_reports)
         await self._database.snapshot(count_shared)
-        return +found
+        return +counts
 
     @property
     def _alerts_before(self) -> int:
@@ -216,7 +216,7 @@ class Retention:
         return None
 
     def _due_items(self, reads: Reads, kind: stored.Root, root_id: int) -> Iterator[stored.Item]:
-        """What goes with an alert or a case, and that itself at the end; nothing while it may not go."""
+        """Delete the parts of an alert or a case, then the object itself; nothing while it must stay."""
         if stored.is_due(reads, root_id, self._alerts_before):
             yield from stored.items(reads, kind, root_id, root_id)
 

@@ -36,8 +36,8 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
 def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str:
     """Why an action may not start, or `""`.
 
-    Its requester or an approver lost their rights or, if they acted in Slack, may not see the object any more, or it
-    needs more approvals by now. The other rules of its responder are the guards' own.
+    Its requester or an approver has lost their rights or, if they acted in Slack, may not see the object any more; or
+    it needs more approvals than it has. `Guards` checks the other rules of its responder.
     """
     login = row["created_by"]
     if reason := why_requester_may_not(reads, login):
@@ -72,7 +72,8 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
 
 
 def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
-    """Whether somebody may approve and deny a run: who the settings name or, if it breaks glass, an org-admin."""
+    """Whether somebody may approve and deny a run: the settings name them or, for an override, they are an
+    org-admin."""
     if not may_run(reads, login):
         return False
     if action.break_glass is not None and _is_admin(reads, login):
@@ -84,10 +85,7 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
 
 
 def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:
-    """Whether these standing votes suffice.
-
-    A run that breaks glass needs an org-admin's beside those that it needs anyway.
-    """
+    """Whether these valid votes suffice. An override needs an org-admin's in addition."""
     if action.approval is None:
         return True
     section, glass = guards.section(action.responder_name), action.break_glass
@@ -103,9 +101,9 @@ def _is_admin(reads: Reads, login: str) -> bool:
 
 
 def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
-    """Raises ResponderBotError("forbidden") for who acts in Slack on a run whose object they may not see.
+    """Raises ResponderBotError("forbidden") for a caller in Slack who may not see the object of a run.
 
-    Every act on a run begins with it, since any other refusal tells something of the run.
+    Check it first: any other refusal would reveal something about the run.
     """
     if caller.is_on_behalf:
         caller.require_clearance(targets.of_action(reads, row)[0].clearance, what)
@@ -119,7 +117,7 @@ def require_open(row: Row, done: str) -> Action:
 
 
 def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
-    """Responder name to how far a run of it on the object is, such as "already running, started by anna"."""
+    """The open runs on an object by responder name, such as "already running, started by anna"."""
     rows = stored.open_on(reads, object_id)
     return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by'].partition('@')[0]}" for row in rows}
 
@@ -141,8 +139,7 @@ def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
 
 def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
     """Raises ResponderBotError("forbidden") for all but the requester and org-admins."""
-    # The profile and not a permission: one who acts for somebody lacks manageUser, and an org-admin may cancel from
-    # Slack too.
+    # The profile and not manageUser, which nobody has through the bot: an org-admin may cancel from Slack too.
     if caller.profile == "org-admin":
         return
     if row["created_by"] != caller.login:
@@ -197,8 +194,8 @@ def _require_approver(reads: Reads, guards: Guards, caller: Caller, action: Acti
 def with_vote(
     approval: Approval, caller: Caller, vote: Literal["approve", "deny"], approved_by: Sequence[str], now: int
 ) -> Approval:
-    """The approval with one more vote, and without those that don't count any more."""
-    kept = [one for one in approval.votes if one.login in approved_by and one.login != caller.login]
+    """The approval with one more vote, and without those that are no longer valid."""
+    kept = [earlier for earlier in approval.votes if earlier.login in approved_by and earlier.login != caller.login]
     through = caller.acted_through if caller.is_on_behalf else None
     votes = [*kept, Vote(login=caller.login, vote=vote, at=now, acted_through=through)]
     return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
@@ -216,7 +213,7 @@ def _why_not_vote(guards: Guards, action: Action) -> str:
 
 
 def standing_votes(reads: Reads, guards: Guards, action: Action, approval: Approval, target: Target) -> list[str]:
-    """Who has approved it and may still do so: they have the right and, if they voted in Slack, may see the object."""
+    """The approvers who still have the right and, if they voted in Slack, may see the object."""
     in_slack = {vote.login for vote in approval.votes if vote.acted_through is not None}
 
     def sees(login: str) -> bool:

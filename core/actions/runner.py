@@ -1,4 +1,4 @@
-"""Dispatches accepted actions to their engines and follows each to its end, also those of a core that died."""
+"""Dispatches accepted actions to their engines and follows each to its end, including those of a dead core."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,11 +25,11 @@ log = structlog.get_logger()
 TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
 STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be written
-LOOK_S = 0.25  # between looks for what other cores have recorded or cancelled, while there are any
-END_LOOK_S = 0.1  # between looks for the end of an action that another host runs
+LOOK_S = 0.25  # between polls for what other cores have recorded or cancelled, while there are other cores
+END_LOOK_S = 0.1  # between polls for the end of an action that another host runs
 CLAIM_AT_ONCE = 100
 WITHOUT_HOST_AT_ONCE = 1_000
-WITHOUT_HOST_MS = 300_000  # how long an action waits for a host that has its responder, but takes no runs now
+WITHOUT_HOST_MS = 300_000  # how long an action waits for a host that has its responder and takes no runs now
 
 _INTERNAL_ERROR = Report(
     False, message="Core had an internal error; its log has the details. Look at the target before you run it again."
@@ -42,9 +42,9 @@ class EngineSlots:
     def __init__(self, capacity: int | None) -> None:
         self.is_limited = capacity is not None
         self.free = self.all = CLAIM_AT_ONCE if capacity is None else capacity
-        """Of an engine without limit, how many actions are claimed at once."""
+        """For an engine without a limit, how many actions are claimed at once."""
         self.has_waiting = True
-        """Whether actions may wait for a slot, so that none is given to a later one."""
+        """Whether actions may wait for a slot, so that no later one gets it first."""
 
 
 class Runner:
@@ -73,13 +73,13 @@ class Runner:
         self._job_id_known: dict[int, asyncio.Event] = {}
         self._keep_job_files: set[int] = set()
         self._stopping: dict[int, asyncio.Task[None]] = {}
-        """Actions that are stopped on behalf of a core of another host."""
+        """Actions that are being stopped for a core of another host."""
         self._without_host: dict[int, int] = {}
         """Actions that no host can run now, with the time (of leases) at which this was noticed."""
         self._slots = {state.engine.name: EngineSlots(state.engine.capacity) for state in registry.states()}
         self._wake = asyncio.Event()
         self.drained = asyncio.Event()
-        """Set once this core was to be drained, and runs nothing any more."""
+        """Set once this core is draining and runs nothing any more."""
         self._is_closed = False
         self._ticking: list[asyncio.Task[None]] = []
 
@@ -89,7 +89,7 @@ class Runner:
         for state in self._registry.states():
             await state.engine.clean_up_ended(self._open_run_ids)
         await self.tick()
-        # Apart from each other: looking for actions may have to wait for long searches, the lease may not.
+        # Separate tasks: looking for actions may wait for long searches, renewing the lease must not.
         ticking = [self._repeat(job) for job in (self._renew, self._adopt_and_expire)]
         self._ticking = [asyncio.create_task(job) for job in (*ticking, self._claim_repeatedly())]
 
@@ -107,7 +107,7 @@ class Runner:
             await self._hosts.close()
 
     def accept(self, number: int, engine_name: str) -> None:
-        """Have a recorded action run: here, if this process holds it without a slot, or by whoever claims it."""
+        """Queue a recorded action: here, if this process holds it without a slot, else for any core to claim."""
         slots = self._slots.get(engine_name)
         if slots is None:
             return
@@ -117,7 +117,7 @@ class Runner:
         self._wake.set()
 
     def take_slot(self, engine_name: str) -> EngineSlots | None:
-        """A free slot of an engine, for an action that is dispatched as it is recorded; None if it has none to give.
+        """A free slot of an engine, for an action that is recorded and dispatched in one commit, or None.
 
         Pass it to `follow` or `return_slot`.
         """
@@ -189,16 +189,16 @@ class Runner:
         self._check_drained()
 
     def _check_drained(self) -> None:
-        """Slots are also taken by runs that are just being recorded."""
+        """Set `drained` once nothing runs; runs that are being recorded hold slots too."""
         is_idle = not self.followed() and all(slots.free == slots.all for slots in self._slots.values())
         if self._hosts.draining and is_idle and not self.drained.is_set():
             log.info("drained", host=self._hosts.host.name)
             self.drained.set()
 
     async def _drop_all(self) -> None:
-        """Stop following what this process held under a lease that it has lost.
+        """Stop following the actions of a lease that this process has lost.
 
-        Programs of actions that were ended meanwhile are killed; what another core of this host follows goes on.
+        Programs of actions that have ended meanwhile are killed; those that another core of this host follows go on.
         """
         dropped = dict(self._following)
         for task in dropped.values():
@@ -235,7 +235,7 @@ class Runner:
             self._queue(row["id"], row["engine_name"])
 
     async def _follow_again(self, number: int) -> None:
-        """Follow an action that this process holds; one that needs a slot goes to whoever has one."""
+        """Follow an action that this process holds, or give it back if it needs a slot."""
         action = await self._database.read(partial(stored.find, action_id=number))
         if action is None or action["owner"] != self._hosts.holder:
             return
@@ -246,7 +246,7 @@ class Runner:
             await self._lifecycle.give_back(number)
 
     def _queue(self, number: int, engine_name: str) -> None:
-        """Follow an action that may run already, or that needs no slot; it takes one if there is one."""
+        """Follow an action that may run already, or that needs no slot; takes a free slot if there is one."""
         if self._is_closed or number in self._following:
             return
         slots = self._slots.get(engine_name)
@@ -257,16 +257,16 @@ class Runner:
             self.follow(number, engine_name, slots, None)
 
     async def _end_without_host(self) -> None:
-        """End actions that no host can run any more; if one that can may come back, after WITHOUT_HOST_MS."""
+        """End actions that no host can run any more; after WITHOUT_HOST_MS, if such a host may come back."""
         if self._hosts.draining:
             return
         waiting = await self._database.read(lambda reads: stored.unclaimed(reads, WITHOUT_HOST_AT_ONCE))
-        found = {
+        unclaimed = {
             row["id"]: row for row in waiting if not self._registry.has_taker(row["engine_name"], row["responder_name"])
         }
         now = self._hosts.elapsed_ms()
-        self._without_host = {number: self._without_host.get(number, now) for number in found}
-        for number, row in found.items():
+        self._without_host = {number: self._without_host.get(number, now) for number in unclaimed}
+        for number, row in unclaimed.items():
             name, engine_name = row["responder_name"], row["engine_name"]
             may_come_back = self._registry.may_come_back(engine_name, name)
             if may_come_back and now - self._without_host[number] < WITHOUT_HOST_MS:
@@ -285,7 +285,7 @@ class Runner:
                 self.follow(number, engine_name, None, report)
 
     async def _claim_repeatedly(self) -> None:
-        """Claim what waits: at once when this process knows of it, and at intervals if others may have recorded it."""
+        """Claim what waits: at once if this process recorded it, and at intervals while there are other cores."""
         while True:
             if self._hosts.others():
                 with suppress(TimeoutError):
@@ -318,12 +318,12 @@ class Runner:
                 waiting = await self._database.read(count)
                 if waiting > slots.free or not slots.is_limited:
                     slots.has_waiting = True
-                if wanted := min(waiting, slots.free):
-                    await self._claim_on(name, names, slots, wanted)
+                if claimable := min(waiting, slots.free):
+                    await self._claim_on(name, names, slots, claimable)
 
     async def _claim_on(self, name: str, names: Sequence[str] | None, slots: EngineSlots, count: int) -> None:
-        taken = count if slots.is_limited else 0
-        slots.free -= taken
+        reserved = count if slots.is_limited else 0
+        slots.free -= reserved
         used = 0
         try:
             claimed = await self._database.transaction(lambda tx: self._lifecycle.claim(tx, name, names, count))
@@ -333,7 +333,7 @@ class Runner:
             if not slots.is_limited and len(claimed) == count:
                 self._wake.set()  # there may be more
         finally:
-            slots.free += max(0, taken - used)
+            slots.free += max(0, reserved - used)
 
     async def _stop_cancelled(self) -> None:
         """Stop the programs of actions that were cancelled through a core of another host."""
@@ -363,7 +363,7 @@ class Runner:
             await self._apply_report(number, _INTERNAL_ERROR)
 
     def _let_go(self, number: int, slots: EngineSlots | None) -> None:
-        """Call when an action isn't followed any more; it had taken one of `slots`."""
+        """Forget an action that isn't followed any more, and return its slot."""
         del self._following[number]
         known = self._job_id_known.pop(number, None)
         if known is not None:
@@ -392,13 +392,13 @@ class Runner:
             await self._apply_report(number, job)
             return
         if self._hosts.is_late() and not await _until_store_answers(lambda: self._lifecycle.still_holds(number)):
-            return  # frozen meanwhile: it may have been given up
+            return  # the process was frozen, and another core may have taken it over
         is_reported = job.resumed and await _until_store_answers(lambda: self._lifecycle.has_stored_report(number))
         report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report, job.run_id):
             await self._clean_up(engine, number, job)
         elif not await _until_store_answers(lambda: self._lifecycle.is_open(number)):
-            await engine.clean_up(job.run_id)  # another core has ended it; of an open one it needs the files
+            await engine.clean_up(job.run_id)  # another core has ended it; an open action still needs its files
 
     async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:
@@ -431,7 +431,7 @@ class Runner:
             await engine.clean_up(job.run_id)
 
     async def _apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
-        """Store the end; False if the action isn't this process's to end."""
+        """Store the end; False if this process doesn't hold the action."""
         return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report, run_id))
 
     async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
@@ -446,7 +446,7 @@ class Runner:
 
 
 async def _until_store_answers(ask: Callable[[], Awaitable[T]]) -> T:
-    """Make a change or read, again until the store can be used: what it is about already goes on."""
+    """Retry a change or read until the store can be used, since the run goes on meanwhile."""
     while True:
         try:
             return await ask()

@@ -39,7 +39,7 @@ class Undoing:
 
     number: int
     due_at: int | None = None
-    """When core was to do so (ms), if it does so by itself: then only if that still holds."""
+    """The time (ms) for which core's timer starts this undo; it counts only if the action still has it."""
 
     def require(self, reads: Reads) -> Row:
         """The row of the action, if it can be undone now. Raises ResponderBotError("conflict")."""
@@ -53,11 +53,11 @@ class Undoing:
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A request that may be recorded; what may have changed since is checked again in that transaction."""
+    """A request that may be recorded; the transaction that records it checks again what may have changed."""
 
     caller: Caller
     request: RunInput
-    """With the inputs as the responder gets them."""
+    """With the parameters as the responder gets them."""
     target: Target
     choice: EngineChoice
     section: ResponderSection
@@ -65,15 +65,15 @@ class CheckedRun:
     undo: Undo | None
     """How the run can be undone in turn."""
     secret_names: frozenset[str] = frozenset()
-    """The inputs that hold a secret."""
+    """The parameters that hold a secret."""
 
     def serialized(self) -> reports.SerializedParameters:
-        """The inputs without secrets; takes as long as they are large."""
+        """The parameters as JSON without secrets; takes time in proportion to their size."""
         return reports.SerializedParameters.of(self.request.parameters, self.secret_names)
 
 
 class Runs:
-    """Starts runs: every one, whoever or whatever asks for it, goes through `check` and `record`."""
+    """Starts runs. Every run goes through `check` and `record`, also bulks and timed undos."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Runs:
     ) -> StartedRun:
         """Record a run, durably, and queue it for its engine.
 
-        `key` is the Idempotency-Key, `body` the decoded body that repeats are compared with. Raises ResponderBotError:
+        `key` is the Idempotency-Key; a repeat must have the same decoded `body`. Raises ResponderBotError:
         not_found, log_not_found, forbidden, bad_request, conflict (with `action`), key_reused, rate_limited.
         """
         checked = await self._database.read(
@@ -107,7 +107,7 @@ class Runs:
         )
         if isinstance(checked, Action):
             return StartedRun(checked, False)
-        # As large as a request, they take a thread; usually there are none.
+        # They may be as large as a request, so they take a thread; usually there are none.
         parameters = await asyncio.to_thread(checked.serialized) if checked.request.parameters else checked.serialized()
         name = checked.choice.merged.name
         if self._guards.compares(name):
@@ -132,11 +132,11 @@ class Runs:
                 job = self._lifecycle.dispatch_in(tx, action.number)
             return StartedRun(action, True), job
 
-        # Shielded: if the client hangs up meanwhile, what was recorded is followed all the same.
+        # Shielded, so that a recorded run is followed even if the client hangs up.
         return await asyncio.shield(asyncio.ensure_future(self._record_and_follow(work, engine_name, slot)))
 
     def check(self, reads: Reads, caller: Caller, request: RunInput, undoing: Undoing | None = None) -> CheckedRun:
-        """What a request would run; raises as `start` does. What may change meanwhile is left to `record`."""
+        """Check a request as far as nothing can change until `record`. Raises as `start` does."""
         if undoing is not None:
             target = targets.to_undo(reads, undoing.require(reads))
         else:
@@ -168,7 +168,7 @@ class Runs:
         slot_on: str | None = None,
         bulk_id: int | None = None,
     ) -> Action:
-        """Record a run, with all that has to be checked in the same transaction; `queue` it once that is committed.
+        """Check a run again and record it; `queue` it once the transaction is committed.
 
         `slot_on` is the engine on which a slot was taken for it. Raises as `start` does.
         """
@@ -218,7 +218,7 @@ class Runs:
             self.follow(action)
 
     def follow(self, action: Action) -> None:
-        """Queue an action for its engine, since it waits for nothing any more."""
+        """Queue an action that waits for no approval for its engine."""
         self._runner.accept(action.number, action.engine_id)
 
     async def _record_and_follow(
@@ -227,7 +227,7 @@ class Runs:
         engine_name: str,
         slot: EngineSlots | None,
     ) -> StartedRun:
-        """Record a run and follow or queue it; `slot` is one of that engine which it may take."""
+        """Record a run, then follow or queue it; `slot` is a free one of that engine, or None."""
         try:
             started, job = await self._database.transaction(work)
             if slot is not None and started.new and started.action.engine_id == engine_name:

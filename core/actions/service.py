@@ -28,7 +28,7 @@ LIST_LIMIT = 1_000  # of actions in one answer; even with their reports shortene
 
 
 class Actions:
-    """The one face of actions: what people ask for and read."""
+    """What the API does with actions."""
 
     def __init__(
         self,
@@ -75,16 +75,15 @@ class Actions:
         try:
             await self._runner.stop(action.number)
         except ResponderBotError:
-            if is_first:  # an earlier cancel may have ended it just now, and stays
+            if is_first:  # an earlier cancel may have stopped it just now, so its mark stays
                 await self._lifecycle.withdraw_cancel(action.number)
             raise
 
     async def approve(self, caller: Caller, action_id: str) -> Action:
         """Vote for an action that waits for approval; the last vote needed queues it for its engine.
 
-        If the requester may no longer run responders, the action ends and this is a conflict. Raises
-        ResponderBotError: not_found, forbidden, conflict; also conflict or rate_limited, and nothing changes, while a
-        rule of its responder would not let it start.
+        Raises ResponderBotError: not_found, forbidden, conflict, rate_limited. A conflict ends the action if its
+        requester may no longer run responders. Nothing changes while a rule of its responder would not let it start.
         """
 
         action, is_approved, reason = await self._database.transaction(
@@ -112,20 +111,20 @@ class Actions:
         return Action.model_validate_json(row["doc"]).model_copy(update=whole).to_json() if whole else str(row["doc"])
 
     async def wait(self, action_id: str, wait_s: float) -> str:
-        """An open action's JSON after its next change, or after `wait_s` without one; of an ended one at once.
+        """An open action's JSON after its next change, at most `wait_s` later; an ended action's JSON at once.
 
         Raises ResponderBotError("not_found").
         """
         position = self._feed.position()
-        found = before = await self.get_json(action_id)
+        current = before = await self.get_json(action_id)
         if wait_s and json.loads(before)["status"] in OPEN_STATUSES:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    while found == before:
+                    while current == before:
                         await self._feed.changed(position)
                         position = self._feed.position()
-                        found = await self.get_json(action_id)
-        return found
+                        current = await self.get_json(action_id)
+        return current
 
     async def list_json(self, kind: Kind, object_id: str) -> str | None:
         """The JSON array of an object's actions, newest first; None if it is too long to be read on the event loop.
@@ -147,8 +146,8 @@ class Actions:
         """
 
         def read(reads: Reads) -> list[str]:
-            found = stored.newest_ids(reads, state, by, since, limit)
-            docs = docs_of(reads, self._database.dialect, "action", iter(found))
+            ids = stored.newest_ids(reads, state, by, since, limit)
+            docs = docs_of(reads, self._database.dialect, "action", iter(ids))
             return list(within_limit(docs, reports.shorten))
 
         return await self._database.snapshot(read)
@@ -165,8 +164,8 @@ class Actions:
 
         def read(search: Search) -> tuple[list[str], int]:
             total = stored.count_of(search, kind, number)
-            found = stored.ids_of(search, kind, number, window.offset, limit)
-            docs = docs_of(search, self._database.dialect, "action", found)
+            ids = stored.ids_of(search, kind, number, window.offset, limit)
+            docs = docs_of(search, self._database.dialect, "action", ids)
             return list(within_limit(docs, reports.shorten)), total
 
         return await self._database.search(read)

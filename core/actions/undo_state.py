@@ -11,12 +11,12 @@ from core.settings import ResponderSection
 from core.store import actions as stored
 from core.store import events, objects
 
-RETRY_MS = MINUTE_MS  # after core was refused; longer, up to the next, the longer ago it was due
+RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
 
 
 def of_run(section: ResponderSection, minutes: int | None) -> Undo | None:
-    """How a run can be undone that asks for `minutes` (0: no end; None: as the settings say).
+    """How a run can be undone that requests `minutes` (0: no end; None: as the settings say).
 
     Raises ResponderBotError("bad_request") for what the settings don't allow.
     """
@@ -39,7 +39,7 @@ def _require_allowed(section: ResponderSection, minutes: int) -> None:
 
 
 def begun(action: Action, now: int) -> Undo | None:
-    """From the success of the action on."""
+    """The `undo` of an action that has just succeeded."""
     undo = action.undo
     if undo is None:
         return None
@@ -74,25 +74,25 @@ def _why_not(row: Row, undo: Undo | None) -> str:
 
 
 def _undo_action(reads: Reads, undo: Undo | None) -> dict[str, Any]:
-    """The `action` in the way."""
+    """The `action` that undoes it or has undone it, as details of an error."""
     row = None if undo is None or undo.action_id is None else stored.find(reads, number_of(undo.action_id))
     return {} if row is None else {"action": json.loads(row["doc"])}
 
 
 def started(tx: Transaction, row: Row, by: Action, now: int, *, is_due: bool) -> None:
-    """Note that an action is being undone. It isn't undone again by itself, if this was the time for it."""
+    """Note that an action is being undone; clear its timer if that started the undo (`is_due`)."""
     undo_at = None if is_due else row["undo_at"]
     _save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
 
 
 def is_timed(reads: Reads, by: Row) -> bool:
-    """Whether an open action is a run by which core undoes another at its time."""
+    """Whether an open action is a timed undo."""
     row = None if by["undoes"] is None else stored.find(reads, by["undoes"])
     return row is not None and row["undo_at"] is None and _at(row) is not None
 
 
 def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
-    """Note how the run that undoes an action has ended. If it failed, a time that is yet to come stays."""
+    """Note how the undo of an action has ended. If it failed, a timer that is yet to fire stays."""
     row = stored.find(tx, number)
     if row is None:  # deleted by hand
         return
@@ -107,7 +107,7 @@ def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
 
 
 def set_time(tx: Transaction, row: Row, section: ResponderSection, minutes: int, user: str, now: int) -> Action:
-    """Have an action undone in so many minutes from now, or (0) not by itself; ask for what goes beyond its approval.
+    """Set when core undoes an action: `minutes` from now, 0 for never. Beyond its approval, request an extension.
 
     Raises ResponderBotError("bad_request") for what the settings don't allow.
     """
@@ -134,7 +134,7 @@ def voted(tx: Transaction, row: Row, extension: Extension, user: str, now: int, 
 
 
 def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
-    """Note why an action could not be undone when it was due; it is tried again later."""
+    """Note why a due action could not be undone, and when to try again."""
     late = now - (_at(row) or now)
     undo_at = now + min(max(RETRY_MS, late // 2), LAST_RETRY_MS)
     undo = _loaded(row).undo
@@ -145,13 +145,13 @@ def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
 
 
 def replaced(tx: Transaction, row: Row, later: int, now: int) -> None:
-    """Note that a later run is in force on the object, so that its own time counts."""
+    """Note that a later run is in force on the object, so that its timer counts."""
     message = f"~{later} ran on the same object later, so that decides when it is undone."
     _save(tx, row, row["created_by"], now, None, status="replaced", at=None, message=message)
 
 
 def end_timers(tx: Transaction, message: str, now: int) -> None:
-    """Have core undo nothing by itself any more of what it was to undo."""
+    """Clear all timers of undos."""
     for number in stored.with_undo_at(tx):
         row = stored.find(tx, number)
         if row is not None:

@@ -1,4 +1,4 @@
-"""Undoes actions: when somebody asks for it, and at the time that a run was given (core/docs/semantics.md#undo)."""
+"""Undoes actions: on request, and when the timer of a run is over (core/docs/semantics.md#undo)."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from core.responders.registry import Registry
 from core.store import actions as stored
 
 TICK_S = 5.0  # how late core may be
-BATCH = 100  # undone in one go; more wait for the next
+BATCH = 100  # undone at once; more wait for the next round
 
 log = structlog.get_logger()
 
 
 class Undos:
-    """Starts the runs that undo others, each as any run: with the rights, rules and approvals of its responder."""
+    """Starts runs that undo others; rights, rules and approvals of their responder hold as for any run."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Undos:
         self._ticking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Undo at intervals what is due, beginning with what became due while no core ran."""
+        """Start undoing what is due, including what became due while no core ran."""
         self._ticking = asyncio.create_task(self._repeat())
 
     async def close(self) -> None:
@@ -64,7 +64,7 @@ class Undos:
         """Undo an action now. `key` and `body`: as `Runs.start`.
 
         Raises ResponderBotError as `Runs.start` does; "conflict" for what can't be undone, with the `action` that
-        undoes it or has undone it, if that is why.
+        undoes it or has undone it.
         """
 
         def read(reads: Reads) -> Row:
@@ -77,7 +77,7 @@ class Undos:
         return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=Undoing(row["id"]))
 
     async def set_time(self, caller: Caller, action_id: str, minutes: int) -> Action:
-        """Have an action undone in so many minutes from now, or (0) not by itself; beyond what was approved ask for it.
+        """Set when core undoes an action: `minutes` from now, 0 for never. Beyond its approval, request an extension.
 
         Raises ResponderBotError: not_found, forbidden, bad_request for what the settings don't allow, conflict for
         what can't be undone.
@@ -99,7 +99,7 @@ class Undos:
     async def decide(
         self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""
     ) -> Action:
-        """Vote on an extension, which takes the approvals that the run took.
+        """Vote on an extension, which needs as many approvals as the run.
 
         Raises ResponderBotError: not_found, forbidden, conflict (it doesn't wait any more, or can't be undone).
         """
@@ -150,7 +150,7 @@ class Undos:
         return await self._database.read(stored.count_undo_waiting)
 
     async def _undo_due(self, number: int, due_at: int) -> None:
-        """Undo an action in the name of whoever asked for it, with the rights that they have now."""
+        """Undo an action for its requester, with the rights that they have now."""
 
         def read(reads: Reads) -> tuple[Row, Row | None, Caller | None]:
             row = find(reads, f"~{number}")
@@ -188,11 +188,11 @@ class Undos:
             )
 
     def _look_again(self, tx: Transaction, row: Row) -> None:
-        """Leave it for a moment, such as while somebody else undoes it, which may fail."""
+        """Check it again after a moment, such as while somebody else undoes it."""
         stored.set_undo(tx, row["id"], row["doc"], self._clock() + undo_state.RETRY_MS)
 
     async def _change_if_due(self, number: int, due_at: int, change: Callable[[Transaction, Row], None]) -> None:
-        """Change an action that is still due; by now somebody may have undone it, or given it another time."""
+        """Change an action if it is still due; somebody may have undone it or changed its time."""
 
         def work(tx: Transaction) -> None:
             row = stored.find(tx, number)
@@ -204,14 +204,14 @@ class Undos:
     def _request(self, row: Row, request: UndoInput) -> RunInput:
         """The run that undoes an action: on the same object and, if it can, on the same engine.
 
-        It gets the inputs of that action that it has as well, but for secrets, which aren't kept.
+        It gets the inputs of that action that its responder declares too, without secrets, which aren't kept.
         """
         undo = Action.model_validate_json(row["doc"]).undo
         name = "" if undo is None else undo.responder
         merged = self._registry.find(name)
         declared = () if merged is None else self._registry.parameters(merged)
-        given = json.loads(row["parameters"])
-        common = {parameter.name: given[parameter.name] for parameter in declared if parameter.name in given}
+        parameters = json.loads(row["parameters"])
+        common = {parameter.name: parameters[parameter.name] for parameter in declared if parameter.name in parameters}
         same = {name: value for name, value in common.items() if not has_lost_secret(value)}
         return RunInput(
             responder_id=name or row["responder_name"],

@@ -34,7 +34,7 @@ MAX_MILLIS = 2**53
 
 
 def idempotency_key(request: Request) -> tuple[str, str]:
-    """The key of a request, and its body as repeats are compared with; both empty without one.
+    """The key of a request, and the body that a repeat must have; both empty without a key.
 
     Raises ResponderBotError("bad_request") for a key that is too long.
     """
@@ -47,7 +47,7 @@ def idempotency_key(request: Request) -> tuple[str, str]:
 def decision_endpoint(
     base: str, word: str, handler: Handler, summary: str, response: Any, *, part: str = "{id}"
 ) -> Endpoint:
-    """A route by which somebody decides on what waits for approval; `word` is what they do, and ends its address."""
+    """A route for a decision on what waits for approval; `word` is the verb, and ends its path."""
     return Endpoint(
         "POST",
         f"{base}/{part}/{word}",

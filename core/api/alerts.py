@@ -43,8 +43,8 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         return json_list_response(await alerts.update_all(request.caller, body.ids, body))
 
     async def find(request: Request) -> Response:
-        found = await request.run_search(alerts.find(request.caller, request.query.get("text", "")))
-        return json_list_response(found)
+        docs = await request.run_search(alerts.find(request.caller, request.query.get("text", "")))
+        return json_list_response(docs)
 
     async def open_of(request: Request) -> Response:
         return json_list_response(await alerts.open_of(request.query.get("assignee", "")))

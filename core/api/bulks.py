@@ -1,4 +1,4 @@
-"""Routes of runs on several objects at once: start them, see how far they are, run the failed ones again."""
+"""Routes of bulks: start one, see its progress, retry what failed."""
 
 import json
 from typing import Any

@@ -44,8 +44,8 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         task = await cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
         search_input = SearchInput(query=of_task, range=request.query.get("range", "all"))
-        found = await request.run_search(cases.search("case_task_log", search_input))
-        return json_response(found.json, headers={"X-Total": str(found.total)})
+        result = await request.run_search(cases.search("case_task_log", search_input))
+        return json_response(result.json, headers={"X-Total": str(result.total)})
 
     async def delete(request: Request) -> Response:
         return json_response(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))

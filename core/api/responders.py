@@ -1,4 +1,4 @@
-"""Routes of responders: what can run on an object, and on request why others can't."""
+"""Routes of responders: which can run on an object and, with `explain`, why others can't."""
 
 from pydantic import TypeAdapter
 from starlette.responses import Response

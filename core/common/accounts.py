@@ -19,7 +19,7 @@ class Account:
 
 
 def account_named(name: str) -> Account:
-    """Raises LookupError with a sentence when there is none of that name."""
+    """The account of that name. Raises LookupError with a sentence if there is none."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -32,36 +32,36 @@ def account_problems(run_as: Mapping[str, str], jobs: Path) -> list[str]:
 
     `run_as` is by responder, and "" where there is none.
     """
-    found = []
-    for name, wanted in run_as.items():
-        if not wanted:
+    problems = []
+    for name, account_name in run_as.items():
+        if not account_name:
             continue
         key = f'[responder."{name}"] run_as'
         try:
-            account = account_named(wanted)
+            account = account_named(account_name)
         except LookupError:
-            found.append(f"{key}: this machine has no account {wanted}; create it, or name another.")
+            problems.append(f"{key}: this machine has no account {account_name}; create it, or name another.")
             continue
         if os.getuid() != 0:
-            found.append(f"{key}: only root can run a program as another account; start core as root, or remove it.")
+            problems.append(f"{key}: only root can run a program as another account; start core as root, or remove it.")
         elif account.uid == 0:
-            found.append(f"{key} is root; name an account that owns nothing, or remove it.")
+            problems.append(f"{key} is root; name an account that owns nothing, or remove it.")
         elif closed := _closed_to(account, jobs):
-            found.append(
-                f"{key}: {wanted} can't reach the job folders through {closed}; `chmod o+x {closed}`, "
+            problems.append(
+                f"{key}: {account_name} can't reach the job folders through {closed}; `chmod o+x {closed}`, "
                 "or move [core] jobs."
             )
-    return found
+    return problems
 
 
 def open_job_folders(jobs: Path) -> None:
-    """Let other accounts pass through `jobs`, without listing it. Raises OSError."""
+    """Let other accounts traverse `jobs`, but not list it. Raises OSError."""
     make_private(jobs)
     jobs.chmod(0o711)
 
 
 def _closed_to(account: Account, jobs: Path) -> Path | None:
-    """The first folder above `jobs` that the account may not pass through. `jobs` itself is core's to open."""
+    """The first folder above `jobs` that the account can't traverse. Core opens `jobs` itself."""
     for folder in reversed(Path(os.path.realpath(jobs)).parents):
         try:
             status = folder.stat()

@@ -17,5 +17,5 @@ def now_ms() -> int:
 
 
 def boot_ms() -> int:
-    """How long this machine has run, sleep included (ms). Unlike the wall clock, nobody sets it."""
+    """The uptime of this machine, including sleep (ms). Unlike the wall clock, nobody sets it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: uvicorn's, with bounds on what anybody may hold and no doubt about where a request ends."""
+"""One HTTP/1.1 connection: uvicorn's, with bounds on what a client can hold, and strict framing of requests."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ class ConnectionLimits:
 
 
 class _LingeringTransport:
-    """Closes this side, and the connection when the client does: an immediate close would reset unread responses."""
+    """Closes this side first, then waits for the client: an immediate close would reset unread responses."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -79,7 +79,7 @@ class _LingeringTransport:
 
 
 class _Flow(FlowControl):
-    """Reads on only when no request waits for the one before it, and after parsing what has been read."""
+    """Pauses reading while requests wait, and until all received data is parsed."""
 
     def __init__(self, connection: "HttpConnection") -> None:
         super().__init__(connection.transport)
@@ -92,7 +92,7 @@ class _Flow(FlowControl):
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Every request gets one response, in turn; what can't be parsed gets one too, and ends the connection."""
+    """Every request gets one response, in order. Data that can't be parsed gets one too, and ends the connection."""
 
     def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(**options)
@@ -105,13 +105,13 @@ class HttpConnection(HttpToolsProtocol):
         self._received = b""
         """Not parsed yet."""
         self._part: Literal["head", "body", ""] = "head"
-        """Of a request: what the client is to send next."""
+        """The part of a request that the client sends next."""
         self._framing_bytes = 0
         """Received for a head, or for a body beyond three times its length."""
         self._refusal: bytes | None = None
-        """The response to what can't be parsed; nothing that follows it is looked at."""
+        """The response to data that can't be parsed; later data is ignored."""
         self._expected: tuple[str, object] = ("head", None)
-        """What the client is to do, and the request before it."""
+        """What the client must do by the deadline, and the request before it."""
         self._expected_since = 0.0
         self._unsent = 0
         self._unsent_since = 0.0
@@ -131,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # uvicorn forgets to where the client has reset the connection
+        self._unset_keepalive_if_required()  # uvicorn doesn't, if the client has reset the connection
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -199,7 +199,8 @@ class HttpConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # No other protocol is spoken here. The parser takes the body for that protocol: have a new one go on there.
+            # No upgrade is supported. The parser takes the body for the other protocol, so a new parser continues
+            # there.
             self.parser = httptools.HttpRequestParser(self)
             lines = [b"%s: %s" % header for header in self.headers if header[0] in _FRAMING_HEADERS]
             self.parser.feed_data(b"\r\n".join([b"POST / HTTP/1.1", *lines, b"", b""]))
@@ -275,7 +276,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def checked(app: ASGIApp) -> ASGIApp:
-    """`app`, which gets no request whose head is ambiguous."""
+    """Wrap `app`, so that it gets no request with an ambiguous head."""
 
     async def check(scope: Scope, receive: Receive, send: Send) -> None:
         await (_head_refusal(scope) or app)(scope, receive, send)

@@ -57,7 +57,7 @@ def has_more_values(raw: bytes, limit: int) -> bool:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A JSON object as it is; an empty one in place of anything else."""
+    """A JSON object unchanged; an empty one instead of any other value."""
     return value if isinstance(value, Mapping) else {}
 
 

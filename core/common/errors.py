@@ -12,7 +12,7 @@ Code = Literal[
     "not_found",  # no such route or object
     "log_not_found",  # a task log; the API has an error type of its own for it
     "method_not_allowed",
-    "conflict",  # the current state forbids it; `details["action"]` may name the action in the way
+    "conflict",  # the current state forbids it; `details["action"]` may name the action that blocks it
     "gone",  # older than the retention
     "rate_limited",  # a rate of the settings is used up; `details["until"]` is when it is free again (ms)
     "too_large",  # the body, a header or a query is over its limit

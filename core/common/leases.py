@@ -1,4 +1,4 @@
-"""Who holds a lease: the right to follow actions, or to send messages, for as long as its holder renews it."""
+"""Holders of leases. A lease is the right to follow actions or to send messages while its holder renews it."""
 
 import os
 import secrets
@@ -15,7 +15,7 @@ def new_holder() -> str:
 
 
 def is_dead(holder: str) -> bool:
-    """Whether that process has certainly ended. One in another machine or container can't be seen: not dead."""
+    """Whether that process has certainly ended; False for one of another machine or container."""
     namespace, _, rest = holder.partition(":")
     pid, _, rest = rest.partition(":")
     started = rest.partition(":")[0]

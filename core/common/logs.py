@@ -109,7 +109,7 @@ class _Sink:
 
 
 class _Logger:
-    """What structlog hands rendered lines to."""
+    """Writes the lines that structlog renders."""
 
     def __init__(self, sink: _Sink) -> None:
         self._sink = sink
@@ -133,7 +133,7 @@ def _descriptor_of(stream: TextIO | None) -> int | None:
 
 
 def _is_writable(descriptor: int) -> bool:
-    """Whether a write won't block. True for a pipe without a reader: the write itself then fails."""
+    """Whether a write won't block. True for a pipe without a reader, where the write itself fails."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))

@@ -68,9 +68,9 @@ def create_database(path: Path) -> None:
 
 
 def narrow_database(path: Path) -> None:
-    """Take from everybody else what `cp` lets them read, in a database and the files beside it.
+    """Remove the rights of others on a database and the files beside it, such as after `cp`.
 
-    What isn't ours stays as it is: `mode_problem` reports it.
+    Files of another owner stay as they are: `mode_problem` reports them.
     """
     for suffix in _SIDE_FILES:
         with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -86,12 +86,12 @@ def mode_problem(path: Path, *, shared: int = 0) -> str:
     `shared` are the mode bits that they may have.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ""
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if os.name != "posix" or not mode & 0o077 & ~shared or mode & stat.S_ISVTX:
         return ""
-    wanted = mode & (0o700 | shared)
+    narrowed = mode & (0o700 | shared)
     what = "change" if mode & 0o022 & ~shared else "read"
-    return f"others on this machine can {what} {path} (mode {mode:04o}); `chmod {wanted:o} {path}`"
+    return f"others on this machine can {what} {path} (mode {mode:04o}); `chmod {narrowed:o} {path}`"

@@ -1,4 +1,4 @@
-"""What `/proc` tells about processes: with boot and start time a pid names one process for good."""
+"""Process identity from `/proc`: a pid with boot id and start time identifies one process for ever."""
 
 from dataclasses import dataclass
 from pathlib import Path

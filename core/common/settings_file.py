@@ -69,19 +69,19 @@ SectionT = TypeVar("SectionT", bound=BaseModel)
 def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
     """Read the file. Raises ResponderBotError("bad_request") if it can't be read or has an unknown section."""
     file = DEFAULT_FILE if path is None else path
-    found: Mapping[str, Any] = {}
+    tables: Mapping[str, Any] = {}
     if path is not None or file.exists():
-        found = _toml(file)
+        tables = _toml(file)
     own = {name: value for name, value in environ.items() if name.startswith(PREFIX) and value}
-    sections = Sections(file.absolute().parent, str(file), found, dict(environ))
-    for name, value in found.items():
+    sections = Sections(file.absolute().parent, str(file), tables, dict(environ))
+    for name, value in tables.items():
         if name not in SECTIONS and not isinstance(value, dict | list):
             raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
-    words = [name.upper() for name in SECTIONS if name not in ("source", "channel", "group")]
+    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel", "group")]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
-        reject_unknown(word, words, f"The environment variable {variable} belongs to no section")
+        reject_unknown(word, prefixes, f"The environment variable {variable} belongs to no section")
     return sections
 
 
@@ -97,13 +97,13 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
     if not isinstance(table, Mapping):
         raise settings_error(f"{location} must be a table: write its keys below a line [{name}].")
     prefix = f"{PREFIX}{name.upper()}_"
-    given = variables(sections.environ, prefix, tuple(model.model_fields), name)
-    names = {key: prefix + variable_name(key) for key in given}
+    overrides = variables(sections.environ, prefix, tuple(model.model_fields), name)
+    names = {key: prefix + variable_name(key) for key in overrides}
     for key, variable in (also or {}).items():
         value = with_file(sections.environ, variable)
-        if value and key not in given:
-            given[key], names[key] = value, variable
-    return checked(model, {**table, **given}, location, sections.folder, names)
+        if value and key not in overrides:
+            overrides[key], names[key] = value, variable
+    return checked(model, {**table, **overrides}, location, sections.folder, names)
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
@@ -121,24 +121,24 @@ def variable_name(name: str) -> str:
 
 def tables_of(name: str, sections: Sections) -> Sequence[Mapping[str, Any]]:
     """The tables `[[name]]` of the file. Raises ResponderBotError("bad_request") for a single `[name]`."""
-    found = sections.tables.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(table, Mapping) for table in found):
+    tables = sections.tables.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         raise settings_error(f"{sections.source}: write [[{name}]], with two brackets: there may be several.")
-    return found
+    return tables
 
 
 def variables(environ: Mapping[str, str], prefix: str, keys: Sequence[str], name: str) -> dict[str, Any]:
     """The keys that variables with this prefix set. Raises ResponderBotError for an unknown key."""
     by_variable = {variable_name(key): key for key in keys}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for variable in sorted(environ):
         word = variable.removeprefix(prefix)
         if not variable.startswith(prefix) or not environ[variable]:
             continue
         base = word if word in by_variable else word.removesuffix("_FILE")
         reject_unknown(base, list(by_variable), f"The environment variable {variable} is not a key of [{name}]")
-        found[by_variable[base]] = with_file(environ, prefix + base)
-    return found
+        values[by_variable[base]] = with_file(environ, prefix + base)
+    return values
 
 
 def with_file(environ: Mapping[str, str], variable: str) -> str:
@@ -204,14 +204,14 @@ def _reject_unknown_keys(model: type[BaseModel], values: Mapping[str, Any], loca
 
 def _sentence(model: type[BaseModel], error: ValidationError, location: str, names: Mapping[str, str]) -> str:
     """The first validation error in words; without the value, which may be a secret."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    path = [str(part) for part in found["loc"]]
+    details = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = [str(part) for part in details["loc"]]
     item = model.model_fields[path[0]]
     inner = _section_in(item)
     key = path[0]
     if inner is not None and len(path) > 1 and path[1] in inner.model_fields:
         key, item = f"{key}.{path[1]}", inner.model_fields[path[1]]
-    if found["type"] == "missing":
+    if details["type"] == "missing":
         return f"{location} needs a value for {key}: {expected(item)}."
     what = f"The environment variable {names[key]}" if key in names else f"{location} {key}"
     return f"{what} must be {expected(item)}."
@@ -230,8 +230,8 @@ def expected(item: FieldInfo) -> str:
         return _whole_number(item)
     if get_origin(kind) is tuple:
         return 'a list of strings, such as ["one", "two"]'
-    words: Mapping[Any, str] = {bool: "true or false", str: "a string in quotes", Path: "a path in quotes"}
-    return words.get(kind, "a table, such as { key = value }")
+    names: Mapping[Any, str] = {bool: "true or false", str: "a string in quotes", Path: "a path in quotes"}
+    return names.get(kind, "a table, such as { key = value }")
 
 
 def _whole_number(item: FieldInfo) -> str:
@@ -248,14 +248,14 @@ def _section_in(item: FieldInfo) -> type[BaseModel] | None:
 
 def _absolute(made: BaseModel, folder: Path) -> dict[str, Any]:
     """The paths of a section, resolved from `folder`; `~` is expanded."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, item in type(made).model_fields.items():
         value = getattr(made, key)
         if isinstance(value, Path):
-            found[key] = _resolve(folder, value)
+            values[key] = _resolve(folder, value)
         elif Path in get_args(item.annotation) and isinstance(value, tuple):
-            found[key] = tuple(_resolve(folder, path) for path in value)
-    return found
+            values[key] = tuple(_resolve(folder, path) for path in value)
+    return values
 
 
 def _resolve(folder: Path, path: Path) -> Path:

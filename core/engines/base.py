@@ -1,4 +1,4 @@
-"""The contract between core and whatever runs a responder. `core/engines/README.md` says how to add an engine."""
+"""The interface between core and an engine, which runs responders (core/engines/README.md)."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -15,7 +15,7 @@ class Responder:
     """A responder of an engine."""
 
     id: str
-    """The engine's own id of it."""
+    """The engine's id for it."""
     name: str
     """The definition's id, such as `Mailer_1_0`; the catalogues of several engines are merged by it."""
     version: str
@@ -29,9 +29,9 @@ class Responder:
     definition: str = ""
     """`responderDefinition` in the HTTP interface."""
     title: str = ""
-    """As people read it; made of the name if there is none."""
+    """For people; derived from the name if empty."""
     parameters: tuple[JsonObject, ...] = ()
-    """The inputs that it declares, as the interface shows them (`core.models.Parameter`)."""
+    """The parameters that it declares, as the interface shows them (`core.models.Parameter`)."""
     target: tuple[str, ...] = ()
     """The data types of the artifacts that it acts on, where its definition says so."""
     items: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class Skipped:
     reason: str
     """A sentence for administrators that names file and reason."""
     responder: Responder | None = None
-    """What it would offer, if its definition could be read."""
+    """The responder, if its definition could be read."""
     public_reason: str = ""
     """The reason for everyone else, without paths, such as `not configured: url missing`."""
     is_wanted: bool = True
-    """False for a bundled responder that the settings don't mention: that is nothing to report."""
+    """False for a bundled responder that the settings don't mention, which is no problem."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Job:
     action_id: str
     """`~<digits>`; a database that lost its last actions gives their ids to others."""
     run_id: str
-    """`<digits>-<random>`, which no other action ever has. All that an engine keeps of a run is found by it."""
+    """`<digits>-<random>`, which no other action ever has. An engine finds everything about a run by it."""
     responder_id: str
     """The engine's own id of the responder."""
     responder_name: str
@@ -87,7 +87,7 @@ class Job:
     engine_job_id: str = ""
     """The engine's id of the job as reported by an earlier `Progress`, if any."""
     resumed: bool = False
-    """True if the job was dispatched before: find out what became of it, and never run it a second time."""
+    """True if the job was dispatched before: find its state, and never run it a second time."""
     seen_running: bool = False
     """True if its program was seen running: if no trace of it is left, the run is lost."""
     cancelled: bool = False
@@ -96,7 +96,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known of a job that has not ended, reported as soon as it is known."""
+    """The state of a job that has not ended, reported as soon as it is known."""
 
     engine_job_id: str
     running: bool = False
@@ -145,7 +145,7 @@ def title_of(name: str, vendor: str = "") -> str:
 
 
 OnProgress = Callable[[Progress], Awaitable[None]]
-"""Called by an engine whenever it learns more of a job."""
+"""Called by an engine whenever the state of a job changes."""
 
 OpenRunIds = Callable[[], Awaitable[Collection[str]]]
 """Called by an engine to learn which runs have not ended."""
@@ -162,11 +162,11 @@ class Engine(Protocol):
         """How many jobs it runs at once; further ones queue in core, where they can be cancelled. None: unlimited."""
 
     async def catalogue(self) -> Catalogue:
-        """What it offers now. Raises ResponderBotError("unavailable") when that can't be found out."""
+        """Its responders now. Raises ResponderBotError("unavailable") if they can't be listed."""
 
     @property
     def runs_here(self) -> bool:
-        """Whether its programs run on this host, so that they are lost with it; False: any host may follow them."""
+        """Whether its programs run on this host and are lost with it; False if any host may follow them."""
 
     @property
     def runs_programs(self) -> bool:
@@ -194,10 +194,10 @@ class Engine(Protocol):
         """Stop a running job; `run` then returns. Raises ResponderBotError("conflict") when it can't be stopped."""
 
     async def clean_up(self, run_id: str) -> None:
-        """Remove what is kept of a job whose report is stored. May be called twice."""
+        """Remove the files of a job whose report is stored. May be called twice."""
 
     async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
-        """At start, remove what is left of runs that have ended.
+        """At start, remove the files of runs that have ended.
 
         `open_run_ids` must be called after the leftovers are listed: then a run that another core accepts meanwhile is
         either not listed or open.

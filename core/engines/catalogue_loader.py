@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Runnable(Protocol):
-    """An entry of the catalogue with all that a run needs."""
+    """A responder of the catalogue, with everything that a run needs."""
 
     @property
     def responder(self) -> Responder: ...
@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Runnable)
 
 @dataclass(frozen=True)
 class LoadedCatalogue(Generic[R]):
-    """A catalogue, and what the files that it was read from looked like."""
+    """A catalogue, and the state of the files that it was read from."""
 
     signature: tuple[object, ...]
     by_id: Mapping[str, R]
@@ -100,7 +100,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
         return tuple(fingerprints)
 
     def wanted(self) -> list[D]:
-        """The definitions to install for: those with all their values, but of many only those of the settings."""
+        """The definitions to install: complete ones, and of files with many only those that the settings name."""
         return [
             definition
             for definition in load(self._roots, self._read_file).definitions
@@ -113,11 +113,11 @@ class CatalogueLoader(ABC, Generic[D, R]):
         skipped = list(loaded.skipped)
         by_id: dict[str, R] = {}
         for definition in loaded.definitions:
-            found = self._prepare(definition)
-            if isinstance(found, Skipped):
-                skipped.append(found)
+            prepared = self._prepare(definition)
+            if isinstance(prepared, Skipped):
+                skipped.append(prepared)
             else:
-                by_id[found.responder.id] = found
+                by_id[prepared.responder.id] = prepared
         catalogue = Catalogue(
             tuple(sorted((runnable.responder for runnable in by_id.values()), key=lambda responder: responder.name)),
             tuple(sorted(map(_in_unicode, skipped), key=lambda item: item.name)),
@@ -136,13 +136,13 @@ class CatalogueLoader(ABC, Generic[D, R]):
         return self.equip(responder, configured, section)
 
     def is_wanted(self, definition: D) -> bool:
-        """Whether it is a fault that it can't be used: not for one of many that the settings don't mention."""
+        """Whether it should be usable: the settings name it, or it isn't one of many."""
         is_one_of_many = definition.file.is_relative_to(BUNDLED) or definition.file in self._roots
         return not is_one_of_many or section_for(definition.name, self._sections) is not None
 
     def _section(self, definition: D) -> ResponderSection:
-        given = section_for(definition.name, self._sections)
-        return given if isinstance(given, ResponderSection) else ResponderSection()
+        section = section_for(definition.name, self._sections)
+        return section if isinstance(section, ResponderSection) else ResponderSection()
 
     def _responder(self, definition: D) -> Responder:
         return Responder(
@@ -160,7 +160,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
 
 
 def _in_unicode(skipped: Skipped) -> Skipped:
-    """It names files, whose names may be any bytes."""
+    """Replace what is no Unicode: names of files may be any bytes."""
     name, reason = (text.encode("utf-8", "replace").decode() for text in (skipped.name, skipped.reason))
     return replace(skipped, name=name, reason=reason)
 

@@ -1,4 +1,4 @@
-"""The configuration of a responder: values of the settings put into the items that its definition asks for."""
+"""The configuration of a responder: the items of its definition with the values of the settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ RUN_SETTINGS = ("jobTimeout", "check_tlp", "max_tlp", "check_pap", "max_pap", "p
 """What the settings may set for every responder, beside its own configuration items."""
 
 _READABLE_RUN_SETTINGS = ("proxy_http", "proxy_https")
-"""Those that a command or a file may give: the others are needed to list responders, or take a path already."""
+"""Those that a command or a file may provide. The others are needed to list responders, or are paths already."""
 
 
 class _MissingValuesError(UnusableDefinitionError):
@@ -35,7 +35,7 @@ class _MissingValuesError(UnusableDefinitionError):
 
 @dataclass(frozen=True)
 class ConfiguredResponder(Generic[D]):
-    """A definition with its values: what a run needs to know."""
+    """A definition with its values."""
 
     definition: D
     config: Mapping[str, Any]
@@ -54,9 +54,9 @@ class ConfiguredResponder(Generic[D]):
     given: Mapping[str, Any]
     """The values of the settings."""
     sources: Mapping[str, SecretSource]
-    """By name, what a run has to read first; until then `config` has no values for these."""
+    """The sources that a run must read first, by item; `config` has no values for these until then."""
     read_secrets: frozenset[str] = frozenset()
-    """Texts that were read, to be redacted whatever the kind of their item."""
+    """Texts that were read from sources; all are redacted."""
 
 
 def configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D] | Skipped:
@@ -72,7 +72,7 @@ def configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D]
 
 
 def with_read_values(configured: ConfiguredResponder[D], texts: Mapping[str, str]) -> ConfiguredResponder[D]:
-    """Put in the texts that the sources gave. Raises UnusableDefinitionError when one doesn't fit its item."""
+    """Fill in the texts of the sources. Raises UnusableDefinitionError when one doesn't fit its item."""
     complete = _configure(configured.definition, {**configured.given, **texts})
     return replace(
         complete,
@@ -115,8 +115,8 @@ def _configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D
 
 def _sources(definition: Definition, values: Mapping[str, Any]) -> Mapping[str, SecretSource]:
     names = (*(item.name for item in definition.items), *RUN_SETTINGS)
-    found = {name: values.get(name, values.get(variable_name(name))) for name in names}
-    sources = {name: value for name, value in found.items() if isinstance(value, SecretSource)}
+    by_name = {name: values.get(name, values.get(variable_name(name))) for name in names}
+    sources = {name: value for name, value in by_name.items() if isinstance(value, SecretSource)}
     for name in sources:
         if name in RUN_SETTINGS and name not in _READABLE_RUN_SETTINGS:
             raise UnusableDefinitionError(f"{name} can't come from a command or a file; set its value.")
@@ -140,20 +140,20 @@ def _item_value(item: ConfigurationItem, given: Any) -> Any:
     return None if given is None or (given == "" and item.type in ("number", "boolean")) else _convert(item, given)
 
 
-def _as_list(name: str, given: Any) -> Sequence[Any]:
+def _as_list(name: str, value: Any) -> Sequence[Any]:
     """A string, which comes from an environment variable, is a JSON list or comma-separated values."""
-    if given is None or given == "":
+    if value is None or value == "":
         return ()
-    if isinstance(given, list | tuple):
-        return given
-    if not isinstance(given, str):
-        return (given,)
-    if given.lstrip().startswith("["):
+    if isinstance(value, list | tuple):
+        return value
+    if not isinstance(value, str):
+        return (value,)
+    if value.lstrip().startswith("["):
         try:
-            return list(json.loads(given))
+            return list(json.loads(value))
         except ValueError as error:
             raise UnusableDefinitionError(f"the list of the configuration item {name!r} is not valid JSON.") from error
-    return [part.strip() for part in given.split(",")]
+    return [part.strip() for part in value.split(",")]
 
 
 def _convert(item: ConfigurationItem, value: Any) -> Any:

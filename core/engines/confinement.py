@@ -39,7 +39,7 @@ SYSTEM = (
 """What every program may read: libraries, certificates, name resolution, time zones, facts of the machine."""
 
 _KEPT_S = 10.0
-"""How long links of the system are taken to lead to the same place."""
+"""How long resolved links of the system are cached."""
 
 DEVICES = ("/dev/null", "/dev/full")
 
@@ -51,7 +51,7 @@ _PROBE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Confinement:
-    """What one run may reach beside the system: folders, files, and the network."""
+    """What one run may reach in addition to the system: folders, files, and the network."""
 
     readable: tuple[Path, ...]
     writable: tuple[Path, ...]
@@ -112,12 +112,12 @@ def _system(_period: int) -> list[str]:
 
 
 def _resolved(paths: Iterable[Path]) -> list[str]:
-    """Each path, and where it leads if there is a link in it, as in `/etc/resolv.conf`. `/proc/self` stays."""
-    found = dict.fromkeys(str(path) for path in paths)
-    for path in list(found):
+    """Each path, and its target if it contains a link, as `/etc/resolv.conf` may. `/proc/self` is kept."""
+    resolved = dict.fromkeys(str(path) for path in paths)
+    for path in list(resolved):
         if not path.startswith("/proc/"):
-            found[os.path.realpath(path)] = None
-    return list(found)
+            resolved[os.path.realpath(path)] = None
+    return list(resolved)
 
 
 def interpreter_folders(interpreter: Path) -> tuple[Path, ...]:

@@ -57,9 +57,9 @@ class Definition:
     config: Mapping[str, Any]
     items: tuple[ConfigurationItem, ...]
     title: str
-    """As people read its name."""
+    """Its title for people."""
     parameters: tuple[Parameter, ...]
-    """The inputs that it declares."""
+    """The parameters that it declares."""
     target: tuple[str, ...]
     """The data types of the artifacts that it acts on, if it declares them."""
 
@@ -114,13 +114,17 @@ def load(roots: Sequence[Path], read: Callable[[Path], Iterable[D | Skipped]]) -
                 " [[engine]] responders."
             )
             continue
-        for found in (found for file in files for found in read(file)):
-            if isinstance(found, Skipped):
-                skipped.append(found)
+        for definition in (definition for file in files for definition in read(file)):
+            if isinstance(definition, Skipped):
+                skipped.append(definition)
                 continue
-            first = by_name.setdefault(found.name, found)
-            if first is not found:
-                skipped.append(Skipped(found.name, f"{found.file}: {found.name} is already defined by {first.file}."))
+            first = by_name.setdefault(definition.name, definition)
+            if first is not definition:
+                skipped.append(
+                    Skipped(
+                        definition.name, f"{definition.file}: {definition.name} is already defined by {first.file}."
+                    )
+                )
     return LoadedDefinitions(list(by_name.values()), skipped, unreadable)
 
 
@@ -307,7 +311,7 @@ def _program(raw: Mapping[str, Any], root: Path) -> Path:
 
 
 def _real(path: Path) -> Path:
-    """Where a path leads. `Path.resolve` raises RuntimeError where links lead in a circle."""
+    """The resolved path. `Path.resolve` raises RuntimeError for a loop of links."""
     return Path(os.path.realpath(path))
 
 

@@ -139,8 +139,8 @@ class Environments:
             async with locks.setdefault(path, asyncio.Lock()), slots:
                 return await self._install(spec, lines, path, on_progress)
 
-        found = await asyncio.gather(*map(install_one, dict.fromkeys(specs)))
-        return tuple(status for status in found if status)
+        statuses = await asyncio.gather(*map(install_one, dict.fromkeys(specs)))
+        return tuple(status for status in statuses if status)
 
     async def _install(
         self, spec: EnvironmentSpec, lines: Sequence[str], path: Path, on_progress: Callable[[BuildStatus], None]
@@ -300,7 +300,7 @@ def last_message(stderr: str) -> str:
 
 
 def _build_environment() -> dict[str, str]:
-    """The variables that uv and build scripts of packages get: access to the network, none of core's tokens."""
+    """The variables for uv and build scripts of packages: those for the network, and none of core's tokens."""
     passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
     passed |= {name: value for name, value in os.environ.items() if name.upper().startswith(_PASSED_ON_PREFIXES)}
     return passed | {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}

@@ -61,7 +61,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What another core needs to finish this run and report on it, even after the definition is gone."""
+    """What another core needs to finish this run and report on it, even without the definition."""
 
     timeout_minutes: float
     secret_names: frozenset[str]
@@ -72,7 +72,7 @@ class RunFacts:
     names: Mapping[str, str] = field(default_factory=dict)
     """Paths of this machine with what a report shows in their place."""
     confined: str = ""
-    """How the program was held to what it may reach: "landlock" or "bwrap"."""
+    """How the program was confined: "landlock" or "bwrap"."""
 
 
 @dataclass(frozen=True)
@@ -300,14 +300,14 @@ def secrets_of(configured: ConfiguredResponder[Any], environ: Mapping[str, str])
 
     `environ` is core's environment, whose proxy variables the program gets. The definition's defaults are public.
     """
-    found = secrets_in(_program_config(configured), configured.secret_names, urls=True)
+    secrets = secrets_in(_program_config(configured), configured.secret_names, urls=True)
     proxies = [configured.proxy_http, configured.proxy_https, *(environ.get(name) for name in _PROXY_VARIABLES)]
     for proxy in proxies:
         if proxy:
-            found |= secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")
+            secrets |= secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")
     defaults = [item.default for item in configured.definition.items]
     public = {str(text) for default in defaults for text in (default if isinstance(default, list) else [default])}
-    return sorted(text for text in (found - public) | configured.read_secrets if len(text) >= SHORTEST_SECRET)
+    return sorted(text for text in (secrets - public) | configured.read_secrets if len(text) >= SHORTEST_SECRET)
 
 
 def why_not_prepared(error: OSError | ValueError) -> str:

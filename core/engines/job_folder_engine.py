@@ -148,7 +148,7 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
         return False
 
     async def catalogue(self) -> Catalogue:
-        """What is on offer now; files are read again only when they have changed.
+        """The responders now; files are read again only if they have changed.
 
         Raises ResponderBotError("unavailable") when it can't be found out, as when the machine is out of memory.
         """

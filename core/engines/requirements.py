@@ -1,4 +1,4 @@
-"""What the `requirements.txt` of a responder asks for: packages by name. It can't have anything else done.
+"""The packages in the `requirements.txt` of a responder, by name. Nothing else is allowed there.
 
 Its author is not trusted: whatever else uv understands there (other indexes and files, paths of this machine, code that
 runs to build a package) would be done by core's account, outside the confinement of runs.
@@ -40,13 +40,13 @@ def read_requirements(folder: Path, *, allow_builds: bool) -> tuple[str, ...]:
         raise UnusableRequirementsError(f"{folder / FILE} can't be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise UnusableRequirementsError(f"{folder / FILE} is not UTF-8 text.") from error
-    found = []
+    packages = []
     for number, line in _lines(text):
         try:
-            found.append(_requirement(line, allow_builds=allow_builds))
+            packages.append(_requirement(line, allow_builds=allow_builds))
         except ValueError as reason:
             raise UnusableRequirementsError(f"{folder / FILE}, line {number}: {reason}") from reason
-    return tuple(found)
+    return tuple(packages)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

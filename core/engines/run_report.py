@@ -20,7 +20,7 @@ VANISHED = "The job folder of this run has vanished, and its result with it. Run
 _LOOK = "look at the target before you run it again"
 RESTARTED = f"the machine was restarted while it ran; {_LOOK}"
 UNSEEN = f"it ended while no core followed it; {_LOOK}"
-"""In place of how a program ended, if no core saw it."""
+"""The exit description of a program that ended while no core ran."""
 
 CONFINED = (
     "It ran confined; if it needs what it was refused, grant it with readable, writable or network in its settings."
@@ -54,7 +54,7 @@ _LAST_LINES_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class RunOutput:
-    """What a program left in its job folder, bounded but not yet redacted."""
+    """The output of a program in its job folder, bounded but not yet redacted."""
 
     output: Any
     """The parsed `output.json`."""
@@ -141,8 +141,8 @@ def interpret(
     """Decide how a run ended, and redact what it returned. `names` are replacements beside those of `facts`."""
     report = _report_from_output(facts, run_output, stop_reason, exit_description, names)
     in_bwrap = facts.confined == "bwrap"
-    words = (*_REFUSALS, *_MISSING) if in_bwrap else _REFUSALS
-    was_refused = any(word in text for word in words for text in (report.message, last_lines(report.printed)))
+    hints = (*_REFUSALS, *_MISSING) if in_bwrap else _REFUSALS
+    was_refused = any(word in text for word in hints for text in (report.message, last_lines(report.printed)))
     if report.success or not facts.confined or not was_refused:
         return report
     message = f"{report.message.rstrip()}\n{IN_BWRAP if in_bwrap else CONFINED}"

@@ -35,7 +35,7 @@ class UnreadableSecretError(Exception):
 
 
 class SecretReader:
-    """Reads values off the event loop, and each one once however many runs ask for it at the same time."""
+    """Reads values off the event loop, each once for all runs that need it at the same time."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, timeout_s: float = _TIMEOUT_S) -> None:
         """`clock` returns seconds; a command that runs longer than `timeout_s` is killed."""
@@ -62,11 +62,11 @@ class SecretReader:
 
     async def problems(self, configured: Iterable[ConfiguredResponder[D]]) -> list[str]:
         """A sentence for each responder with a value that can't be read now. Reads all values."""
-        found = await asyncio.gather(*map(self.fill_in, configured), return_exceptions=True)
-        return sorted(str(problem) for problem in found if isinstance(problem, UnreadableSecretError))
+        results = await asyncio.gather(*map(self.fill_in, configured), return_exceptions=True)
+        return sorted(str(problem) for problem in results if isinstance(problem, UnreadableSecretError))
 
     def close(self) -> None:
-        """Give up what is being read; its commands are killed."""
+        """Stop reading, and kill the commands."""
         self._stopped.set()
         for task in self._pending.values():
             task.cancel()
@@ -87,7 +87,7 @@ class SecretReader:
             return kept[0]
         if source not in self._pending:
             self._pending[source] = asyncio.create_task(self._read_and_keep(source))
-        return await asyncio.shield(self._pending[source])  # a run that ends here must not end the others' reading
+        return await asyncio.shield(self._pending[source])  # cancelling one run must not cancel the reading for others
 
     async def _read_and_keep(self, source: SecretSource) -> str:
         began = self._clock()

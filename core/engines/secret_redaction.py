@@ -23,7 +23,7 @@ _PERCENT_SAFE = ("", "/", "-_.!~*'()", ";,/?:@&=+$-_.!~*'()#")
 """What the usual percent-encoders leave unchanged: two of Python and two of JavaScript."""
 
 _TOKEN_CHARACTERS = 16
-"""A login in a URL without a password is taken for an access token from this length on."""
+"""A login in a URL without a password counts as an access token from this length on."""
 
 _MAX_FOREIGN_SECRETS = 50
 _MAX_FOREIGN_CHARACTERS = 8 * 1024
@@ -94,11 +94,11 @@ def cap_secrets(secrets: Iterable[str]) -> list[str]:
 def secrets_in(value: Any, secret_names: frozenset[str] = frozenset(), *, urls: bool = False) -> set[str]:
     """The strings and numbers under secret keys, numbers as text; with `urls` also the secrets in URLs."""
     if isinstance(value, Mapping):
-        found: set[str] = set()
+        secrets: set[str] = set()
         for key, item in value.items():
             is_secret = _is_secret(key, item, secret_names)
-            found |= set(_leaves(item)) if is_secret else secrets_in(item, secret_names, urls=urls)
-        return found
+            secrets |= set(_leaves(item)) if is_secret else secrets_in(item, secret_names, urls=urls)
+        return secrets
     if isinstance(value, list | tuple):
         return {secret for item in value for secret in secrets_in(item, secret_names, urls=urls)}
     return secrets_in_url(value) if urls and isinstance(value, str) else set()
@@ -106,19 +106,19 @@ def secrets_in(value: Any, secret_names: frozenset[str] = frozenset(), *, urls: 
 
 def secrets_in_url(text: str) -> set[str]:
     """Passwords, access tokens and secret query parameters in the URLs of a text, encoded and decoded."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for match in _LOGIN.finditer(text):
         login = match[0][:-1]
         user, has_password, password = login.partition(":")
         if has_password:
             credentials = login if len(login) >= SHORTEST_SECRET else match[0]
-            found |= {credentials, unquote(credentials), password, unquote(password)}
+            secrets |= {credentials, unquote(credentials), password, unquote(password)}
         elif len(user) >= _TOKEN_CHARACTERS:
-            found |= {user, unquote(user)}
+            secrets |= {user, unquote(user)}
     for match in _QUERY_PARAMETER.finditer(text):
         if _is_secret_parameter(match[1]):
-            found |= {match[2], unquote_plus(match[2])}
-    return found
+            secrets |= {match[2], unquote_plus(match[2])}
+    return secrets
 
 
 def redact_urls(value: Any) -> Any:
@@ -177,11 +177,11 @@ def _both_cases(encoded: str) -> set[str]:
 
 def _base64(raw: bytes) -> set[str]:
     """The Base64 text of `raw` alone and inside longer data such as `user:raw`, at each of the three alignments."""
-    found = {base64.b64encode(raw).decode(), base64.b64encode(raw).decode().rstrip("=")}
+    encoded = {base64.b64encode(raw).decode(), base64.b64encode(raw).decode().rstrip("=")}
     for before in range(3):
         text = base64.b64encode(b"\0" * before + raw).decode()
-        found.add(text[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6])
-    return found | {text.replace("+", "-").replace("/", "_") for text in found}
+        encoded.add(text[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6])
+    return encoded | {text.replace("+", "-").replace("/", "_") for text in encoded}
 
 
 def _alternatives(texts: list[str]) -> str:
@@ -202,9 +202,9 @@ def _alternatives(texts: list[str]) -> str:
     return "|".join(alternatives)
 
 
-def _common_prefix(one: str, other: str) -> str:
-    length = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:length]
+def _common_prefix(text: str, other: str) -> str:
+    length = next((n for n, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    return text[:length]
 
 
 def _leaves(value: Any) -> Iterator[str]:

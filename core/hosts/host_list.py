@@ -1,4 +1,4 @@
-"""What people see of the hosts on a database, and how they have a core leave."""
+"""The hosts on a database as people see them, and draining."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class HostList:
         return await self._database.read(lambda reads: list_hosts(reads, self._hosts.is_over))
 
     async def drain(self, caller: Caller, name: str, core_id: str = "", *, cancel: bool = False) -> list[HostEntry]:
-        """As the function `drain`. Raises ResponderBotError also with "forbidden", for who is no org-admin."""
+        """As the function `drain`; also raises ResponderBotError("forbidden") unless the caller is an org-admin."""
         if caller.profile != "org-admin":
             what = "go on taking runs" if cancel else "take no more runs"
             sentence = f"You are not authorized to have a host {what}, only an org-admin is."
@@ -37,15 +37,16 @@ class HostList:
             drain(tx, name, core_id, cancel=cancel)
             return [host for host in list_hosts(tx, self._hosts.is_over) if host.name == name]
 
-        found = await self._database.transaction(work)
+        hosts = await self._database.transaction(work)
         await self._hosts.read_draining()
-        return found
+        return hosts
 
 
 def drain(tx: Transaction, name: str, core_id: str = "", *, cancel: bool = False) -> int:
-    """Have the cores of a host, or the one with that id, take no more runs and end once theirs have (`cancel`: not).
+    """Drain the cores of a host, or the one with that id: they take no more runs and end once theirs have.
 
-    Returns how many cores that are. Raises ResponderBotError("not_found") if there is none.
+    `cancel` lets them take runs again. Returns the number of cores. Raises ResponderBotError("not_found") if there is
+    none.
     """
     cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["id"]))]
     if not cores:
@@ -57,7 +58,7 @@ def drain(tx: Transaction, name: str, core_id: str = "", *, cancel: bool = False
 
 
 def list_hosts(reads: Reads, is_over: Callable[[Row], bool]) -> list[HostEntry]:
-    """All hosts with their cores, by name; `is_over` tells whether a core's lease is."""
+    """All hosts with their cores, by name; `is_over` tells whether a core's lease has expired."""
     found: dict[tuple[str, str], list[CoreEntry]] = {}
     for row in stored.all_cores(reads):
         found.setdefault((row["host"], row["host_id"]), []).append(_core(reads, row, is_over(row)))

@@ -1,7 +1,7 @@
 """This core among all cores on the database: its lease, and which others still hold theirs.
 
-Hosts have clocks of their own, which may differ and jump, so a lease isn't over at a time of day: it is over when its
-holder has not renewed it for LEASE_MS while this core looked on (core/docs/semantics.md#several-hosts).
+Clocks of hosts differ and jump, so a lease expires at no time of day: it expires once this core has seen no renewal for
+LEASE_MS (core/docs/semantics.md#several-hosts).
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from core.store import hosts as stored
 from core.store.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
-LOOKS = 3  # and only once it was found so this often: after an outage of the database, others need a moment
+LOOKS = 3  # and was seen expired this often: after an outage of the database, others need a moment
 PAUSE_MS = 10_000  # after a longer pause between looks, counting starts again
-STOPPED_LEASE_MS = 60_000  # the same of one that was stopped while programs ran: it is about to be started again
-AHEAD_MS = 10_000  # a clock of another host that is further ahead is told
+STOPPED_LEASE_MS = 60_000  # the same for a core that was stopped while programs ran, since it is about to start again
+AHEAD_MS = 10_000  # a clock of another host that is further ahead is reported
 BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
 CLOCKS_DIFFER_MS = 60_000
 LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
@@ -57,11 +57,11 @@ class _Seen:
     at: int
     """By the clock of leases (ms)."""
     looks: int = 0
-    """How often it was seen so since, without a long pause."""
+    """How often it was seen unchanged, without a long pause."""
 
 
 class Hosts:
-    """Holds this core's lease, and tells which leases of others are over."""
+    """Holds this core's lease, and tells which leases of other cores have expired."""
 
     def __init__(
         self, database: Database, host: Host, clock: Clock, *, version: str = "", lease_clock: Clock = boot_ms
@@ -84,7 +84,7 @@ class Hosts:
         self._rows: Sequence[Row] = ()
         self._lost: Sequence[Row] = ()
         self._ahead_ms: dict[str, int] = {}
-        """By host id, by how much its clock is at least ahead of this one's, or, below 0, behind it."""
+        """By host id, how far its clock is at least ahead of this one's; below 0, how far it is behind."""
 
     async def open(self) -> None:
         """Take a lease."""
@@ -93,7 +93,7 @@ class Hosts:
         self._renewed_at = began
 
     async def close(self) -> None:
-        """Let any core have what is not dispatched and what remote engines run, and end the lease.
+        """Give up what is not dispatched and what remote engines run, and end the lease.
 
         While programs of this host go on, the lease stays for STOPPED_LEASE_MS, so that the next core of this host
         adopts them.
@@ -117,7 +117,7 @@ class Hosts:
         await self._database.transaction(work)
 
     async def renew(self) -> bool:
-        """Renew the lease; False if it was lost, and this core has a new one now, with which it holds nothing yet."""
+        """Renew the lease; False if it was lost. This core then has a new lease that holds nothing yet."""
         holder, following, began = self.holder, leases.new_holder(), self._lease_clock()
 
         def work(tx: Transaction) -> Row | None:
@@ -143,9 +143,9 @@ class Hosts:
     async def problems(self) -> list[str]:
         """A sentence for each host that was lost, has a wrong clock, or has the name of another."""
         cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
-        found = [
+        problems = [
             f"Host {row['host']} was lost at {as_time(row['at'])}, and {_actions(row['ended'])} ended with it. Start it"
-            " again; otherwise this is told for 24 hours."
+            " again; otherwise this is reported for 24 hours."
             for row in lost
         ]
         names = {row["host_id"]: row["host"] for row in cores}
@@ -153,23 +153,23 @@ class Hosts:
             if host_id in names and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
                 sentence = f"The clock of host {names[host_id]} is some {seconds} s {which} that of {self.host.name}"
-                found.append(f"{sentence}; keep both in step, with NTP for instance.")
+                problems.append(f"{sentence}; keep both in step, with NTP for instance.")
         for name, hosts in Counter(names.values()).items():
             if hosts > 1:
-                found.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
-        return found
+                problems.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
+        return problems
 
     async def up(self) -> Mapping[str, bool]:
         """Each host by name, and whether a core of it holds its lease."""
         cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
-        found = {row["host"]: False for row in lost}
+        up = {row["host"]: False for row in lost}
         for row in cores:
             if row["host"]:
-                found[row["host"]] = found.get(row["host"], False) or not self.is_over(row)
-        return found
+                up[row["host"]] = up.get(row["host"], False) or not self.is_over(row)
+        return up
 
     def is_late(self) -> bool:
-        """Whether others may have found this core's lease over, such as after the process was frozen."""
+        """Whether this core's lease may have expired for others, such as after the process was frozen."""
         return self._lease_clock() - self._renewed_at >= LEASE_MS
 
     def holds_lease(self, reads: Reads) -> bool:
@@ -184,9 +184,9 @@ class Hosts:
         return row is not None
 
     async def look(self) -> list[str]:
-        """The holders of leases that are over, or of actions without any lease, which this core is to take over.
+        """The holders of expired leases, and of actions without a lease, from which this core is to take over.
 
-        Those of another host that has a live core are left to that one.
+        A live core of another host takes over from the dead cores of its host.
         """
 
         def read(tx: Reads) -> tuple[list[Row], list[Row], list[str]]:
@@ -214,7 +214,7 @@ class Hosts:
         return host_id == self.host.id
 
     def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None, Collection[str]]:
-        """Whether this core is to take over from that holder, as `look` found; its row; the ids of live hosts."""
+        """Whether this core is to take over from that holder; its row; the ids of live hosts. As of the last `look`."""
         cores = stored.all_cores(tx)
         row, live = next((core for core in cores if core["id"] == holder), None), self.live_hosts(cores)
         is_over = row is None or (self.is_over(row) and not self._is_left_to(live, row["host_id"]))
@@ -222,15 +222,15 @@ class Hosts:
 
     def why_no_runs(self) -> Mapping[str, str]:
         """Other hosts by id, as of the last look: why one takes no runs, such as "it is draining", or ""."""
-        found = {row["host_id"]: f"it was lost at {as_time(row['at'])}" for row in self._lost}
+        reasons = {row["host_id"]: f"it was lost at {as_time(row['at'])}" for row in self._lost}
         for row in sorted(self._rows, key=lambda row: not row["draining"]):
             if row["host_id"] == self.host.id:
                 continue
             if row["stopped"] or self.is_over(row):
-                found.setdefault(row["host_id"], "it does not answer")
+                reasons.setdefault(row["host_id"], "it does not answer")
             else:
-                found[row["host_id"]] = "it is draining" if row["draining"] else ""
-        return found
+                reasons[row["host_id"]] = "it is draining" if row["draining"] else ""
+        return reasons
 
     def elapsed_ms(self) -> int:
         """The clock of leases, to measure how long something lasts."""
@@ -255,18 +255,18 @@ class Hosts:
         )
 
     def _as_seen(self, row: Row, now: int, *, has_paused: bool) -> _Seen:
-        """The lease as it is now. `has_paused`: this core could not look for a while, so maybe nobody could renew."""
+        """The lease as it is now. `has_paused`: this core did not look for a while, so maybe nobody could renew."""
         before = self._seen.get(row["id"])
         if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
             return replace(before, looks=0 if has_paused else before.looks + 1)
         if before is not None and row["id"] != self.holder and not row["stopped"]:
-            # It was renewed between the begin of the last look and now: a slow database is no wrong clock.
+            # It was renewed after the last look began; a slow database must not look like a wrong clock.
             renewed_at = row["lease_until"] - LEASE_MS
             self._ahead_ms[row["host_id"]] = max(renewed_at - self._clock(), min(renewed_at - self._look_began_at, 0))
         return _Seen(row["beat"], row["lease_until"], now)
 
     def is_over(self, row: Row) -> bool:
-        """Whether a core's lease is over, as far as this core has seen; not if it was renewed since the last look."""
+        """Whether this core has seen a lease expire; False if it was renewed since the last look."""
         if row["id"] == self.holder:
             return False
         if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["id"])):
@@ -283,5 +283,5 @@ def _actions(count: int) -> str:
 
 
 def is_long_silent(row: Row, now: int) -> bool:
-    """Whether a core's lease seems to be over, for who has not looked on: by a clock that may differ by a minute."""
+    """Whether a core's lease seems to have expired, by the time of day, which may be a minute off."""
     return int(row["lease_until"]) + CLOCKS_DIFFER_MS < now

@@ -1,6 +1,6 @@
 """The models of core's HTTP interface, all immutable.
 
-`inputs` are the bodies of requests, `answers` what core returns and stores, and `base` what both share.
+`inputs` are the bodies of requests, `responses` what core returns and stores, and `base` what both share.
 """
 
 from core.models.base import (

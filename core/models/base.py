@@ -1,4 +1,4 @@
-"""The base of core's models, and the words of the interface that they share."""
+"""The base of core's models, and the values of the interface that they share."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -16,7 +16,7 @@ OBJECT_TYPES: Mapping[Kind, str] = {
     "case_task_log": "Log",
     "case_artifact": "Observable",
 }
-"""The `objectType` of each kind in answers."""
+"""The `objectType` of each kind in responses."""
 
 ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
 Outcome = Literal["succeeded", "failed", "denied", "expired", "cancelled", "stopped"]
@@ -72,7 +72,7 @@ def number_of(object_id: str) -> int:
 class ApiModel(BaseModel):
     """An immutable model with camelCase names in JSON."""
 
-    # Each is built when it is first used: of all of them, a command needs few.
+    # A model is built when it is first used: a command needs few of them.
     model_config = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore", defer_build=True
     )

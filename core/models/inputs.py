@@ -39,7 +39,7 @@ from core.field_types import (
 from core.models.base import ApiModel, Attachment, Kind
 
 MAX_TARGETS = 100
-"""How many objects one request may run a responder on."""
+"""The largest number of objects that one request may run a responder on."""
 MAX_UNDO_MINUTES = 366 * 24 * 60
 
 
@@ -62,7 +62,7 @@ class ArtifactInput(Input):
     data_type: Text
     data: Text
     attachment: SkipJsonSchema[Attachment | None] = Field(None, exclude=True)
-    """Set once the file is kept that `data` is; clients don't send it."""
+    """Set once the file in `data` is stored; clients don't send it."""
     is_file: SkipJsonSchema[bool] = Field(False, exclude=True)
     """Whether `data` is a file, whatever `data_type` says."""
     start_date: Millis | None = None
@@ -146,8 +146,8 @@ class ArtifactsInput(Input):
 
     def expand(self) -> list[ArtifactInput]:
         """One artifact for each entry of `data`."""
-        given = {**self.model_dump(exclude_unset=True), "is_file": self.is_file or self.data_type == "file"}
-        return [ArtifactInput.model_validate({**given, "data": data}) for data in self.data]
+        fields = {**self.model_dump(exclude_unset=True), "is_file": self.is_file or self.data_type == "file"}
+        return [ArtifactInput.model_validate({**fields, "data": data}) for data in self.data]
 
 
 def _file_text(attachment: Any) -> Any:
@@ -223,9 +223,10 @@ _FIELD_PATH = "customFields."
 
 
 class FieldsUpdate(Input):
-    """An update with single custom fields, and with tags to add or remove.
+    """An update of single custom fields, and with tags to add or remove.
 
-    `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` one.
+    `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` replaces
+    one.
     """
 
     add_tags: Tags | None = None
@@ -337,7 +338,7 @@ class ArtifactUpdate(Input):
 
 
 class CreateCaseInput(Input):
-    """`POST /api/alert/{id}/createCase`: what the case has in place of the alert's; tags and fields are added."""
+    """`POST /api/alert/{id}/createCase`: fields that replace the alert's; tags and custom fields are added."""
 
     title: Text | None = None
     description: str | None = None
@@ -404,7 +405,9 @@ class CaseTemplateInput(Input):
 class HoldInput(Input):
     """`POST .../hold`: stop all deletion of an alert or a case."""
 
-    reason: str = Field(min_length=1, max_length=1_000, pattern=r"\S", description="why, for whoever looks at it later")
+    reason: str = Field(
+        min_length=1, max_length=1_000, pattern=r"\S", description="why, for anybody who looks at it later"
+    )
 
 
 NOTE_LIMIT = 500  # characters
@@ -414,27 +417,29 @@ class BreakGlassInput(Input):
     """Override protection and rates, as an org-admin, with another org-admin's approval."""
 
     reason: str = Field(
-        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="why, for whoever looks at it later"
+        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="why, for anybody who looks at it later"
     )
 
 
 class RunOptions(Input):
-    """What a run and a run on several objects have in common."""
+    """What a run and a bulk have in common."""
 
     responder_id: Text = Field(description="the responder's id, or its name")
     engine_id: str | None = Field(None, description="the engine to run it; default: the first that can")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="the responder's inputs; as they are, if it declares none"
+        default_factory=dict, description="the responder's inputs; any object, if it declares none"
     )
     only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
     undo_after_minutes: int | None = Field(
         None,
         ge=0,
         le=MAX_UNDO_MINUTES,
-        description="when core undoes it, counted from its success; 0: not by itself; default: as the settings say",
+        description="minutes from its success until core undoes it; 0: never; default: as the settings say",
     )
     note: str = Field(
-        "", max_length=NOTE_LIMIT, description="why, for whoever sees the run; of breakGlass its reason is the note"
+        "",
+        max_length=NOTE_LIMIT,
+        description="why, for everybody who sees the run; with breakGlass, its reason is the note",
     )
 
 
@@ -481,7 +486,7 @@ class UndoTimeInput(Input):
     """`PATCH /api/connector/engine/action/{id}/undo`."""
 
     undo_after_minutes: int = Field(
-        ge=0, le=MAX_UNDO_MINUTES, description="when core undoes it, counted from now; 0: not by itself"
+        ge=0, le=MAX_UNDO_MINUTES, description="minutes from now until core undoes it; 0: never"
     )
 
 
@@ -503,7 +508,7 @@ class Decision(Input):
 
 
 class AccessInput(Input):
-    """`POST /api/access`: somebody in Slack, and what they are called there."""
+    """`POST /api/access`: a person in Slack, and their name there."""
 
     team: Reference = Field(min_length=1)
     slack_user: Reference = Field(min_length=1)

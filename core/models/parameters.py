@@ -1,4 +1,4 @@
-"""The inputs that a responder declares, and the values that they take (core/docs/responder-process.md#inputs)."""
+"""The parameters that a responder declares, and their values (core/docs/responder-process.md#inputs)."""
 
 import math
 import re
@@ -14,12 +14,12 @@ from core.common.words import SECRET_WORDS, spaced
 from core.models.base import ApiModel
 
 OWN_PARAMETERS = ("user", "organisation", "undoes")
-"""What core itself tells a responder; no client and no definition can set them. `undoes` only where it undoes a run."""
+"""Parameters that core sets; no client and no definition can. `undoes` is there only where it undoes a run."""
 ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 
 MAX_PARAMETERS = 50
-MAX_OPTIONS = 100  # as many as a menu in Slack has, with texts as long
+MAX_OPTIONS = 100  # the limits of a menu in Slack
 MAX_OPTION_CHARS = 75
 MAX_CHARS: Mapping[str, int] = {"string": 3_000, "text": 30_000, "user": 254}
 MAX_PATTERN_CHARS = 200
@@ -31,18 +31,18 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 class Parameter(ApiModel):
-    """One input of a responder."""
+    """One parameter of a responder; people read "input"."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")
     title: str = Field("", max_length=150)
-    """For people; made of the name if there is none."""
+    """For people; derived from the name if empty."""
     description: str = Field("", max_length=2_000)
     type: ParameterType = "string"
     required: bool = False
     secret: bool = Field(False, exclude_if=lambda value: not value)
-    """Nobody reads its values, and they are kept only until the run has ended; also if its name says so."""
+    """Whether its values are kept secret, and only until the run has ended. A name such as `token` implies it."""
     default: Any = Field(None, exclude_if=lambda value: value is None)
     options: list[Annotated[str, Field(min_length=1, max_length=MAX_OPTION_CHARS)]] | None = Field(
         None, min_length=1, max_length=MAX_OPTIONS
@@ -51,7 +51,7 @@ class Parameter(ApiModel):
     pattern: str | None = Field(None, min_length=1, max_length=MAX_PATTERN_CHARS)
     """What the whole of a `string` or `text` has to match."""
     minimum: Number | None = None
-    """Of a number its value, of a text its length, of `choices` their count; so is `maximum`."""
+    """The least value of a number, length of a text, or count of `choices`; so is `maximum`."""
     maximum: Number | None = None
 
     @model_validator(mode="after")
@@ -95,7 +95,7 @@ def parse_parameters(value: Any) -> tuple[Parameter, ...]:
         raise ValueError("parameters must be a list of objects.")
     if len(value) > MAX_PARAMETERS:
         raise ValueError(f"there are over {MAX_PARAMETERS} parameters.")
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for number, item in enumerate(value, start=1):
         name = item.get("name")
         which = repr(name[:64]) if isinstance(name, str) and name else f"number {number}"
@@ -103,10 +103,10 @@ def parse_parameters(value: Any) -> tuple[Parameter, ...]:
             parameter = Parameter.model_validate(dict(item))
         except ValidationError as error:
             raise ValueError(f"the parameter {which} can't be used: {_first(error)}.") from error
-        if parameter.name in found:
+        if parameter.name in parameters:
             raise ValueError(f"two parameters have the name {which}.")
-        found[parameter.name] = parameter
-    return tuple(found.values())
+        parameters[parameter.name] = parameter
+    return tuple(parameters.values())
 
 
 def _first(error: ValidationError) -> str:

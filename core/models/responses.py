@@ -1,4 +1,4 @@
-"""The models of core's answers; the store keeps the same JSON."""
+"""The models of core's responses; the store keeps the same JSON."""
 
 from typing import Any, Literal, Self
 
@@ -19,7 +19,7 @@ from core.models.parameters import Parameter, ParameterType
 
 
 class Identified(ApiModel):
-    """What has an id."""
+    """An object with an id."""
 
     id_: ObjectId = Field(alias="_id")
     id: ObjectId
@@ -30,7 +30,7 @@ class Identified(ApiModel):
 
 
 class StoredModel(Identified):
-    """What all objects have. Alerts and cases show absent values as null, so they override `to_json`."""
+    """The fields of all objects. Alerts and cases show absent values as null, so they override `to_json`."""
 
     created_by: str
     updated_by: str | None = None
@@ -48,7 +48,7 @@ class Artifact(StoredModel):
     type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
     data_type: str
     data: str | None = Field(None, exclude_if=_is_absent)
-    """None where it is a file."""
+    """None for a file."""
     attachment: Attachment | None = Field(None, exclude_if=_is_absent)
     start_date: Millis | None = None
     message: str | None = None
@@ -66,7 +66,7 @@ class Artifact(StoredModel):
 
     @property
     def texts(self) -> list[str]:
-        """All that identifies it: the data, or name and hashes of the file."""
+        """The texts that identify it: the data, or name and hashes of the file."""
         file = self.attachment
         return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
 
@@ -97,7 +97,7 @@ class Alert(StoredModel):
     pap: Level
     status: AlertStatus = "New"
     assignee: str | None = None
-    """The login of who works on it."""
+    """The login of the person who works on it."""
     follow: bool = True
     custom_fields: dict[str, Any]
     case_template: str | None = None
@@ -171,12 +171,12 @@ class HeldObject(ApiModel):
 
 
 class ClosedObjects(ApiModel):
-    """Which objects belong to alerts and cases that are over (core/docs/storage.md#retention)."""
+    """Which objects belong to closed alerts and cases (core/docs/storage.md#retention)."""
 
     closed_at: dict[ObjectId, Millis]
-    """By object: when the alert or case was last changed. Those that are not over are left out."""
+    """By object, when its alert or case was last changed. Objects of open ones are left out."""
     missing: list[ObjectId]
-    """Ids of no object or action."""
+    """Ids that no object or action has."""
     database: str
 
 
@@ -224,13 +224,13 @@ class Vote(ApiModel):
     vote: Literal["approve", "deny"]
     at: Millis
     acted_through: str | None = None
-    """Whose key it came with, if not their own: then it counts only while their clearance covers the object."""
+    """The login whose key it came with, if not their own; then it counts only while they may see the object."""
 
 
 class Approval(ApiModel):
-    """The approvals that an action needs before it is dispatched, and those it has.
+    """The approvals that an action needs before it is dispatched, and those that it has.
 
-    `votes` are those in `approved_by` with their times, and the denial if there is one.
+    `votes` has the votes of `approved_by` with their times, and the denial if there is one.
     """
 
     needed: int
@@ -240,7 +240,7 @@ class Approval(ApiModel):
 
 
 class InputTitle(ApiModel):
-    """What people call an input of a responder."""
+    """The title of a responder's parameter."""
 
     name: str
     title: str
@@ -248,15 +248,15 @@ class InputTitle(ApiModel):
 
 
 class Refusal(ApiModel):
-    """A rule that stands in the way of a run (core/docs/guards.md)."""
+    """A rule that blocks a run (core/docs/guards.md)."""
 
     rule: Literal["run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"]
     message: str
-    """Such as `only @containment may run it`, without a full stop and `until`; so is `lift`."""
+    """Such as `only @containment may run it`, without `until` and a full stop; `lift` has none either."""
     lift: str
-    """Who can do something about it."""
+    """Who can lift it, and how."""
     until: Millis | None = None
-    """When it is over by itself, if that is known."""
+    """When it ends by itself (ms), if known."""
 
     @property
     def overridable(self) -> bool:
@@ -265,7 +265,7 @@ class Refusal(ApiModel):
 
 
 class BreakGlass(ApiModel):
-    """Why the rules that stood in the way of a run were overridden; who and when are in the action's votes."""
+    """Why the rules that blocked a run were overridden; the action's votes say who did so and when."""
 
     reason: str
     overrides: list[Refusal]
@@ -274,7 +274,7 @@ class BreakGlass(ApiModel):
 
 
 class PausedResponder(ApiModel):
-    """A responder that was paused since it failed too often; `id` is that of the pause."""
+    """A responder that is paused because it failed too often; `id` is that of the pause."""
 
     id: ObjectId
     name: str
@@ -283,7 +283,7 @@ class PausedResponder(ApiModel):
     failures: int
     within_minutes: int
     action_id: ObjectId
-    """The run that failed last."""
+    """The last run that failed."""
     resumed_at: Millis | None = None
     resumed_by: str | None = None
 
@@ -316,7 +316,7 @@ class HostEntry(ApiModel):
 
     name: str
     state: Literal["running", "draining", "stopped", "silent", "lost"]
-    """That of the core that does most; `lost` if none is left."""
+    """The best state of its cores; `lost` if none is left."""
     lost_at: Millis | None = None
     actions_ended: int | None = None
     """How many actions ended with a lost host."""
@@ -324,13 +324,13 @@ class HostEntry(ApiModel):
 
 
 class Extension(ApiModel):
-    """A request to have an action undone later than was approved, which takes the approvals that its run took."""
+    """A request to undo an action later than was approved, which needs as many approvals as its run."""
 
     id: ObjectId
     asked_by: str
     asked_at: Millis
     at: Millis | None = None
-    """When core is to undo it then; None: not by itself."""
+    """When core would undo it (ms); None: never."""
     approval: Approval
     outcome: Literal["approved", "denied", "lapsed"] | None = None
     """None while it waits. `lapsed`: the action was undone before, or given another time."""
@@ -344,26 +344,26 @@ class Undo(ApiModel):
     """How an action can be undone (core/docs/semantics.md#undo)."""
 
     responder: str
-    """The name of the responder that does it."""
+    """The name of the responder that undoes it."""
     title: SkipJsonSchema[str] = Field("", exclude=True)
-    """What people call that; only of actions in a document, which has it beside them."""
+    """Its title; set in documents only."""
     after_minutes: int | None = None
-    """How long after its success core does it, as it was asked for; None: not by itself."""
+    """How many minutes after its success core undoes it, as requested; None: never."""
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
-    """None until the action has succeeded, and if it has not.
+    """None unless the action has succeeded.
 
-    `waiting`: it was due and refused, which `message` says, and core tries again. `replaced`: a later run of the same
-    responder is in force on the object.
+    `waiting`: the timer is over, the undo was refused with `message`, and core tries again. `replaced`: a later run of
+    the same responder is in force on the object.
     """
     at: Millis | None = None
-    """When core does it, or should have."""
+    """When core undoes it, or should have (ms)."""
     action_id: ObjectId | None = None
     """The newest run that is to undo it."""
     message: str | None = None
     approved_until: Millis | None = None
-    """Until when people have approved that it lasts; None if its run took no approval, or was approved without end."""
+    """The latest time that was approved (ms); None if the run needed no approval, or was approved without end."""
     extension: Extension | None = None
-    """The newest one that was asked for."""
+    """The newest request for one."""
 
 
 class TargetArtifact(ApiModel):
@@ -382,11 +382,11 @@ class Action(Identified):
     responder_id: str
     responder_name: str
     responder_title: SkipJsonSchema[str] = Field("", exclude=True)
-    """What people call the responder; only of actions in a document, which has it beside them."""
+    """The responder's title; set in documents only."""
     inputs: SkipJsonSchema[list[InputTitle]] = Field(default_factory=list, exclude=True)
-    """What people call its inputs; as `responder_title`."""
+    """The titles of its parameters; set in documents only."""
     artifacts: SkipJsonSchema[list[Artifact]] = Field(default_factory=list, exclude=True)
-    """What it gets of an alert, while it waits for approval; as `responder_title`."""
+    """The artifacts of the alert that it gets, while it waits for approval; set in documents only."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -405,24 +405,24 @@ class Action(Identified):
     """Who denied, cancelled or stopped it."""
     operations: str
     parameters: str | None = None
-    """JSON of what the requester gave, without secrets; None in records from before it was kept here."""
+    """JSON of the requester's parameters, without secrets."""
     report: str
     created_by: str
     created_at: Millis
     note: str | None = None
-    """Why, as the requester says."""
+    """The requester's reason."""
     approval: Approval | None = None
     break_glass: BreakGlass | None = None
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     undo: Undo | None = None
-    """None if its responder has none, and for an undo itself."""
+    """None if its responder has no undo, and for an undo itself."""
     undoes: ObjectId | None = None
     """The action that it undoes."""
 
 
 class BulkEntry(ApiModel):
-    """What became of one target of a request: its action, or why there is none."""
+    """The outcome for one target of a request: its action, or why there is none."""
 
     object_id: str
     status: int
@@ -433,14 +433,14 @@ class BulkEntry(ApiModel):
 
 
 class BulkAnswer(ApiModel):
-    """What a run on several objects answers; the targets are in the order of the request."""
+    """The response to a bulk; the targets are in the order of the request."""
 
     id: ObjectId
     actions: list[BulkEntry]
 
 
 class BulkCounts(ApiModel):
-    """How far the actions of a bulk are."""
+    """The progress of a bulk."""
 
     id: ObjectId
     created_by: str
@@ -448,7 +448,7 @@ class BulkCounts(ApiModel):
     responder_name: str
     """Empty if no engine has it."""
     title: str
-    """Its name as people read it."""
+    """Its name for people."""
     total: int
     """The number of targets."""
     refused: int
@@ -456,7 +456,7 @@ class BulkCounts(ApiModel):
     counts: dict[ActionStatus, int]
     """The number of actions by status; the refused ones are not among them."""
     outcomes: dict[Outcome, int] = Field(default_factory=dict)
-    """How those have ended that did not succeed."""
+    """The number of actions that did not succeed, by outcome."""
     awaiting: int = 0
     """Actions that wait for approval."""
     expires_at: Millis | None = None
@@ -464,13 +464,13 @@ class BulkCounts(ApiModel):
     timed: int = 0
     """Actions that core is to undo by itself."""
     release_at: Millis | None = None
-    """When it undoes the last of them."""
+    """When core undoes the last of them (ms)."""
     not_released: int = 0
-    """Actions that were to be undone, and were not."""
+    """Actions whose timed undo failed or waits."""
     free_at: Millis | None = None
-    """When the first rate is free again that refused a target."""
+    """When the first of the rates that refused a target is free again (ms)."""
     retried_by: ObjectId | None = None
-    """The bulk that ran again what had failed."""
+    """The bulk that retried this one."""
 
 
 class BulkTarget(ApiModel):
@@ -499,7 +499,7 @@ class Policy(ApiModel):
     confirm: str = ""
     approval: int = 0
     run_by: list[str] | None = None
-    """Logins and `@groups`, as the settings name them; None for whoever may run responders. So is `approve_by`."""
+    """Logins and `@groups` of the settings; None for everybody who may run responders. So is `approve_by`."""
     approve_by: list[str] | None = None
     rate: list[str] | None = None
     """Such as `5/1h`; so is `rate_per_target`."""
@@ -507,9 +507,9 @@ class Policy(ApiModel):
     undo: str | None = None
     """The name of the responder that undoes a run of it."""
     undo_after_minutes: int | None = None
-    """When core does so by itself, unless a run asks for less; None: not by itself."""
+    """How many minutes after its success core undoes a run; None: never."""
     allow_permanent: bool | None = None
-    """Whether a run may ask for a longer time, or for no end."""
+    """Whether a run may request a longer time, or no end."""
 
 
 class OfferedTarget(ApiModel):
@@ -538,16 +538,16 @@ class OfferedResponder(ApiModel):
     data_type_list: list[str]
     engine_ids: list[str]
     title: str | None = None
-    """Its name as people read it."""
+    """Its name for people."""
     parameters: list[Parameter] | None = None
-    """The inputs that it declares."""
+    """The parameters that it declares."""
     target: OfferedTarget | None = None
     """Absent if nobody knows what it acts on: then it may act on anything in the object."""
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
-    """Why it can't run, besides `refusals`, and what to know otherwise."""
+    """Why it can't run, besides `refusals`; or notes, if it can."""
     refusals: list[Refusal] | None = None
-    """The rules that stand in the way; absent without any."""
+    """The rules that block it; absent without any."""
     policy: Policy | None = None
 
     @property
@@ -556,12 +556,12 @@ class OfferedResponder(ApiModel):
 
     @property
     def can_be_overridden(self) -> bool:
-        """Whether nothing stands in the way but rules that an org-admin may override."""
+        """Whether an org-admin may override everything that blocks it."""
         return bool(self.refusals) and not self.reasons and all(refusal.overridable for refusal in self.refusals or ())
 
     @property
     def is_timed(self) -> bool:
-        """Whether core undoes its runs by itself, so that people are asked how long one is to last."""
+        """Whether core undoes its runs by itself, so that people choose how long one lasts."""
         return self.policy is not None and bool(self.policy.undo_after_minutes)
 
 
@@ -588,7 +588,7 @@ class Event(ApiModel):
     root_id: ObjectId
     user: str
     request_id: str = ""
-    """Of the request behind the change, as in the log; "" if core made it by itself."""
+    """The id of the request that made the change, as in the log; "" if core made it by itself."""
 
 
 class Document(ApiModel):
@@ -614,17 +614,17 @@ class Document(ApiModel):
     action_counts: dict[ObjectId, int] = Field(default_factory=dict)
     """How many actions each object has in all; of many only the open and the newest are in `actions`."""
     shortened: list[ObjectId] = Field(default_factory=list)
-    """The actions whose report, operations or parameters are not whole here."""
+    """The actions whose report, operations or parameters are shortened here."""
     unreadable: list[ObjectId] = Field(default_factory=list)
-    """Objects and actions that are left out because what is stored of them is damaged."""
+    """Objects and actions that are left out because their stored JSON is damaged."""
     policies: dict[str, Policy] = Field(default_factory=dict)
     """By the name of the responder, for each in `actions`."""
     titles: dict[str, str] = Field(default_factory=dict)
-    """Likewise, the responder's name as people read it."""
+    """By the name of the responder, its title."""
     inputs: dict[str, list[InputTitle]] = Field(default_factory=dict)
-    """Likewise, what people call the inputs that it declares, if any."""
+    """By the name of the responder, the titles of the parameters that it declares, if any."""
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
-    """By action on an alert that waits for approval: the artifacts that it gets, whatever the alert has by now."""
+    """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
@@ -651,7 +651,7 @@ class DocumentList(ApiModel):
     missing: list[ObjectId]
     """Ids of the request that no object or action has."""
     left: list[ObjectId]
-    """Ids of the request that didn't fit into this answer; ask for them again."""
+    """Ids of the request that didn't fit into this response; request them again."""
     bulks: list[BulkCounts] = Field(default_factory=list)
     """Those whose ids the request named."""
 
@@ -688,18 +688,18 @@ class Person(ApiModel):
 
 
 class AccessRequest(ApiModel):
-    """Somebody in Slack asks for access; it expires after a day."""
+    """A request for access from somebody in Slack, which expires after a day."""
 
     id: ObjectId
     team: str
     slack_user: str
     name: str
-    """As they are called in Slack."""
+    """Their name in Slack."""
     login: str
-    """The one that they have, or would get."""
+    """The login that they got, or would get."""
     status: Literal["pending", "approved", "denied", "expired"]
     profile: Profile | None = None
-    """What they got."""
+    """The profile that they got."""
     message: str | None = None
     """Why it was denied."""
     created_at: Millis
@@ -729,7 +729,7 @@ class NewKey(ApiModel):
 
 
 class Group(ApiModel):
-    """People under one name."""
+    """A user group, which policies name as `@containment`."""
 
     name: str
     members: list[str]

@@ -12,7 +12,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 ANY: frozenset[Network] = frozenset({IPv4Network("0.0.0.0/0"), IPv6Network("::/0")})
-_MAX_CHARS = 128  # of a range of two of the longest
+_MAX_CHARS = 128  # the length of a range of two of the longest addresses
 _V4 = re.compile(r"[0-9][0-9a-fx.]{0,63}")
 _OCTET = re.compile(r"([0-9*?]{1,3})(?:-([0-9]{1,3}))?")
 _REVERSED_V4 = re.compile(r"((?:[0-9]{1,3}\.){1,4})in-addr\.arpa")
@@ -34,7 +34,7 @@ _ISATAP = (0x5EFE, 0x0200_5EFE)
 
 @lru_cache(maxsize=8_192)  # the readings of a text have the same words
 def networks_of(text: str) -> frozenset[Network]:
-    """The addresses or networks that a word is, those in IPv6 as IPv4 too; none if it is none.
+    """The addresses or networks that a word spells; IPv4 inside IPv6 counts as both. Empty if it spells none.
 
     An address, a network with its length or mask, a range, octets with `*`, `?` or `-`, a reverse name.
     """
@@ -42,37 +42,37 @@ def networks_of(text: str) -> frozenset[Network]:
         return frozenset()
     text = text.lower()
     address, slash, length = text.partition("/")
-    found: set[Network] = {ipaddress.ip_network(item) for item in addresses_of(text)}
+    networks: set[Network] = {ipaddress.ip_network(item) for item in addresses_of(text)}
     if slash:
-        found |= {network for item in addresses_of(address) if (network := network_of(item, length)) is not None}
+        networks |= {network for item in addresses_of(address) if (network := network_of(item, length)) is not None}
     else:
-        found |= {*_range(text), *_octets(text), *_reversed(text), *_in_name(text)}
-    return frozenset(found) | {inner for network in found for inner in _embedded(network)}
+        networks |= {*_range(text), *_octets(text), *_reversed(text), *_in_name(text)}
+    return frozenset(networks) | {inner for network in networks for inner in _embedded(network)}
 
 
 def addresses_of(text: str) -> set[Address]:
     """The addresses that a word is; two where programs read it differently."""
     if ":" in text:
         head, _, tail = text.rpartition(":")
-        found: set[Address] = set()
+        addresses: set[Address] = set()
         for spelled in (text, *(f"{head}:{item}" for item in _v4(tail) if "." in tail)):
             with suppress(ValueError):
-                found.add(IPv6Address(spelled))
-        return found
-    found = {*_v4(text)}
+                addresses.add(IPv6Address(spelled))
+        return addresses
+    addresses = {*_v4(text)}
     if re.fullmatch(r"[0-9]{10,39}|0x[0-9a-f]{9,32}", text):
         number = int(text, 16 if text.startswith("0x") else 10)
         if 2**32 <= number < 2**128:
-            found.add(IPv6Address(number))
-    return found
+            addresses.add(IPv6Address(number))
+    return addresses
 
 
 def _v4(text: str) -> set[IPv4Address]:
     """With octal or decimal parts where they begin with 0, with hexadecimal ones, and with fewer than four."""
-    found: set[IPv4Address] = set()
+    addresses: set[IPv4Address] = set()
     text = re.sub(r"^([0-9]{8,10})\.0*$", r"\1", text)  # a float
     if not _V4.fullmatch(text):
-        return found
+        return addresses
     parts = text.split(".")
     for base in (8, 10):
         with suppress(ValueError):
@@ -81,8 +81,8 @@ def _v4(text: str) -> set[IPv4Address]:
                 number = last + sum(octet << (24 - 8 * at) for at, octet in enumerate(octets))
                 # A smaller number alone is a count, a port or an id, and `10.0` a version.
                 if (number >= 2**24 and not octets) or len(octets) > 1 or (octets and last):
-                    found.add(IPv4Address(number))
-    return found
+                    addresses.add(IPv4Address(number))
+    return addresses
 
 
 def _number(text: str, base: int) -> int:

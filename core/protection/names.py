@@ -100,18 +100,18 @@ def named_in(text: str) -> Named:
 
 
 def addresses_in(text: str) -> list[str]:
-    """The address that a text is, or the two that programs read in it; nothing if it names more."""
+    """The address that a text spells, or two if programs read it differently; empty if it names more."""
     try:
-        found = named_in(text).networks
+        networks = named_in(text).networks
     except UnreadableError:
         return []
-    is_one = len(found) <= 2 and all(network.prefixlen == network.max_prefixlen for network in found)
-    return [str(network.network_address) for network in found] if is_one else []
+    is_one = len(networks) <= 2 and all(network.prefixlen == network.max_prefixlen for network in networks)
+    return [str(network.network_address) for network in networks] if is_one else []
 
 
 @lru_cache(maxsize=1_024)
 def targets_in(text: str, data_type: str) -> frozenset[str]:
-    """What runs on one target have in common, however it is spelled.
+    """The canonical names of a target, equal for all its spellings.
 
     The addresses that a text names; without any, the hosts of its URLs, its mail addresses, its host, or all of it.
     """
@@ -157,9 +157,9 @@ def _without_path(word: str) -> str:
 
 
 def _add_names(named: Named, visible: str) -> None:
-    found = {(match[0], _stands_alone(match)) for match in _NAME.finditer(visible)}
-    is_whole = len(found) == 1
-    for word, is_alone in found:
+    names = {(match[0], _stands_alone(match)) for match in _NAME.finditer(visible)}
+    is_whole = len(names) == 1
+    for word, is_alone in names:
         for name in {form for piece in _pieces(word) for form in (piece, piece.strip(_EDGES))}:
             networks = networks_of(name)
             named.networks |= networks

@@ -58,14 +58,14 @@ def readings(text: str) -> set[str]:
     """All readings of a text. Raises UnreadableError."""
     if len(text) > MAX_CHARS:
         raise UnreadableError("it is too long")
-    found = {_plain(text)}
-    latest = found
+    known = {_plain(text)}
+    latest = known
     for _ in range(MAX_STEPS):
-        latest = {_plain(step(reading)) for reading in latest for step in _STEPS} - found
+        latest = {_plain(step(reading)) for reading in latest for step in _STEPS} - known
         if not latest:
-            return found
-        found |= latest
-        if len(found) > MAX_READINGS or sum(map(len, found)) > MAX_CHARS_READ:
+            return known
+        known |= latest
+        if len(known) > MAX_READINGS or sum(map(len, known)) > MAX_CHARS_READ:
             break
     raise UnreadableError("it is escaped too often")
 
@@ -111,11 +111,11 @@ def _backslashes(text: str) -> str:
     return _BACKSLASH.sub(lambda found: _decoded(_joined(_CHARACTER.sub(_character, found[0]))), text)
 
 
-def _character(found: re.Match[str]) -> str:
-    if found[6]:
-        return "\\" if found[6] == "\\" else "\n"
-    digits = next(group for group in found.groups() if group)
-    number = int(digits, 8 if found[5] else 16)
+def _character(match: re.Match[str]) -> str:
+    if match[6]:
+        return "\\" if match[6] == "\\" else "\n"
+    digits = next(group for group in match.groups() if group)
+    number = int(digits, 8 if match[5] else 16)
     return chr(number) if number <= 0x10FFFF else ""
 
 

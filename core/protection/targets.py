@@ -22,7 +22,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 def entry_problem(entry: str) -> str:
-    """What is wrong with an entry, as a sentence without its full stop; `""` if nothing is."""
+    """What is wrong with an entry, as a sentence without its full stop, or `""`."""
     text = entry.strip()
     if text.startswith(FILE):
         return (
@@ -72,7 +72,7 @@ class ProtectedTargets:
         return bool(self._own or self._files)
 
     def current(self) -> "ProtectedList | Unread":
-        """The list as it is now."""
+        """The current list; files are read again if they have changed."""
         known = self._known
         if [_stamp(file) for file in self._files] != known.stamps:
             self._known = known = self._read()
@@ -112,15 +112,15 @@ def _unread(file: Path, why: str) -> Unread:
 
 def _stamp(file: Path) -> _Stamp | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What was read last, and which files that was."""
+    """The list as it was read last, and the state of its files then."""
 
     stamps: Sequence[_Stamp | None]
     targets: "ProtectedList | Unread"
@@ -249,10 +249,10 @@ class ProtectedList:
 
 
 def _own_networks(networks: Iterable[Network]) -> set[Network]:
-    """Without the whole of IPv4, which is inside wide networks of IPv6: protecting those doesn't protect all of it."""
-    found = set(networks)
-    wide = any(network.version == 6 for network in found)
-    return {network for network in found if network.prefixlen or (network.version == 4 and not wide) or len(found) == 1}
+    """Leave out all of IPv4, which lies inside wide networks of IPv6: protecting those must not protect all of it."""
+    own = set(networks)
+    wide = any(network.version == 6 for network in own)
+    return {network for network in own if network.prefixlen or (network.version == 4 and not wide) or len(own) == 1}
 
 
 def _prefix(network: Network) -> int:
@@ -277,10 +277,10 @@ def _beginnings(url: str) -> Iterable[str]:
 
 def _overlap(first: str, second: str) -> bool:
     """Whether two patterns, in which `*` is any text and `?` any character, can mean the same."""
-    for one, other in zip(first, second, strict=False):  # as most differ early
-        if "*" in (one, other):
+    for ours, other in zip(first, second, strict=False):  # as most differ early
+        if "*" in (ours, other):
             break
-        if one != other and "?" not in (one, other):
+        if ours != other and "?" not in (ours, other):
             return False
     states = {(0, 0)}
     seen = set(states)

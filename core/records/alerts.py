@@ -44,11 +44,11 @@ from core.store import attachments, objects, texts
 from core.store.search import docs_of, fitting
 
 KIND: Literal["alert"] = "alert"
-CREATED_AT_ONCE = 16  # of many that arrive together: what people do queues behind no more of them
+CREATED_AT_ONCE = 16  # of many that arrive at once; a person's change waits for no more than these
 LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
 FOUND_AT_MOST = 200
 OPEN_AT_MOST = 50
-MAX_SEPARATORS = 8  # a reference may contain `;` itself; more would only give more ways to read one
+MAX_SEPARATORS = 8  # a reference may contain `;`, so each one more adds ways to read it
 
 T = TypeVar("T")
 
@@ -81,21 +81,21 @@ class Alerts:
         return str((await self._database.read(lambda reads: _row(reads, id_or_ref)))["doc"])
 
     async def find(self, caller: Caller, text: str) -> list[str]:
-        """The JSON of the newest alerts with all words of a text, of what the caller may see; at most FOUND_AT_MOST."""
+        """The JSON of the newest alerts with all words of a text that the caller may see; at most FOUND_AT_MOST."""
         clearance = caller.clearance if caller.is_on_behalf else texts.MAX_LEVEL
 
         def read(search: Search) -> list[str]:
-            found = texts.find(search, self._database.dialect, text, clearance, FOUND_AT_MOST)
-            return list(fitting(docs_of(search, self._database.dialect, "object", iter(found))))
+            ids = texts.find(search, self._database.dialect, text, clearance, FOUND_AT_MOST)
+            return list(fitting(docs_of(search, self._database.dialect, "object", iter(ids))))
 
         return await self._database.search(read)
 
     async def open_of(self, assignee: str) -> list[str]:
-        """The JSON of the newest open alerts that somebody works on; at most OPEN_AT_MOST."""
+        """The JSON of the newest open alerts of an assignee; at most OPEN_AT_MOST."""
 
         def read(reads: Reads) -> list[str]:
-            found = objects.open_alerts_of(reads, assignee, OPEN_AT_MOST)
-            return list(fitting(docs_of(reads, self._database.dialect, "object", iter(found))))
+            ids = objects.open_alerts_of(reads, assignee, OPEN_AT_MOST)
+            return list(fitting(docs_of(reads, self._database.dialect, "object", iter(ids))))
 
         return await self._database.snapshot(read)
 
@@ -130,9 +130,9 @@ class Alerts:
         return await self._change(work)
 
     async def add_artifacts(self, caller: Caller, id_or_ref: str, request: ArtifactsInput) -> list[Artifact]:
-        """Add artifacts to an alert; one that it has already is changed.
+        """Add artifacts to an alert; known ones are changed.
 
-        One that the caller may not see stays as it is, and is answered as if it were new.
+        A known one that the caller may not see stays unchanged, and the response looks as if it were new.
         """
         number = await self._number(id_or_ref)
 
@@ -152,7 +152,7 @@ class Alerts:
         return await self._change(work)
 
     async def create_case(self, caller: Caller, id_or_ref: str, request: CreateCaseInput | None = None) -> Case:
-        """Create a case from an alert, with its artifacts; what the request says takes precedence.
+        """Create a case from an alert, with its artifacts; fields of the request take precedence.
 
         Raises ResponderBotError: not_found for the alert or the template, bad_request if it is in a case already.
         """
@@ -187,8 +187,8 @@ class Alerts:
 
     async def search_artifacts(self, alerts: SearchInput, request: SearchInput) -> SearchResult:
         """Search the artifacts of some alerts. Raises as `search` does."""
-        found = (await search(self._database, KIND, alerts.model_copy(update={"count": False}))).docs
-        numbers = await asyncio.to_thread(lambda: [number_of(json.loads(doc)["id"]) for doc in found])
+        docs = (await search(self._database, KIND, alerts.model_copy(update={"count": False}))).docs
+        numbers = await asyncio.to_thread(lambda: [number_of(json.loads(doc)["id"]) for doc in docs])
         return await search(self._database, ARTIFACT, request, alerts=numbers)
 
     async def _set(self, caller: Caller, id_or_ref: str, update: Callable[[Alert], dict[str, Any]]) -> Alert:
@@ -217,7 +217,7 @@ class Alerts:
         return numbers
 
     async def _check_size(self, numbers: Sequence[int], more_values: int = 0) -> None:
-        """Raises ResponderBotError("too_large") for a change that would keep other writers waiting for too long."""
+        """Raises ResponderBotError("too_large") for a change that would block other writers for too long."""
         if len(numbers) < 2:
             return
         chars, values = await objects.measure(self._database, numbers)
@@ -339,7 +339,7 @@ def _put_into(tx: Transaction, caller: Caller, case: Case, alert: Alert, now: in
 
 
 def _hidden(reads: Reads, caller: Caller, alert: Alert) -> dict[tuple[str, ...], Artifact]:
-    """The artifacts of an alert that the caller may not see, and so not change, by their identity."""
+    """The artifacts of an alert that the caller may neither see nor change, by their identity."""
     if not caller.is_on_behalf:
         return {}
     in_case, tlp_of_case = set[int](), 0
@@ -363,7 +363,7 @@ def _artifacts(
 ) -> list[Artifact]:
     """The requested artifacts of an alert, without duplicates and without those that are hidden from the caller.
 
-    One that the alert has already keeps its id, new ones get ids.
+    Known artifacts keep their ids, new ones get one.
     """
     known = {identity(artifact): artifact for artifact in alert.artifacts}
     wanted: dict[tuple[str, ...], ArtifactInput] = {}
@@ -384,7 +384,7 @@ def _artifacts(
 
 
 def _changes(request: ArtifactInput) -> dict[str, Any]:
-    """What a request may change of a known artifact: all but its data or file."""
+    """A known artifact with the fields of a request, except its data or file."""
     fixed = ("data", "attachment", "is_file")
     return {name: value for name, value in requested_changes(request).items() if name not in fixed}
 
@@ -397,7 +397,7 @@ def _as_case(alert: Alert, request: CreateCaseInput) -> CaseInput:
         "template": request.case_template or alert.case_template or None,
     }
     requested = {name: getattr(request, name) for name in request.model_fields_set - {"case_template"}}
-    # Not validated again: a stored alert may be older than the limits.
+    # Not validated: a stored alert may be older than the limits.
     return CaseInput.model_construct(**{**own, **requested, **joined})
 
 
@@ -417,7 +417,7 @@ def _require_no_case(alert: Alert) -> Alert:
 
 
 def unique_key(type: str, source: str, source_ref: str, *, sender: str = "") -> str:
-    """As JSON, so that two references never have one key, whatever `:` and `;` they contain.
+    """JSON, so that two references never have the same key, even with `:` and `;` in them.
 
     `sender` is the source of the settings that sends it: what others say in its name is another alert.
     """

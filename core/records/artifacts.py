@@ -26,8 +26,8 @@ def expand_artifacts(
 ) -> list[ArtifactInput]:
     """One artifact for each entry of `data`.
 
-    They and `more_chars` characters are to be stored `times` over. Raises ResponderBotError: too_large if that is
-    over the limit, bad_request for too many artifacts.
+    They will be stored `times` times, with `more_chars` further characters. Raises ResponderBotError: too_large if that
+    is over the limit, bad_request for too many artifacts.
     """
     shared = (
         (len(item.data), ARTIFACT_CHARS + len(item.message or "") + sum(map(len, item.tags))) for item in requested
@@ -56,7 +56,7 @@ def identity(artifact: ArtifactInput | Artifact) -> tuple[str, ...]:
 
 
 def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> Artifact:
-    """The artifact of a request under a number, not stored yet."""
+    """The artifact of a request, with a number; not stored yet."""
     return Artifact(
         **made(number, user, now),
         data_type=requested.data_type,
@@ -81,8 +81,8 @@ def add_to_case(
 ) -> list[Artifact]:
     """Add artifacts to a case, all or none.
 
-    One that the case has with a TLP that `is_hidden` from the caller stays as it is, and is answered as if it were
-    new. Raises ResponderBotError: exists if the case has one of the others already, bad_request for an unknown file.
+    A known one whose TLP `is_hidden` from the caller stays unchanged, and the response looks as if it were new. Raises
+    ResponderBotError: exists if the case has one of the others already, bad_request for an unknown file.
     """
     root, requested = case.number, store_files(tx, requested)
     keys = [_unique_key(root, item) for item in requested]
@@ -128,7 +128,7 @@ class StoredArtifact:
 
 
 def find(reads: Reads, object_id: int) -> StoredArtifact | None:
-    """The artifact that has this id, or had it in an alert before it and an equal one of a case became one."""
+    """The artifact with this id, or that had it in an alert before it was merged with an equal one."""
     row, link = objects.find(reads, KIND, object_id), None
     if row is None:
         link = objects.find_alert_artifact(reads, object_id)
@@ -144,14 +144,14 @@ def find(reads: Reads, object_id: int) -> StoredArtifact | None:
 
 def load(reads: Reads, object_id: int) -> StoredArtifact:
     """As `find`. Raises ResponderBotError("not_found")."""
-    found = find(reads, object_id)
-    if found is None:
+    stored = find(reads, object_id)
+    if stored is None:
         raise ResponderBotError("not_found", "Artifact not found")
-    return found
+    return stored
 
 
 def current_number(reads: Reads, object_id: int) -> int | None:
-    """The number that an artifact with this one has now; None if no artifact has or had it."""
+    """The current number of the artifact that has or had this number; None if there is none."""
     link = objects.find_alert_artifact(reads, object_id)
     if link is not None:
         return int(link["artifact_id"])
@@ -173,7 +173,7 @@ def save(tx: Transaction, artifact: Artifact, user: str, now: int) -> Artifact:
 
 
 def prepare_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact) -> None:
-    """Let an artifact be unique under its new data type.
+    """Make an artifact unique under its new data type.
 
     Raises ResponderBotError: exists if its case or alert has an equal one, bad_request for a file.
     """
@@ -181,7 +181,11 @@ def prepare_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact)
         sentence = "The dataType of a file can't be changed, nor can a text become a file; add a new artifact instead."
         raise ResponderBotError("bad_request", sentence)
     number = changed.number
-    shown_in = [_alert(tx, one) for one in objects.alerts_with(tx, number)] if stored.alert is None else [stored.alert]
+    shown_in = (
+        [_alert(tx, alert_id) for alert_id in objects.alerts_with(tx, number)]
+        if stored.alert is None
+        else [stored.alert]
+    )
     for alert in shown_in:
         if alert is not None and identity(changed) in map(identity, alert.artifacts):
             raise ResponderBotError("exists", f"The alert {alert.id} has this {changed.data_type} already.")
@@ -229,10 +233,10 @@ def _alert(reads: Reads, number: int) -> Alert | None:
 def move_to_case(
     tx: Transaction, case: Case, alert: Alert, user: str, now: int, is_hidden: Callable[[int], object]
 ) -> list[Artifact]:
-    """Make an alert's artifacts objects of a case, under their ids and with the actions on them.
+    """Add an alert's artifacts to a case, under their ids and with the actions on them.
 
-    One that the case has already becomes that one: its id goes on to mean it, which stays as it is with a TLP that
-    `is_hidden` from the caller. Returns the artifacts of the alert from now on.
+    One that the case has already is merged into it, and its id refers to that one from then on. The case's own stays
+    unchanged if its TLP `is_hidden` from the caller. Returns the new artifacts of the alert.
     """
     root, new, replaced = case.number, dict[str, Artifact](), dict[int, int]()
     keys = [_unique_key(root, artifact) for artifact in alert.artifacts]
@@ -259,7 +263,7 @@ def move_to_case(
 
 
 def _joined(kept: Artifact, equal: Artifact, is_hidden: Callable[[int], object]) -> Artifact:
-    """What one of two equal artifacts says after it stands for both: as secret as the more secret of them."""
+    """The artifact that two equal ones are merged into; it has the higher TLP."""
     tlp = max(kept.tlp, equal.tlp)
     if is_hidden(kept.tlp):
         return kept.model_copy(update={"tlp": tlp})

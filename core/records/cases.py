@@ -341,7 +341,7 @@ def _root(reads: Reads, kind: Kind, object_id: int) -> int:
 
 
 def _number(reads: Reads, kind: Kind, text: str) -> int:
-    """The number in an id; of a case also by its case number. Raises ResponderBotError("not_found")."""
+    """The number in an id; a case may also be named by its case number. Raises ResponderBotError("not_found")."""
     is_case_number = kind == "case" and parse_id(text) is None
     return resolve_case(reads, text) if is_case_number else _parsed(kind, text)
 

@@ -12,8 +12,8 @@ from core.store import backup
 from core.store import events as stored
 
 PAGE_EVENTS = 500  # keeps an answer well below the body limit
-POLL_S = 0.1  # between two looks for commits of other processes, while a reader waits
-GATHER_STEP_S = 0.005  # between two looks for what else has come, while new alerts are gathered
+POLL_S = 0.1  # between polls for commits of other processes, while a reader waits
+GATHER_STEP_S = 0.005  # between polls for further events, while new alerts are gathered
 
 
 def last(reads: Reads) -> int:
@@ -53,14 +53,13 @@ class Feed:
     async def page(self, after: int | None, wait_s: float, database: str = "", *, gather_s: float = 0.0) -> EventPage:
         """The events after number `after` (None: after the newest); waits up to `wait_s` if there are none yet.
 
-        While there are new alerts only, it waits up to `gather_s` for more, and for whatever else comes.
-
-        Raises ResponderBotError("gone") with `first` if some of them were pruned, or if `after` is a number of another
-        `database`; and with `restored`, the time of the backup (ms), if `after` was lost when that was restored.
+        While all of them are new alerts, it waits up to `gather_s` for further events. Raises ResponderBotError("gone")
+        with `first` if some of them were pruned, or if `after` is a number of another `database`; and with `restored`,
+        the time of the backup (ms), if `after` was lost when that was restored.
         """
         seq, page = await self._database.read(lambda reads: self._first(reads, after, database))
         if wait_s <= 0 or (after is not None and after > seq):
-            return page  # such a number was never given: its database was replaced, and the reader learns it now
+            return page  # this number was never given, so its database was replaced
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while not page.events:
@@ -105,7 +104,7 @@ class Feed:
                     await position.committed.wait()
 
     async def last(self) -> int:
-        """The number of the newest event, or of one after the caller's last change: those of a commit read it once."""
+        """A number not below that of the caller's last event; requests that share a commit read it once."""
         async with self._reading_last:
             if self._last_at is not self._committed:
                 committed = self._committed

@@ -14,9 +14,9 @@ from core.store.search import JsonPath, Scalar
 
 MAX_PATTERN_CHARS = 1_000
 SHOWN_CHARS = 60
-NO_ID = -1  # in place of an invalid id: it matches nothing
+NO_ID = -1  # replaces an invalid id, and matches nothing
 
-_JSON = ("operations", "parameters", "report")  # of an action; to search them would read them whole
+_JSON = ("operations", "parameters", "report")  # of an action; searching them would read them in full
 
 
 def _plain_fields(model: type[ApiModel]) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _custom_path(name: str) -> FieldPath:
     # A quoted key of a JSON path can hold all but these.
     if not field or any(char in field for char in '"\\\0') or len(field) > MAX_PATTERN_CHARS:
         raise bad_request(f"There is no custom field {shown(field)}")
-    return FieldPath(tuple(f'$.customFields."{field}".{one}' for one in kinds), check=scalar)
+    return FieldPath(tuple(f'$.customFields."{field}".{value_kind}' for value_kind in kinds), check=scalar)
 
 
 def scalar(value: Any) -> Scalar:

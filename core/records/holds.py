@@ -29,7 +29,7 @@ class Holds:
         return await self._save(caller, kind, id_or_ref, None)
 
     async def all(self, caller: Caller) -> list[HeldObject]:
-        """What is on hold, oldest first; of that what the caller may see."""
+        """The objects on hold that the caller may see, oldest first."""
 
         def read(reads: Reads) -> list[HeldObject]:
             docs = [objects.parsed(row["doc"]) for row in objects.on_hold(reads)]

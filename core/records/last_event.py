@@ -1,4 +1,4 @@
-"""The newest event that this host has seen: a database that ends before it has lost what came since."""
+"""The newest event that this host has seen. A database that ends before it has lost events."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ class LastEvent:
         self._file: Path | None = None
         self._newest = self._seen = self._remembered = 0
         self.went_back = asyncio.Event()
-        """Set once the database ends before what was seen: nothing may run on it."""
+        """Set once the newest event of the database is older than one seen before: nothing may run on it."""
 
     async def read(self) -> int:
         """The number of the newest event. Raises ResponderBotError("unavailable") if it went back."""
@@ -41,7 +41,7 @@ class LastEvent:
         return number
 
     def error(self) -> ResponderBotError:
-        """What to do once it went back."""
+        """The error once the number went back, with what to do."""
         return ResponderBotError(
             "unavailable",
             f"The database ends with event {self._newest}, and this host has seen event {self._seen}: a copy without"
@@ -50,14 +50,14 @@ class LastEvent:
         )
 
     async def remember_in(self, folder: Path) -> None:
-        """Go on from what a process of this host has seen, and keep it up to date there. Raises as `read` does."""
+        """Continue from the number that this host has seen, and keep it up to date. Raises as `read` does."""
         self._file = folder / FILE
         self._seen = await asyncio.to_thread(self._read_file, self._file)
         await self.read()
         await self.remember()
 
     async def watch(self) -> None:
-        """Look at intervals, until it went back."""
+        """Poll the number until it goes back."""
         while not self.went_back.is_set():
             try:
                 await self.read()
@@ -67,7 +67,7 @@ class LastEvent:
             await asyncio.sleep(LOOK_S)
 
     async def remember(self) -> None:
-        """Keep what was seen for the next process of this host."""
+        """Save the number for the next process of this host."""
         if self._file is None or self._remembered == self._seen:
             return
         number = self._seen

@@ -22,12 +22,12 @@ from core.store.search import EVERYTHING as MATCHES_ALL
 from core.store.search import NOTHING as MATCHES_NONE
 from core.store.search import Condition, Conditions, Operator, Sort, Window
 
-MAX_DEPTH = 12  # deeper queries make no sense to people, and the depth of SQLite's parser is limited
+MAX_DEPTH = 12  # SQLite's parser limits the depth, and nobody needs deeper queries
 MAX_STEPS = 4  # by _parent and _child; each counts as several levels for that parser
 MAX_CRITERIA = 200
 MAX_VALUES = 1_000
 MAX_POSITION = 10**9
-DEFAULT_RANGE = "0-10"  # as in TheHive
+DEFAULT_RANGE = "0-10"  # TheHive's default
 
 _RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})", re.ASCII)
 _OPERATORS: Mapping[str, Operator] = {"_eq": "=", "_gt": ">", "_gte": ">=", "_lt": "<", "_lte": "<="}
@@ -138,21 +138,21 @@ class _QueryParser:
     def _relative(self, key: str, value: Any, kind: str, depth: int) -> Condition:
         query = _mapping(key, value)
         relative = kind_of(query.get("_type"))
-        wanted = {"_id": query["_id"]} if "_id" in query else query.get("_query") or {}
+        criterion = {"_id": query["_id"]} if "_id" in query else query.get("_query") or {}
         if key == "_parent":
-            return self._ancestor(kind, relative, wanted, depth)
+            return self._ancestor(kind, relative, criterion, depth)
         if kind not in fields.PARENTS.get(relative, ()):
             raise bad_request(f"A {kind} has no child of the type {relative}")
-        return self._conditions.child(relative, self._step(wanted, relative, depth), self._level)
+        return self._conditions.child(relative, self._step(criterion, relative, depth), self._level)
 
-    def _ancestor(self, kind: str, relative: str, wanted: Any, depth: int) -> Condition:
+    def _ancestor(self, kind: str, relative: str, query: Any, depth: int) -> Condition:
         """A step for each parent: the case of a log is the case of its task."""
         parents = fields.PARENTS.get(kind, ())
         if relative in parents:
-            return self._conditions.parent(relative, self._step(wanted, relative, depth), self._level)
+            return self._conditions.parent(relative, self._step(query, relative, depth), self._level)
         if len(parents) != 1:
             raise bad_request(f"There is no parent of the type {relative} here")
-        outer = {"_parent": {"_type": relative, "_query": wanted}}
+        outer = {"_parent": {"_type": relative, "_query": query}}
         return self._conditions.parent(parents[0], self._step(outer, parents[0], depth), self._level)
 
     def _step(self, query: Any, kind: str, depth: int) -> Condition:
@@ -183,38 +183,38 @@ class _QueryParser:
         return self._conditions.all([self._compare(path, ">=", low), self._compare(path, "<=", high)])
 
     def ordered(self, operator: str, value: Any, kind: str) -> Condition:
-        name, wanted = _field_and_value(operator, value)
-        return self._compare(field_path(name, kind), _OPERATORS[operator], wanted)
+        name, operand = _field_and_value(operator, value)
+        return self._compare(field_path(name, kind), _OPERATORS[operator], operand)
 
     def differs(self, value: Any, kind: str) -> Condition:
-        name, wanted = _field_and_value("_ne", value)
-        return self._conditions.negate(self._equals(name, wanted, kind))
+        name, operand = _field_and_value("_ne", value)
+        return self._conditions.negate(self._equals(name, operand, kind))
 
     def like(self, operator: str, before: str, after: str, value: Any, kind: str) -> Condition:
         """A text in which `*` stands for any characters; without one, the whole text must be equal."""
-        name, wanted = _field_and_value(operator, value)
-        if not isinstance(wanted, str) or len(wanted) > fields.MAX_PATTERN_CHARS:
+        name, operand = _field_and_value(operator, value)
+        if not isinstance(operand, str) or len(operand) > fields.MAX_PATTERN_CHARS:
             raise bad_request(f"{operator} takes a text of at most {fields.MAX_PATTERN_CHARS} characters")
         path = field_path(name, kind)
         if path.column in fields.ID_COLUMNS:
             path = replace(path, column="")  # a pattern is matched with the text of the id
         if path.is_anywhere:
-            return self._within(path, wanted)
-        return self._conditions.like(path, _pattern(before + wanted + after), self._level)
+            return self._within(path, operand)
+        return self._conditions.like(path, _pattern(before + operand + after), self._level)
 
     def match(self, value: Any, kind: str) -> Condition:
         """A text within the field's text; a number, a flag or an id must be equal."""
-        name, wanted = _field_and_value("_match", value)
-        if not isinstance(wanted, str):
-            return self._equals(name, wanted, kind)
-        if len(wanted) > fields.MAX_PATTERN_CHARS:
+        name, operand = _field_and_value("_match", value)
+        if not isinstance(operand, str):
+            return self._equals(name, operand, kind)
+        if len(operand) > fields.MAX_PATTERN_CHARS:
             raise bad_request(f"_match takes a text of at most {fields.MAX_PATTERN_CHARS} characters")
         path = field_path(name, kind)
         if path.check is fields.number or path.check is fields.flag:
-            return self._compare(path, "=", _literal(wanted))
+            return self._compare(path, "=", _literal(operand))
         if path.column in fields.ID_COLUMNS:
-            return self._compare(path, "=", wanted)
-        return self._within(path, wanted)
+            return self._compare(path, "=", operand)
+        return self._within(path, operand)
 
     def contains(self, value: Any, kind: str) -> Condition:
         name = value.get("_field") if isinstance(value, Mapping) else value
@@ -237,8 +237,8 @@ class _QueryParser:
             return self._within(path, str(fields.text(value)))
         return self._conditions.compare(path, operator, field_value(path, value), self._level)
 
-    def _within(self, path: FieldPath, wanted: str) -> Condition:
-        return self._conditions.like(path, _pattern(f"*{wanted}*"), self._level)
+    def _within(self, path: FieldPath, text: str) -> Condition:
+        return self._conditions.like(path, _pattern(f"*{text}*"), self._level)
 
     def _lacks(self, path: FieldPath) -> Condition:
         return self._conditions.negate(self._conditions.has(path, self._level))

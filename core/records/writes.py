@@ -1,4 +1,4 @@
-"""What all changes of alerts, cases and their parts share: the fields of a request, bounds, tags and events."""
+"""What changes of alerts, cases and their parts share: fields of a request, bounds, tags and events."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from core.store import events, objects, retention
 
 
 def made(number: int, user: str, now: int) -> dict[str, Any]:
-    """What all new objects have."""
+    """The fields of all new objects."""
     return {"id_": f"~{number}", "id": f"~{number}", "created_by": user, "created_at": now}
 
 
@@ -49,16 +49,15 @@ def check_growth(before: Alert | Case, after: Alert | Case) -> None:
     for name, most in (("tags", MAX_TAGS), ("artifacts", MAX_ARTIFACTS), ("custom_fields", MAX_CUSTOM_FIELDS)):
         had, has = (len(getattr(item, name, ())) for item in (before, after))
         if has > max(had, most):
-            words = name.replace("_", " ")
+            label = name.replace("_", " ")
             raise ResponderBotError(
-                "bad_request", f"{after.id} would have {has} {words}; at most {most} are kept, so remove some first."
+                "bad_request", f"{after.id} would have {has} {label}; at most {most} are kept, so remove some first."
             )
 
 
 def require_not_held(reads: Reads, root_id: int, what: str) -> None:
-    """Raises ResponderBotError("conflict") if an alert or a case, or the case of the alert, is on hold.
-
-    For changes that would delete part of it.
+    """Raises ResponderBotError("conflict") if an alert, a case, or the alert's case is on hold. Call it before deleting
+    a part of them.
     """
     for row in objects.on_hold(reads, [root_id, retention.deciding_root(reads, root_id)]):
         by = objects.parsed(row["doc"])["hold"]["createdBy"]

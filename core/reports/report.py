@@ -104,8 +104,8 @@ class SerializedParameters:
 
 def without_secrets(parameters: Mapping[str, Any], secret_names: frozenset[str]) -> dict[str, Any]:
     """What a caller gave a run, without the parameters that core sets itself, and REMOVED for each secret."""
-    given = {name: value for name, value in parameters.items() if name not in OWN_PARAMETERS}
-    shown: dict[str, Any] = _redact_in_text(given, secret_names)(redact_keys(given, secret_names))
+    own = {name: value for name, value in parameters.items() if name not in OWN_PARAMETERS}
+    shown: dict[str, Any] = _redact_in_text(own, secret_names)(redact_keys(own, secret_names))
     return shown
 
 

@@ -23,11 +23,11 @@ from core.settings import Rate, ResponderSection, section_for
 from core.store import events, objects
 from core.store import guards as stored
 
-RETRY_MS = 60_000  # when nobody can tell when a rate is free again
-MAX_COMPARED = 262_144  # as `cost_of` counts what a run names; a hostile run takes a second
+RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
+MAX_COMPARED = 262_144  # in units of `cost_of`; comparing that much takes a second
 MAX_LENGTH_CHARS = 15
 _LENGTH = re.compile("prefix|mask|cidr|length", re.I)
-"""How inputs are called that make a network of an address."""
+"""Names of parameters that make a network of an address."""
 _ORDER = {
     rule: number for number, rule in enumerate(("run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"))
 }
@@ -49,17 +49,17 @@ class AskedRun:
 
     responder_name: str
     login: str
-    """Who asks for it."""
+    """The requester."""
     target: Target
     parameters: Mapping[str, Any]
     number: int = 0
-    """Of the action, when it is about to be dispatched; 0 for one that isn't recorded yet."""
+    """The number of the action that is about to be dispatched; 0 for a run that isn't recorded yet."""
     undoes: bool = False
-    """Whether it undoes a run: it gets what that ran on and nothing else, so it may, though that is protected."""
+    """Whether it undoes a run. It gets the target of that run and nothing else, so it may run on a protected one."""
 
 
 class Guards:
-    """Tells which rules stand in the way of a run, and keeps the breakers."""
+    """Checks the rules of the settings, and counts failures for the breakers."""
 
     def __init__(
         self,
@@ -93,54 +93,54 @@ class Guards:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def refusals(self, reads: Reads, run: AskedRun) -> list[Refusal]:
-        """The rules that stand in the way of a run at this moment."""
+        """The rules that block a run now."""
         section = self.section(run.responder_name)
-        found = [*self.of_caller(reads, run), *self.of_target(reads, run)]
-        found += self.of_protect(reads, run) if section.protect else ()
-        return sorted(found, key=lambda refusal: _ORDER[refusal.rule])
+        refusals = [*self.of_caller(reads, run), *self.of_target(reads, run)]
+        refusals += self.of_protect(reads, run) if section.protect else ()
+        return sorted(refusals, key=lambda refusal: _ORDER[refusal.rule])
 
     def has_rules(self, responder_name: str) -> bool:
-        """Whether anything may stand in the way of its runs."""
+        """Whether any rule may block its runs."""
         return self.has_own_rules(responder_name) or self.compares(responder_name)
 
     def has_own_rules(self, responder_name: str) -> bool:
-        """Whether the settings have rules of its own, besides `[protect]`."""
+        """Whether its section of the settings has rules; `[protect]` is not one of them."""
         return self._has_own and self._rules_of(responder_name).is_any
 
     def of_caller(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
-        """The rules that stand in the way whatever the target is."""
+        """The rules that block it on any target."""
         section = self.section(run.responder_name)
         yield from self._of_run_by(reads, section, run.login)
         yield from self._of_breaker(reads, section, run.responder_name)
         yield from self._of_rates(reads, run, per_target=False)
 
     def of_target(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
-        """The rules that stand in the way on this target, but for its protection."""
+        """The rules that block it on this target, except `[protect]`."""
         yield from _of_only_on(self.section(run.responder_name), run.target)
         yield from self._of_rates(reads, run, per_target=True)
 
     def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> BreakGlass | None:
-        """What a run overrides, if it breaks glass (`reason`), or None if no rule stands in its way.
+        """Require that no rule blocks a run, or return what it overrides, if it has a `reason` to.
 
-        Raises ResponderBotError: forbidden, bad_request, conflict or rate_limited, for the first rule in the way.
+        Raises ResponderBotError: forbidden, bad_request, conflict or rate_limited, for the first rule that blocks it.
         """
-        found = self.refusals(reads, run)
+        refusals = self.refusals(reads, run)
         if reason is None:
-            for refusal in found:
+            for refusal in refusals:
                 raise _error(run.responder_name, refusal, self._clock())
             return None
         if profile != "org-admin":
             raise ResponderBotError("forbidden", "You are not authorized to break glass, only an org-admin is.")
-        for refusal in found:
+        for refusal in refusals:
             if not refusal.overridable:
                 raise _error(run.responder_name, refusal, self._clock())
-        if not found:
-            sentence = "No rule stands in the way of this run, so there is no glass to break; leave out breakGlass."
+        if not refusals:
+            sentence = "No rule blocks this run, so there is nothing to override; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
-        return BreakGlass(reason=reason, overrides=found)
+        return BreakGlass(reason=reason, overrides=refusals)
 
     def compare(self, reads: Reads, run: AskedRun) -> None:
-        """Compare what a run names with the protected targets ahead of the transaction, which then takes no time."""
+        """Compare a run with the protected targets before its transaction, which then finds the answers in memory."""
         for _ in self.of_protect(reads, run):
             pass
 
@@ -149,20 +149,20 @@ class Guards:
         return bool(self._protected) and self.section(responder_name).protect
 
     def why_not_dispatch(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> str:
-        """Why a recorded action may not start any more, as a sentence, or `""`."""
+        """Why a recorded action may no longer start, as a sentence, or `""`."""
         undoes = row["undoes"] is not None
         run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
-        found = self.refusals(reads, run)
-        if not found:
+        refusals = self.refusals(reads, run)
+        if not refusals:
             return ""
         glass = Action.model_validate_json(row["doc"]).break_glass
-        for refusal in found:
+        for refusal in refusals:
             if glass is None or not _is_overridden(refusal, glass.overrides):
                 return f"{row['responder_name']} did not run: {refusal.message}; {refusal.lift}."
         return ""
 
     def require_now(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> None:
-        """Raise for a rule that only holds for a time, so that the action can still be approved when it is over."""
+        """Raise for a rule that blocks for a time only, so that the action can be approved later."""
         undoes = row["undoes"] is not None
         run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
         for refusal in self.refusals(reads, run):
@@ -172,7 +172,7 @@ class Guards:
                     raise _error(run.responder_name, refusal, self._clock())
 
     def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
-        """Record what a new action's artifact names, if a rate counts that."""
+        """Record the targets that a new action's artifact names, if a rate counts them."""
         if target.kind == "case_artifact" and any(per_target for _, per_target in self._rules_of(responder_name).rates):
             stored.add_targets(tx, action_id, _names_of(target))
 
@@ -185,7 +185,7 @@ class Guards:
     # --- breakers ---------------------------------------------------------------------------------------------------
 
     def count_failure(self, tx: Transaction, row: Row, now: int) -> None:
-        """Count the failure of a run, and pause its responder if there are too many."""
+        """Count a failed run, and pause its responder after too many."""
         name = row["responder_name"]
         breaker = self.section(name).breaker
         if breaker is None or stored.paused(tx, name) is not None:
@@ -199,8 +199,8 @@ class Guards:
 
     def paused(self, reads: Reads) -> list[PausedResponder]:
         """The responders that are paused, by name."""
-        found = stored.all_paused(reads) if self._has_own else []
-        return [_paused(row) for row in found if self.section(row["responder_name"]).breaker]
+        pauses = stored.all_paused(reads) if self._has_own else []
+        return [_paused(row) for row in pauses if self.section(row["responder_name"]).breaker]
 
     def resume(self, tx: Transaction, responder_name: str, login: str) -> PausedResponder:
         """Let a paused responder run again. Raises ResponderBotError("conflict") if it isn't paused."""
@@ -214,17 +214,17 @@ class Guards:
     # --- for administrators -----------------------------------------------------------------------------------------
 
     def problems(self, reads: Reads) -> list[str]:
-        """A sentence for each rule that can't be followed as it is meant: an unreadable list, an empty group."""
-        found = [problem] if (problem := self._protected.current().problem) else []
+        """A sentence for each rule that can't work as intended: an unreadable list, an empty group."""
+        problems = [problem] if (problem := self._protected.current().problem) else []
         for name, section in self._sections.items():
             for key, names in (("run_by", section.run_by), ("approve_by", section.approve_by)):
-                found += [
+                problems += [
                     f"{key} of {name} names the group {group[1:]}, which has no members;"
                     f" `responder-bot group add {group[1:]} LOGIN` puts somebody into it."
                     for group in names or ()
                     if group.startswith("@") and not expand(reads, [group], self._domain)
                 ]
-        return found
+        return problems
 
     # --- the rules --------------------------------------------------------------------------------------------------
 
@@ -237,12 +237,12 @@ class Guards:
             yield _refusal("run_by", f"only {names_of(section.run_by)} may run it", "ask one of them")
 
     def of_protect(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
-        """What of a run names protected targets; the same for all responders that are held to that."""
+        """The protected targets that a run names; the same for all responders that `[protect]` holds for."""
         if not self._protected:
             return
         protected = self._protected.current()
         if isinstance(protected, Unread):
-            yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to mend it")
+            yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to correct it")
             return
         left = MAX_COMPARED
         for where, texts in _named_by(reads, run):
@@ -278,25 +278,25 @@ class Guards:
             yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _GLASS, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
-        """How much of each rate is used, where some is; not of those for a target, as in `_of_rates`."""
-        found = []
+        """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""
+        notes = []
         for rate, per_target in self._rules_of(run.responder_name).rates:
             used, _ = (0, None) if per_target else self._used(reads, run, rate, None)
             if 0 < used < rate.runs:
-                found.append(f"{used} of {rate.runs} runs in {_period(rate)} are used")
-        return found
+                notes.append(f"{used} of {rate.runs} runs in {_period(rate)} are used")
+        return notes
 
     def _used(self, reads: Reads, run: AskedRun, rate: Rate, on: stored.SameTarget | None) -> tuple[int, int | None]:
-        """How many runs of a rate are used, and when one is free again if all are (ms); None if nobody can tell.
+        """How many runs of a rate are used, and when one is free again (ms) if all are; None if that is unknown.
 
-        A run that waits takes its place; what is dispatched is counted by the times of dispatch alone. Times that lie
-        ahead, since the clock was set back, count for as long as the period.
+        A waiting run counts, until its dispatch, which counts for one period. So do times in the future, which are
+        there after the clock was set back.
         """
         now, name = self._clock(), run.responder_name
         times = stored.dispatched(reads, name, now - rate.ms, now + rate.ms, rate.runs, but=run.number, on=on)
         waiting = 0 if run.number else stored.count_waiting(reads, name, on=on)
         used = min(len(times) + waiting, rate.runs)
-        over = len(times) + waiting - rate.runs  # so many more than the last that has to end
+        over = len(times) + waiting - rate.runs  # how many more of the newest must end first
         if over < 0 or len(times) <= over:
             return used, None
         return used, min(times[len(times) - 1 - over], now) + rate.ms
@@ -315,7 +315,7 @@ class Guards:
 
 
 class RulesFor:
-    """The rules for one caller, for lists: what doesn't depend on the target is read once."""
+    """The rules for one caller, for lists; reads once what doesn't depend on the target."""
 
     def __init__(self, guards: Guards, reads: Reads, login: str) -> None:
         self._guards = guards
@@ -325,14 +325,14 @@ class RulesFor:
         self._protected: dict[tuple[str, int, str], list[Refusal]] = {}
 
     def refusals(self, responder_name: str, target: Target) -> list[Refusal]:
-        """As `Guards.refusals`, for a run without inputs."""
-        found: list[Refusal] = []
+        """As `Guards.refusals`, for a run without parameters."""
+        refusals: list[Refusal] = []
         run = AskedRun(responder_name, self._login, target, {})
         if self._guards.has_own_rules(responder_name):
             if responder_name not in self._of_caller:
                 self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
-            found = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
-        return found + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
+            refusals = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
+        return refusals + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
         """The responders that no rule blocks."""
@@ -402,13 +402,13 @@ def _tags(target: Target) -> list[str]:
 
 
 def _names_of(target: Target) -> Sequence[str]:
-    """What the data of an artifact names, or its file's hash, as hashes: it may be long, and says nothing in a log."""
+    """Hashes of the targets that an artifact's data names, or its file's hash; data must not show in a log."""
     label = str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
     return sorted(sha256(name.encode("utf-8", "replace")).hexdigest() for name in targets_in(label, target.data_type))
 
 
 def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]]:
-    """What a run names, with how a sentence begins: its target, all in it, and its inputs."""
+    """The texts of a run's target, artifacts and parameters, each with how a sentence on it begins."""
     target, lengths = run.target, list(_lengths_in(run.parameters))
     for artifact in () if run.undoes else artifacts_of(reads, target):
         what = "its target" if target.kind == "case_artifact" else f"the artifact {artifact.get('id', '')}"
@@ -430,7 +430,7 @@ def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]
 
 
 class _End(NamedTuple):
-    """An input that is an address; two may be the ends of a range, but not a text and a number."""
+    """A parameter that is an address. Two may be the ends of a range, but not a text and a number."""
 
     name: str
     is_text: bool
@@ -448,7 +448,7 @@ def _ends_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[_End]:
 
 
 def _lengths_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The inputs that are the length or the mask of a network, by their names."""
+    """The parameters whose name says that they are the length or the mask of a network."""
     for key, value in parameters.items():
         if isinstance(value, Mapping):
             yield from _lengths_in(value, f"{path}{key}.")
@@ -478,7 +478,7 @@ def _refusal(rule: Any, message: str, lift: str, *, until: int | None = None) ->
 
 
 def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:
-    """Whether glass was broken for this; a protected target that was not named then is another matter."""
+    """Whether this refusal was overridden; a protected target must be the same one."""
     return any(
         known.rule == refusal.rule and (refusal.rule != "protect" or known.message == refusal.message)
         for known in overrides
@@ -509,7 +509,7 @@ def _runs(rate: Rate) -> str:
 
 
 def _period(rate: Rate) -> str:
-    """A period as people say it."""
+    """A period for people, such as `2 hours`."""
     count, unit = int(rate.text.partition("/")[2][:-1]), rate.text[-1]
     word = {"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
     return f"1 {word}" if count == 1 else f"{count} {word}s"

@@ -1,6 +1,6 @@
-"""The object that a responder runs on, with the levels that count and the JSON that the responder gets.
+"""The object that a responder runs on, with its levels and the JSON that the responder gets.
 
-A run stores its target when it is asked for, and gets that and nothing else
+A run stores its target when it is requested, and gets that and nothing else
 (core/docs/semantics.md#a-run-is-bound-to-its-target).
 """
 
@@ -60,17 +60,17 @@ class Target:
     json: Mapping[str, Any]
     """As the interface shows it, with its parents (core/docs/semantics.md#what-a-responder-gets)."""
     data_type: str = ""
-    """Of an artifact, such as `ip`."""
+    """The data type of an artifact, such as `ip`."""
     root_tlp: int = 0
-    """Of an artifact: the TLP of its alert or case."""
+    """The TLP of an artifact's alert or case."""
     stored: Mapping[str, int] | None = None
-    """Of a stored target: the TLP of each of its artifacts, by `_digest`."""
+    """The TLP of each artifact of a stored target, by `_digest`."""
     acts_on: Sequence[TargetArtifact] | None = None
     """The artifacts that a run acts on; None if it may act on anything in the object."""
 
     @property
     def clearance(self) -> int:
-        """What a user needs to act on it and on its runs: the highest TLP of it and its alert or case."""
+        """The clearance that a user needs to act on it and its runs: the higher TLP of it and of its alert or case."""
         return max(self.tlp, self.root_tlp)
 
     @property
@@ -84,15 +84,15 @@ class TargetOfRun(NamedTuple):
     now: Target
     """The object as it is now."""
     asked: Target
-    """As it was when the run was asked for, which is what the responder gets."""
+    """The object as it was when the run was requested, which the responder gets."""
     changed: str
-    """Why it may not run on that any more, or `""`."""
+    """Why the run may no longer start on it, or `""`."""
 
 
 def applies(data_types: Iterable[str], kind: Kind, data_type: str = "") -> bool:
     """Whether a responder is for this kind of object, or for artifacts of this data type.
 
-    Case and product prefix (`thehive:`) don't count; data types have no prefix.
+    Letter case and the product prefix (`thehive:`) don't count; data types have no prefix.
     """
     of_data = data_type.lower()
     if of_data in KINDS or ":" in of_data:
@@ -194,7 +194,7 @@ def _any_of(types: TargetTypes) -> str:
 
 
 def parse_kind(text: str) -> Kind:
-    """The kind that a path names, as in requests (`alert`) or as in answers (`Alert`).
+    """The kind that a path names, as in requests (`alert`) or in responses (`Alert`).
 
     Raises ResponderBotError("not_found").
     """
@@ -207,8 +207,8 @@ def parse_kind(text: str) -> Kind:
 def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = False) -> Target:
     """The object of that kind and number.
 
-    Raises ResponderBotError("not_found"). With `on_run` also if the object or its case is deleted, and
-    "log_not_found" for a missing log, which has an error type of its own then.
+    Raises ResponderBotError("not_found"); with `on_run` also for a deleted object or case, and "log_not_found" for a
+    missing log.
     """
     if kind == artifacts.KIND and object_id is not None:
         target = _artifact(reads, object_id)
@@ -224,10 +224,10 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
 
 
 def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
-    """The object that a stored action runs on, and `""`.
+    """The object that a stored action runs on, and `""`; for an artifact that was removed from its alert, a sentence on
+    that.
 
-    An alert's artifact may have been removed since: then the text says so, and it has its id, the levels that are
-    stored with the action, or red if none are, and the TLP that its alert has now.
+    A removed artifact has its id, the TLP of its alert now, and the levels that are stored with the action, or red.
     """
     try:
         return load(reads, row["kind"], row["object_id"]), ""
@@ -246,16 +246,16 @@ def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
 
 
 def of_run(reads: Reads, row: Row) -> TargetOfRun:
-    """What an open action runs on.
+    """The target of an open action, as it is now and as it was requested.
 
-    What undoes a run gets what that ran on, whatever became of it since: only the levels of the object count.
+    An undo gets the target of the run that it undoes, even if the object has changed since; only higher levels count.
     """
     now, gone = of_action(reads, row)
     asked, undoes = _asked(row, now), row["undoes"] is not None
     if gone:
         return TargetOfRun(asked, asked, "") if undoes else TargetOfRun(now, asked, gone)
     changed = _raised(now, asked)
-    # The usual case: as they are in the alert's JSON, a thousand artifacts need not be hashed.
+    # The usual case, in which a thousand artifacts need not be hashed.
     is_same = now.kind == "alert" and now.json["artifacts"] == asked.json["artifacts"]
     if not changed and not undoes and not is_same:
         changed = _artifact_raised(reads, now, asked) or _retyped(now, asked) or _removed(now, asked)
@@ -264,7 +264,7 @@ def of_run(reads: Reads, row: Row) -> TargetOfRun:
 
 
 def to_undo(reads: Reads, row: Row) -> Target:
-    """What undoes an action gets: what that ran on, with the levels of now where they are higher.
+    """The target of an undo: that of the action, with the object's levels of now where they are higher.
 
     Raises ResponderBotError("not_found") if the object or its case is deleted.
     """
@@ -292,15 +292,15 @@ def _asked(row: Row, now: Target) -> Target:
 
 
 def covers(later: Row, earlier: Row) -> bool:
-    """Whether a later run is about all artifacts that an earlier one is about."""
+    """Whether a later run includes all artifacts of an earlier one."""
     if later["target"] is None or earlier["target"] is None:
         return True
-    found, wanted = (from_json(row["target"])["artifacts"].keys() for row in (later, earlier))
-    return bool(wanted <= found)
+    covered, earlier_artifacts = (from_json(row["target"])["artifacts"].keys() for row in (later, earlier))
+    return bool(earlier_artifacts <= covered)
 
 
 def to_store(reads: Reads, target: Target) -> str:
-    """A target as it is stored with an action. Artifacts of a case, which a responder doesn't get, by digest only."""
+    """The JSON of a target for its action, with digests of a case's artifacts, which no responder gets."""
     known = target.stored or {_digest(artifact): artifact["tlp"] for artifact in artifacts_of(reads, target)}
     stored = {
         "tlp": target.tlp,
@@ -314,18 +314,18 @@ def to_store(reads: Reads, target: Target) -> str:
 
 
 def artifacts_of(reads: Reads, target: Target) -> Iterable[Mapping[str, Any]]:
-    """The artifacts that a run on this is about: itself, those of the alert or those of the case."""
+    """The artifacts of a target: itself, those of the alert or those of the case."""
     if target.kind == artifacts.KIND:
         return [target.json]
     if target.kind == "alert":
-        found: Iterable[Mapping[str, Any]] = target.json["artifacts"]
-        return found
+        of_alert: Iterable[Mapping[str, Any]] = target.json["artifacts"]
+        return of_alert
     of_case = (objects.parsed(row["doc"]) for row in objects.children(reads, artifacts.KIND, target.root_id))
     return (artifact for artifact in of_case if target.stored is None or _digest(artifact) in target.stored)
 
 
 def asked_artifacts(reads: Reads, row: Row) -> list[Mapping[str, Any]]:
-    """The artifacts that an open run on an alert gets, as people may see them: with the TLP of now if it is higher."""
+    """The artifacts that an open run on an alert gets; each has its TLP of now, if that is higher."""
     now, asked, _ = of_run(reads, row)
     levels = {_digest(artifact): artifact["tlp"] for artifact in now.json.get("artifacts", ())}
     return [
@@ -342,7 +342,7 @@ def _digest(artifact: Mapping[str, Any]) -> str:
 
 
 def _raised(now: Target, asked: Target) -> str:
-    """Which level of the object or of what it belongs to is higher than it was, or `""`."""
+    """Which level of the object, or of its alert or case, is higher than it was, or `""`."""
     for level, number, before, after in (
         ("TLP", now.id, asked.tlp, now.tlp),
         ("TLP", now.root_id, asked.clearance, now.root_tlp),
@@ -354,7 +354,7 @@ def _raised(now: Target, asked: Target) -> str:
 
 
 def _artifact_raised(reads: Reads, now: Target, asked: Target) -> str:
-    """Which artifact has a higher TLP than it had, or `""`."""
+    """Which artifact has a higher TLP than before, or `""`."""
     for artifact in artifacts_of(reads, replace(now, stored=asked.stored)):
         if artifact["tlp"] > (asked.stored or {}).get(_digest(artifact), artifact["tlp"]):
             return _was_raised("TLP", artifact["id"], artifact["tlp"])
@@ -366,13 +366,13 @@ def _was_raised(level: str, of: str, to: int) -> str:
 
 
 def _retyped(now: Target, asked: Target) -> str:
-    """Whether an artifact has another data type than it had: all that can change of what it is."""
+    """Whether an artifact has another data type than before; its data can't change."""
     is_same = asked.kind != artifacts.KIND or now.data_type == asked.data_type
     return "" if is_same else f"The data type of ~{now.id} was changed from {asked.data_type} to {now.data_type}"
 
 
 def _removed(now: Target, asked: Target) -> str:
-    """Which artifacts an alert has no more, or `""`; those of a case stay."""
+    """Which artifacts were removed from an alert, or `""`; those of a case stay."""
     if asked.kind != "alert":
         return ""
     known = {_digest(artifact) for artifact in now.json["artifacts"]}
@@ -384,9 +384,9 @@ def _removed(now: Target, asked: Target) -> str:
 
 
 def _refuse_deleted(target: Target) -> None:
-    """A deleted object can be read and opened again, but no responder may act on it or on what belongs to it."""
+    """Refuse a deleted object, and what belongs to it; it can only be read and opened again."""
     doc: Any = target.json
-    while isinstance(doc, Mapping):  # an imported alert only has the id of its case, and doesn't belong to it
+    while isinstance(doc, Mapping):  # an imported alert has only the id of its case, and can still be acted on
         if doc.get("status") == "Deleted":
             what = _MISSING[doc["_type"]].removesuffix(" not found")
             raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
@@ -394,9 +394,9 @@ def _refuse_deleted(target: Target) -> None:
 
 
 def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
-    """The number, if there is such an object, without reading it. Raises ResponderBotError("not_found").
+    """The number of an existing object, which is not read. Raises ResponderBotError("not_found").
 
-    Of an artifact it is the one that it has now, also if its alert doesn't have it any more.
+    An artifact's number is the one that it has now, even if its alert no longer has it.
     """
     if kind == artifacts.KIND and object_id is not None:
         object_id = artifacts.current_number(reads, object_id)

@@ -36,7 +36,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 
 def find(reads: Reads, action_id: int) -> Row | None:
-    """An action with its `target`, which is null once nobody needs it any more."""
+    """An action with its `target`, which is null once it is no longer needed."""
     return reads.row(f"SELECT {_COLUMNS}, target FROM action WHERE id = :id", {"id": action_id})
 
 
@@ -104,7 +104,7 @@ _SHOWN = (
 
 
 def find_shown(reads: Reads, action_id: int) -> Row | None:
-    """What documents show of an action; `is_cut` if report, operations or parameters in `doc` are not whole."""
+    """The columns of an action for documents; `is_cut` if report, operations or parameters are shortened."""
     return reads.row(f"SELECT {_SHOWN} FROM action WHERE id = :id", {"id": action_id})
 
 
@@ -138,8 +138,8 @@ def shown_on_artifacts(reads: Reads, artifact_ids: Iterable[int], limit: int) ->
     if not totals:
         return [], {}
     ids = f"SELECT id {of_artifacts} ORDER BY {OPEN} DESC, id DESC LIMIT :limit"
-    found = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
-    return found, {row["object_id"]: row["total"] for row in totals}
+    rows = reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values)
+    return rows, {row["object_id"]: row["total"] for row in totals}
 
 
 def newest_on_artifacts(reads: Reads, case_id: int, limit: int) -> list[int]:
@@ -152,11 +152,11 @@ def newest_on_artifacts(reads: Reads, case_id: int, limit: int) -> list[int]:
 
 
 def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> None:
-    """Let the actions on artifacts belong to a case; `ids` are those of the artifacts, and their ids there."""
+    """Move the actions on artifacts to a case; `ids` maps the artifacts to their ids there."""
     values = [{"root": case_id, "before": before, "now": now} for before, now in ids.items()]
-    for one in values:
-        if one["before"] != one["now"]:
-            _name_object(tx, one["before"], one["now"])
+    for value in values:
+        if value["before"] != value["now"]:
+            _name_object(tx, value["before"], value["now"])
     tx.run_all(
         "UPDATE action SET root_id = :root, object_id = :now WHERE object_id = :before AND kind = 'case_artifact'",
         values,
@@ -164,7 +164,7 @@ def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> Non
 
 
 def _name_object(tx: Transaction, before: int, now: int) -> None:
-    """Let the documents of the actions on an artifact name another one; one that is damaged stays as it is."""
+    """Change the artifact that the documents of actions name; a damaged document stays as it is."""
     of_artifact = "SELECT id, doc FROM action WHERE object_id = :before AND kind = 'case_artifact'"
     for row in tx.rows(of_artifact, {"before": before}):
         with suppress(ValueError, TypeError):
@@ -175,9 +175,9 @@ def _name_object(tx: Transaction, before: int, now: int) -> None:
 
 
 def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, now: int) -> int:
-    """Mark an action as dispatched, before its engine is called, and the host on which that runs it.
+    """Mark an action as dispatched, before its engine is called, and store the host that runs it.
 
-    Returns 0 if it is not this core's to dispatch.
+    Returns 0 if this core may not dispatch it.
     """
     return tx.run(
         "UPDATE action SET dispatched_at = :now, host_id = :host_id WHERE id = :id AND owner = :holder"
@@ -210,9 +210,9 @@ def set_end(
     keep_target: bool,
     now: int,
 ) -> None:
-    """Store the end of an action; its target stays only for what undoes it.
+    """Store the end of an action; its target stays only if it can be undone.
 
-    Its parameters have no secrets from now on: `parameters` are those in `doc`.
+    `parameters`, those in `doc`, replace the stored ones, which may have secrets.
     """
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
@@ -245,7 +245,7 @@ def forget_target(tx: Transaction, action_id: int) -> None:
 
 
 def undos_due(reads: Reads, now: int, limit: int) -> list[Row]:
-    """The actions (`id, undo_at`) that core is to undo by `now` (ms), first those that are due longest."""
+    """The actions (`id, undo_at`) whose undo is due at `now` (ms), longest due first."""
     return reads.rows(
         "SELECT id, undo_at FROM action WHERE undo_at <= :now ORDER BY undo_at, id LIMIT :limit",
         {"now": now, "limit": limit},
@@ -253,7 +253,7 @@ def undos_due(reads: Reads, now: int, limit: int) -> list[Row]:
 
 
 def with_undo_at(reads: Reads) -> list[int]:
-    """The actions that core is to undo at some time."""
+    """The actions with a timed undo."""
     return [row["id"] for row in reads.rows("SELECT id FROM action WHERE undo_at IS NOT NULL")]
 
 
@@ -266,7 +266,7 @@ def count_undo_waiting(reads: Reads) -> int:
 def later_in_force(reads: Reads, action_id: int) -> Row | None:
     """The newest later run of the same responder on the same object that is open, or succeeded and is not undone.
 
-    As `id, status, undo_status, target`. One that waits for approval is none: else asking for it would be enough to
+    Returns `id, status, undo_status, target`. A run that waits for approval doesn't count: else requesting one would
     extend the earlier one.
     """
     return reads.row(
@@ -286,7 +286,7 @@ def find_report(reads: Reads, action_id: int) -> Row | None:
 
 
 def outcomes(reads: Reads, action_id: int) -> str | None:
-    """Outcomes (JSON) of the operations of such a report that are applied so far, or None."""
+    """The outcomes (JSON) of the operations of such a report that were applied so far, or None."""
     row = reads.row("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
     return None if row is None else str(row["outcomes"])
 
@@ -312,7 +312,7 @@ def set_vote(tx: Transaction, action_id: int, doc: str) -> None:
 
 
 def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
-    """Store the last approval: `holder` may then dispatch the action, or (None, or without a lease) who claims it."""
+    """Store the last approval. `holder` may then dispatch the action; any core may, if it is None or has no lease."""
     tx.run(
         "UPDATE action SET doc = :doc, owner = (SELECT id FROM owner WHERE id = :holder), approval_expires_at = NULL"
         " WHERE id = :id",
@@ -329,7 +329,7 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 
 
 def slots_taken(reads: Reads) -> dict[str, int]:
-    """Number of open actions by engine on all hosts, those that wait for a slot included, not those for approval."""
+    """Number of open actions by engine on all hosts; those that wait for a slot count, those for approval don't."""
     rows = reads.rows(
         f"SELECT engine_name, count(*) AS count FROM action WHERE {OPEN} AND approval_expires_at IS NULL"
         " GROUP BY engine_name"
@@ -341,7 +341,7 @@ _UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as i
 
 
 def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> int:
-    """How many actions wait for any core to claim them, counted up to `limit`; `names` of responders, None for all."""
+    """The number of unclaimed actions of an engine, at most `limit`, for responders with these `names` (None: all)."""
     row = reads.row(
         f"SELECT count(*) AS total FROM (SELECT id FROM action WHERE engine_name = :engine AND {_UNCLAIMED}"
         f"{_named(names)} LIMIT :limit) AS found",
@@ -351,7 +351,7 @@ def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, li
 
 
 def claim(tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int, holder: str) -> list[Row]:
-    """Give a core the oldest actions of an engine that wait for one: `id, run_id, dispatched_at`, oldest first."""
+    """Give a core the oldest unclaimed actions of an engine: `id, run_id, dispatched_at`, oldest first."""
     rows = tx.rows(
         f"UPDATE action SET owner = :holder WHERE id IN (SELECT id FROM action WHERE engine_name = :engine"
         f" AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit) RETURNING id, run_id, dispatched_at",
@@ -371,13 +371,13 @@ def unclaimed(reads: Reads, limit: int) -> list[Row]:
 
 
 def claim_one(tx: Transaction, action_id: int, holder: str) -> int:
-    """Give a core one action that waits for one. Returns 0 if it does so no more."""
+    """Give a core one unclaimed action. Returns 0 if another core has claimed it."""
     values = {"id": action_id, "holder": holder}
     return tx.run(f"UPDATE action SET owner = :holder WHERE id = :id AND {_UNCLAIMED}", values)
 
 
 def set_owner(tx: Transaction, action_id: int, holder: str | None) -> None:
-    """Give an action to another core, or (None) to whoever claims it."""
+    """Give an action to another core, or (None) let any core claim it."""
     tx.run("UPDATE action SET owner = :holder WHERE id = :id", {"id": action_id, "holder": holder})
 
 
@@ -392,7 +392,7 @@ def cancelled_of(reads: Reads, holder: str) -> list[int]:
 
 
 def release_waiting(tx: Transaction, holder: str) -> int:
-    """Let any core claim what a core holds and has not dispatched."""
+    """Let any core claim the actions that a core holds and has not dispatched."""
     return tx.run(
         f"UPDATE action SET owner = NULL WHERE {OPEN} AND owner = :holder AND dispatched_at IS NULL",
         {"holder": holder},
@@ -434,7 +434,7 @@ def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
 
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
-    """Store an Idempotency-Key; it replaces one that has expired. Of the body only a digest: it may hold secrets."""
+    """Store an Idempotency-Key, in place of an expired one, and a digest of the body, which may hold secrets."""
     tx.run(
         "INSERT INTO idempotency (login, key, digest, action_id, created_at)"
         " VALUES (:login, :key, :digest, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
@@ -444,7 +444,7 @@ def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, n
 
 
 def digest_of(body: str) -> str:
-    """What is stored of a request's body, to tell whether a repeat of its key has the same."""
+    """The digest of a request's body, which shows whether a repeated key has the same body."""
     return hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""SQL for which alerts and artifacts have which files, so that a file goes once none has it."""
+"""SQL for references to files: a file is deleted once no alert or artifact has it."""
 
 from collections.abc import Iterable
 
@@ -7,18 +7,18 @@ from core.models import Artifact
 
 
 def save(tx: Transaction, object_id: int, artifacts: Iterable[Artifact]) -> None:
-    """Record the files of an alert's artifacts, or of one of a case; a file that it has no more may go."""
+    """Record the files of an alert's artifacts, or of an artifact of a case; mark the others as dropped."""
     now = {artifact.attachment.id for artifact in artifacts if artifact.attachment is not None}
     before = set(files_of(tx, object_id))
     values = [{"file": file_id, "object": object_id} for file_id in before ^ now]
     tx.run_all(
         "INSERT INTO file_reference (file_id, object_id) VALUES (:file, :object)",
-        [one for one in values if one["file"] in now],
+        [reference for reference in values if reference["file"] in now],
     )
-    for one in values:
-        if one["file"] in before:
-            tx.run("DELETE FROM file_reference WHERE file_id = :file AND object_id = :object", one)
-            tx.run("INSERT INTO dropped_file (file_id) VALUES (:file) ON CONFLICT DO NOTHING", one)
+    for reference in values:
+        if reference["file"] in before:
+            tx.run("DELETE FROM file_reference WHERE file_id = :file AND object_id = :object", reference)
+            tx.run("INSERT INTO dropped_file (file_id) VALUES (:file) ON CONFLICT DO NOTHING", reference)
 
 
 def files_of(reads: Reads, object_id: int) -> list[str]:
@@ -34,10 +34,10 @@ def count_references(reads: Reads, file_id: str) -> int:
 
 
 def dropped(reads: Reads) -> list[str]:
-    """Files that something had, and perhaps nothing has any more."""
+    """Files that were dropped and perhaps have no other reference."""
     return [row["file_id"] for row in reads.rows("SELECT file_id FROM dropped_file ORDER BY file_id")]
 
 
 def settle(tx: Transaction, file_id: str) -> None:
-    """Take a file from those that were dropped."""
+    """Remove a file from those that were dropped."""
     tx.run("DELETE FROM dropped_file WHERE file_id = :file", {"file": file_id})

@@ -112,10 +112,10 @@ def _open_read_only(file: Path) -> sqlite3.Connection:
 def _check_has_table(backup: Path, table: str) -> None:
     try:
         with closing(_open_read_only(backup)) as connection:
-            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone()
+            row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone()
     except sqlite3.Error as error:
         raise ResponderBotError("bad_request", f"{backup} isn't a backup ({error}); name another file.") from error
-    if not found:
+    if not row:
         raise ResponderBotError(
             "bad_request",
             f"{backup} is not a backup of this database; FILE is core's, and the bot's is FILE.slack beside it.",
@@ -212,7 +212,7 @@ def database_id(reads: Reads) -> str:
 
 
 def as_time(ms: int) -> str:
-    """A time (ms) for people."""
+    """A time (ms) as people read it."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

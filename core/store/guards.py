@@ -1,4 +1,4 @@
-"""SQL for the rules of responders: how often each has run, what failed, and which are paused."""
+"""SQL for the rules of responders: runs that rates count, failures, and pauses."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ from core.common.database import Reads, Row, Transaction
 
 @dataclass(frozen=True)
 class SameTarget:
-    """Which actions are on the same target as a run."""
+    """Selects the actions on the same target as a run."""
 
     is_artifact: bool
     object_id: int
     names: Sequence[str]
-    """What an artifact names, as hashes; nothing for others."""
+    """The targets that an artifact names, as hashes; empty for other kinds."""
     roots: Sequence[int] = ()
-    """Of others: the alert and the case that count as one."""
+    """For other kinds: the alerts and the case that count as one target."""
 
 
 _SAME_TARGET = (
@@ -27,7 +27,7 @@ _SAME_TARGET = (
 
 
 def add_targets(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
-    """Record what the artifact of an action names, as hashes."""
+    """Record the targets that the artifact of an action names, as hashes."""
     tx.run_all(
         "INSERT INTO action_target (target, action_id) VALUES (:target, :id)",
         [{"target": name, "id": action_id} for name in names],
@@ -37,9 +37,9 @@ def add_targets(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
 def dispatched(
     reads: Reads, responder_name: str, since: int, until: int, limit: int, *, but: int, on: SameTarget | None = None
 ) -> list[int]:
-    """When the newest runs of a responder were dispatched, after `since` and up to `until` (ms), newest first.
+    """The times of the newest dispatches of a responder, after `since` and up to `until` (ms), newest first.
 
-    Without the action `but`; with `on` only those on that target.
+    Excludes the action `but`; with `on` only those on that target.
     """
     rows = reads.rows(
         "SELECT dispatched_at AS at FROM action WHERE responder_name = :name AND dispatched_at > :since"
@@ -77,7 +77,7 @@ _PAUSE = "id, responder_name, opened_at, failures, within_minutes, action_id, cl
 
 
 def add_failure(tx: Transaction, action_id: int, responder_name: str, at: int, since: int) -> int:
-    """Record that a run failed; returns how many have failed since then (ms), and forgets earlier ones."""
+    """Record that a run failed, and delete failures before `since` (ms); returns how many remain."""
     values = {"id": action_id, "name": responder_name, "at": at, "since": since}
     tx.run("DELETE FROM failure WHERE responder_name = :name AND at <= :since", values)
     tx.run(

@@ -12,7 +12,7 @@ _CORE = "id, lease_until, beat, host, host_id, version, started_at, draining, st
 
 
 def register(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record a core with a lease; its host is lost no more.
+    """Record a core with a lease; its host is no longer lost.
 
     `id, lease_until, host, host_id, version, started_at, draining`.
     """
@@ -25,7 +25,7 @@ def register(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 
 def renew(tx: Transaction, holder: str, lease_until: int) -> Row | None:
-    """Renew a core's lease. Returns its row; None if it has lost the lease, which can't be renewed then."""
+    """Renew a core's lease. Returns its row; None if it has lost the lease."""
     rows = tx.rows(
         f"UPDATE owner SET lease_until = :until, beat = beat + 1 WHERE id = :holder RETURNING {_CORE}",
         {"holder": holder, "until": lease_until},
@@ -39,12 +39,12 @@ def find(reads: Reads, holder: str) -> Row | None:
 
 
 def all_cores(reads: Reads) -> list[Row]:
-    """All cores with a lease, also with one that nobody renews any more, by host."""
+    """All cores with a lease, expired ones too, by host."""
     return reads.rows(f"SELECT {_CORE} FROM owner ORDER BY host, started_at, id")
 
 
 def without_lease(reads: Reads) -> list[str]:
-    """Those that hold open actions and have no lease at all."""
+    """The holders of open actions that have no lease."""
     rows = reads.rows(
         f"SELECT DISTINCT owner FROM action WHERE {OPEN} AND owner IS NOT NULL AND owner NOT IN (SELECT id FROM owner)"
     )

@@ -70,7 +70,7 @@ def set_unique_key(tx: Transaction, object_id: int, key: str) -> None:
 
 
 def delete(tx: Transaction, object_id: int) -> bool:
-    """Delete an object; False if there is none. What is stored beside an alert or an artifact stays."""
+    """Delete an object; False if there is none. Rows of other tables stay."""
     return bool(tx.run("DELETE FROM object WHERE id = :id", {"id": object_id}))
 
 
@@ -97,7 +97,7 @@ def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
 
 
 def open_alerts_of(reads: Reads, assignee: str, limit: int) -> list[Row]:
-    """The newest alerts (`id`) that somebody works on and nobody has closed."""
+    """The newest open alerts (`id`) of an assignee."""
     return reads.rows(
         "SELECT id FROM object INDEXED BY object_open WHERE kind = 'alert' AND status IN ('New', 'Updated')"
         " AND assignee = :assignee ORDER BY id DESC LIMIT :limit",
@@ -154,7 +154,7 @@ def insert_alert_artifacts(tx: Transaction, alert_id: int, artifact_ids: Iterabl
 
 
 def replace_artifacts(tx: Transaction, ids: Mapping[int, int]) -> None:
-    """Let ids of alerts' artifacts mean other artifacts, equal ones of a case."""
+    """Redirect ids of alerts' artifacts to equal artifacts of a case."""
     tx.run_all(
         "UPDATE alert_artifact SET artifact_id = :now WHERE artifact_id = :before",
         ({"before": before, "now": now} for before, now in ids.items()),

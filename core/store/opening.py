@@ -38,16 +38,16 @@ def _prepare(tx: Transaction, is_copy: bool) -> None:
 
 
 def mark_restored(core_database: Location, bot_database: Location) -> list[str]:
-    """Let the next start take what is on PostgreSQL for a restored backup; gives the settings that name it.
+    """Mark the databases on PostgreSQL as restored, for the next start; returns the settings that name them.
 
-    For a server that was put back to an earlier moment as a whole. Raises ResponderBotError.
+    It is for a server that was restored as a whole. Raises ResponderBotError.
     """
-    found = []
+    settings = []
     for location, (schema, setting) in ((core_database, (SCHEMA, SETTING)), (bot_database, _BOTS)):
         if isinstance(location, PostgresqlUrl):
             forget_place(location, schema, setting=setting)
-            found.append(setting)
-    return found
+            settings.append(setting)
+    return settings
 
 
 STORE = Store("core", migrate, open_database, "SELECT host FROM owner WHERE stopped = 0 AND lease_until > :now")

@@ -121,7 +121,7 @@ def remove_member(tx: Transaction, group: str, login: str) -> int:
 
 
 def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
-    """Let a group have these members and no others."""
+    """Replace the members of a group."""
     values = {"name": group, "logins": json.dumps(list(logins))}
     tx.run(
         "DELETE FROM group_member WHERE name = :name AND login NOT IN (SELECT value FROM json_each(:logins))", values
@@ -178,7 +178,7 @@ def count_pending(reads: Reads, now: int) -> int:
 
 
 def count_since(reads: Reads, team: str, slack_user: str, since: int) -> int:
-    """How often this person has asked since then (ms)."""
+    """The number of this person's requests since then (ms)."""
     sql = (
         "SELECT count(*) AS total FROM access_request"
         " WHERE team = :team AND slack_user = :slack_user AND created_at > :since"
@@ -188,13 +188,13 @@ def count_since(reads: Reads, team: str, slack_user: str, since: int) -> int:
 
 
 def due(reads: Reads, now: int) -> list[int]:
-    """Pending requests that nobody has decided on in time."""
+    """Pending requests whose time is over."""
     sql = "SELECT id FROM access_request WHERE status = 'pending' AND expires_at <= :now"
     return [row["id"] for row in reads.rows(sql, {"now": now})]
 
 
 def expire(tx: Transaction, number: int) -> int:
-    """0 if it has been decided meanwhile."""
+    """Expire a pending request; 0 if somebody has decided on it."""
     sql = "UPDATE access_request SET status = 'expired' WHERE id = :id AND status = 'pending'"
     return tx.run(sql, {"id": number})
 

@@ -1,4 +1,4 @@
-"""SQL for what is old enough to go, and what belongs to it (core/docs/storage.md#retention)."""
+"""SQL for what is old enough to be deleted, and what belongs to it (core/docs/storage.md#retention)."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -11,7 +11,7 @@ Root = Literal["alert", "case"]
 
 _IN_FORCE = "undo_status IN ('available', 'waiting', 'running', 'failed')"
 _UNFINISHED = f"(status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL OR {_IN_FORCE})"
-"""As in the index: open, waits for approval or a slot, or in force, since it has an undo and is not undone."""
+"""The condition of an index: open, waiting for approval or a slot, or in force (it has an undo and is not undone)."""
 _ROOTS = "(SELECT CAST(:id AS BIGINT) UNION ALL SELECT id FROM object WHERE case_id = :case)"
 """An alert or a case, and the alerts of that case."""
 
@@ -20,15 +20,15 @@ _REFUSED = "refused = total AND created_at < :before"
 
 
 class Item(NamedTuple):
-    """Something that goes: an object or an action."""
+    """An object or an action to delete."""
 
     kind: str
-    """That of the object, or `action`."""
+    """The kind of the object, or `action`."""
     id: int
     root_id: int
     """The alert or case that it belongs to."""
     bulk_id: int | None = None
-    """Of an action."""
+    """The bulk of an action."""
 
 
 def closed(reads: Reads, kind: Root, before: int, after: tuple[int, int], limit: int) -> list[Row]:
@@ -63,9 +63,9 @@ def deciding_root(reads: Reads, root_id: int) -> int:
 
 
 def closed_at(reads: Reads, root_id: int) -> int | None:
-    """When an alert in no case, or a case or one of its alerts, was last changed (ms), if all of it is over.
+    """When an alert in no case, or a case or one of its alerts, was last changed (ms).
 
-    None while something of it is open, on hold, waits or is in force.
+    None while any of them is open, on hold, waiting or in force.
     """
     values = {"id": root_id, "case": f"~{root_id}"}
     row = reads.row(
@@ -81,7 +81,7 @@ def closed_at(reads: Reads, root_id: int) -> int | None:
 
 
 def is_due(reads: Reads, root_id: int, before: int) -> bool:
-    """Whether an alert in no case, or a case, may go: all of it is over, unchanged and without a run since then."""
+    """Whether an alert in no case, or a case, may be deleted: closed, and without a change or a run since then."""
     at = closed_at(reads, root_id)
     if at is None or at >= before:
         return False
@@ -125,7 +125,7 @@ def delete_empty_bulk(tx: Transaction, bulk_id: int) -> bool:
 
 
 def delete_refused_bulks(tx: Transaction, before: int, limit: int) -> int:
-    """Delete the oldest bulks from before then (ms) that have started nothing."""
+    """Delete the oldest bulks from before then (ms) that have no action."""
     return tx.run(
         f"DELETE FROM bulk WHERE id IN (SELECT id FROM bulk WHERE {_REFUSED} ORDER BY created_at LIMIT :limit)",
         {"before": before, "limit": limit},
@@ -138,7 +138,7 @@ def count_refused_bulks(reads: Reads, before: int) -> int:
 
 
 def delete_file(tx: Transaction, file_id: str) -> bool:
-    """Delete the content of a file that was dropped, unless something has it again."""
+    """Delete the content of a dropped file, unless it has a reference again."""
     attachments.settle(tx, file_id)
     if attachments.count_references(tx, file_id):
         return False
@@ -146,14 +146,14 @@ def delete_file(tx: Transaction, file_id: str) -> bool:
 
 
 def shared_by(reads: Reads, item: Item) -> list[tuple[str, str]]:
-    """What an item has together with others, and what goes with the last of them: kind and key."""
+    """What an item shares with others and is deleted with the last of them: kind and key."""
     if item.kind == "action":
         return [] if item.bulk_id is None else [("bulk", str(item.bulk_id))]
     return [("file", file_id) for file_id in attachments.files_of(reads, item.id)]
 
 
 def count_sharing(reads: Reads, kind: str, key: str) -> int:
-    """How many items have that."""
+    """How many items share that."""
     if kind == "file":
         return attachments.count_references(reads, key)
     row = reads.row("SELECT count(*) AS total FROM action WHERE bulk_id = :bulk", {"bulk": int(key)})
@@ -170,7 +170,7 @@ def reports(reads: Reads, before: int, after: tuple[int, int], limit: int) -> li
 
 
 def remove_report(tx: Transaction, action_id: int, doc: str) -> bool:
-    """Keep only `doc` of what an action shows."""
+    """Keep only `doc` of an action; delete its whole report, operations and parameters."""
     return bool(
         tx.run(
             "UPDATE action SET doc = :doc, whole_report = NULL, whole_operations = NULL, report_at = NULL"

@@ -55,7 +55,7 @@ RESPONSE_LIMIT_CHARS = 8 * 1_048_576  # some thousands of objects, joined and se
 
 DOCS_AT_ONCE = 32  # where a statement is a round trip, and while they are small: one may have a million characters
 SMALL_CHARS = 262_144
-MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more than a response can hold: even a small document is longer
+MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more documents than a response can hold
 
 
 async def page(
@@ -104,11 +104,11 @@ async def page(
     return await database.search(read)
 
 
-def docs_of(search: Reads | Search, dialect: Dialect, table: str, found: Iterator[Row]) -> Iterator[str]:
-    """The documents with the ids in `found`, in that order; a few are in memory at once."""
+def docs_of(search: Reads | Search, dialect: Dialect, table: str, ids: Iterator[Row]) -> Iterator[str]:
+    """The documents with the ids in `ids`, in that order; a few are in memory at once."""
     sql = f"SELECT id, doc FROM {table} WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
     at_once, most = 1, DOCS_AT_ONCE if dialect == "postgresql" else 1
-    while part := [row["id"] for row in islice(found, at_once)]:
+    while part := [row["id"] for row in islice(ids, at_once)]:
         texts = {row["id"]: str(row["doc"]) for row in search.rows(sql, {"ids": json.dumps(part)})}
         yield from (texts[number] for number in part if number in texts)
         is_small = sum(map(len, texts.values())) < SMALL_CHARS
@@ -247,9 +247,9 @@ class Conditions:
     def _tagged(self, path: JsonPath, values: Sequence[Scalar], level: int) -> Condition:
         """One of these tags; the index has only the beginning of a long one, so that is compared in the document."""
         tags = self._texts_in([str(value)[:INDEXED_TAG_CHARS] for value in values])
-        found = f"o{level}.id IN (SELECT alert_id FROM alert_tag WHERE tag {tags})"
+        tagged = f"o{level}.id IN (SELECT alert_id FROM alert_tag WHERE tag {tags})"
         is_exact = all(len(str(value)) < INDEXED_TAG_CHARS for value in values)
-        return found if is_exact else self.all([found, self._one_of(path, values, level)])
+        return tagged if is_exact else self.all([tagged, self._one_of(path, values, level)])
 
     def _texts_in(self, values: Sequence[str]) -> str:
         return f"IN (SELECT value FROM json_each({self.bind(json.dumps(values))}))"

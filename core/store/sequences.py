@@ -1,10 +1,10 @@
-"""SQL for numbers that are given once: ids of objects and actions, and the order of events."""
+"""SQL for numbers that are never reused: ids of objects and actions, and the order of events."""
 
 from core.common.database import Reads, Transaction
 
 
 def take(tx: Transaction, name: str, count: int = 1) -> range:
-    """The next `count` numbers of a sequence; those of work that is rolled back are given again."""
+    """The next `count` numbers of a sequence; those of a rolled back transaction are reused."""
     row = tx.row(
         "UPDATE sequence SET last = last + :count WHERE name = :name RETURNING last", {"name": name, "count": count}
     )

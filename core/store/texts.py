@@ -1,7 +1,7 @@
-"""SQL for finding alerts by their words, within what a clearance may see.
+"""SQL for finding alerts by their words, within a clearance.
 
-An alert has a row of words for each level at which more of it may be read: one for its own TLP, and one for each higher
-TLP of its artifacts, with all words up to there.
+An alert has a row of words for its own TLP, and one for each higher TLP of its artifacts, with all words up to that
+TLP.
 """
 
 import re
@@ -49,7 +49,7 @@ def words_of(text: str) -> list[str]:
 
 
 def save(tx: Transaction, alert: Alert) -> None:
-    """Store by what searches find an alert, as far as it has changed: its words and tags."""
+    """Store the words and tags by which searches find an alert, if they have changed."""
     number = alert.number
     _save_words(tx, number, words_by_level(alert))
     tags = {tag[:INDEXED_TAG_CHARS] for tag in alert.tags}
@@ -78,7 +78,7 @@ def _save_words(tx: Transaction, number: int, rows: list[tuple[int, int, str]]) 
 
 
 def forget(tx: Transaction, alert_id: int) -> None:
-    """Delete by what searches find an alert."""
+    """Delete the words and tags by which searches find an alert."""
     _forget_words(tx, alert_id)
     tx.run("DELETE FROM alert_tag WHERE alert_id = :id", {"id": alert_id})
 
@@ -113,7 +113,7 @@ def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int
         source = f"object_text WHERE vector @@ CAST(:query AS tsquery) AND {has_words} AND {visible} ORDER BY id DESC"
         values["query"] = " & ".join("'" + "' & '".join(parts) + "':*" for parts in phrases)
     begin = "(SELECT id FROM object_text ORDER BY id DESC LIMIT 1 OFFSET :newest)" if phrases else "-1"
-    # Of a word that is in many alerts the newest ones have enough, while the index would list all of them.
+    # The newest alerts have enough hits for a frequent word, while the index would list all of them.
     found = list(
         search.rows(
             f"SELECT object_id AS id FROM object_text WHERE id > coalesce({begin}, -1) AND {visible}"

@@ -58,7 +58,7 @@ Get = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Query:
-    """A query as its steps so far make it."""
+    """The state of a query after some of its steps."""
 
     kind: str
     criteria: Sequence[Mapping[str, Any]] = ()
@@ -68,7 +68,7 @@ class Query:
     field_names: Mapping[str, str] = field(default_factory=dict)
     """Core's names of the vendor's fields, such as `engineId`."""
     parents: "Query | None" = None
-    """The alerts whose observables are meant, which no other search finds."""
+    """The alerts whose observables the query is about; no other search finds these."""
     is_choice: bool = False
     """Whether `kind` names a list of choices.py instead of objects."""
 
@@ -166,7 +166,7 @@ def endpoints(
     field_names = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 
     async def run(query: Query) -> SearchResult:
-        if query.kind == artifacts.KIND and query.id:  # it may be in an alert, where no search finds it
+        if query.kind == artifacts.KIND and query.id:  # an artifact may be in an alert, where no search finds it
             return window_of(query, [json.loads(await cases.get_artifact_json(query.id))])
         if query.parents is not None:
             return await alerts.search_artifacts(query.parents.to_search(), query.to_search())
@@ -183,9 +183,9 @@ def endpoints(
 
     async def handle(request: Request) -> Response:
         query = await _parse(request.raw, gets, field_names, choices)
-        found = await request.run_search(run(replace(query, range="0-0") if query.is_count else query))
+        result = await request.run_search(run(replace(query, range="0-0") if query.is_count else query))
         if query.is_count:
-            return json_response(str(found.total))
+            return json_response(str(result.total))
         vendor_names = {own: name for name, own in field_names.items()} if query.kind == "action" else {}
 
         def translate(doc: str) -> str:  # one at a time, so that other threads get their turn
@@ -193,9 +193,9 @@ def endpoints(
             return json.dumps({vendor_names.get(key, key): value for key, value in item.items()}, ensure_ascii=False)
 
         def text() -> str:
-            return "[" + ",".join(map(translate, found.docs)) + "]"
+            return "[" + ",".join(map(translate, result.docs)) + "]"
 
-        return json_response(await asyncio.to_thread(text), headers={"X-Total": str(found.total)})
+        return json_response(await asyncio.to_thread(text), headers={"X-Total": str(result.total)})
 
     return [Endpoint("POST", PATH, handle, "Run a query of version 1", errors=(404,))]
 

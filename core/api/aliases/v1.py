@@ -182,7 +182,7 @@ def _case_status(doc: Mapping[str, Any]) -> str:
 
 
 def case_filter(criterion: Any) -> Any:
-    """A criterion of cases with core's words for each status that it names."""
+    """A criterion of cases with core's term for each status that it names."""
     if isinstance(criterion, list):
         return [case_filter(item) for item in criterion]
     if not isinstance(criterion, Mapping):
@@ -195,7 +195,7 @@ def case_filter(criterion: Any) -> Any:
 
 
 def _status_part(key: str, value: Any) -> dict[str, Any] | None:
-    """What one part of a criterion says in core's words; None if it says nothing of a status."""
+    """One part of a criterion in core's terms; None if it isn't about a status."""
     match key, value:
         case (("_and" | "_or" | "_not"), _):
             return {key: case_filter(value)}

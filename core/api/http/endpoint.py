@@ -1,4 +1,4 @@
-"""What a resource's module is written with: its endpoints, the request that a handler gets, and JSON responses."""
+"""The parts of a resource's module: endpoints, the request that a handler gets, and JSON responses."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ SearchTurns = WeakValueDictionary[str, asyncio.Lock]
 
 
 class Request:
-    """One request: what it says and, as the router checks it, who sends it, for which endpoint, and its body."""
+    """One request; the router sets caller, endpoint and body as it checks them."""
 
     __slots__ = (
         *("method", "raw_path", "raw_query", "headers", "headers_bytes", "id", "address", "receive", "_turns"),
@@ -67,7 +67,7 @@ class Request:
         self.body: Any = None
         """An instance of the endpoint's Input; None if the endpoint takes none."""
         self.is_unread = False
-        """The rest of the body has not been read and won't be, so the connection must be closed."""
+        """Whether the rest of the body won't be read, so that the connection must be closed."""
         self.read_bytes: Callable[[], Awaitable[bytes]]
         """Reads the body, of an endpoint with `reads_bytes`."""
 
@@ -107,7 +107,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One route with its handler and all that the router and the OpenAPI document need to know of it."""
+    """One route with its handler and all that the router and the OpenAPI document need."""
 
     method: str
     path: str
@@ -122,7 +122,7 @@ class Endpoint:
     or_permission: Permission | None = None
     """An alternative to `permission`; a 403 names only `permission`."""
     purpose: str = ""
-    """What the caller wants to do, for the 403: `You are not authorized to <purpose>`; default: the summary."""
+    """The purpose in a 403, `You are not authorized to <purpose>`; default: the summary."""
     permission_label: str = ""
     """How the 403 names the permission; default: its name."""
     errors: tuple[int, ...] = ()

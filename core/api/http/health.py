@@ -76,7 +76,7 @@ class StoreProbe:
 
     @property
     def write_s(self) -> float:
-        """How long the last write of a check took, in seconds."""
+        """The duration of the last probe's write, in seconds."""
         return self._probe.write_s
 
     async def check(self) -> ComponentHealth:
@@ -87,7 +87,7 @@ class StoreProbe:
 
 
 class JobFoldersProbe:
-    """Health of the disk on which runs get their job folders."""
+    """Health of the disk with the job folders."""
 
     def __init__(self, find_problem: Callable[[], str], seconds: Callable[[], float] = time.monotonic) -> None:
         """`find_problem` blocks; it returns a sentence, or "" if a run can start."""
@@ -171,7 +171,7 @@ class Metrics:
         children[1].observe(seconds)
 
     def set_event_lag(self, seconds: float) -> None:
-        """Set how long the oldest event of the last page had waited for its reader."""
+        """Set how many seconds the oldest event of the last page had waited for its reader."""
         self._lag.set(max(seconds, 0.0))
 
     async def render(self) -> bytes:
@@ -184,9 +184,9 @@ class Metrics:
                 await self._count()
                 self._queue.set(await self._database.read(measures.queued))
                 self._size.set(await self._database.size_bytes())
-                found = await self._hosts()
+                hosts = await self._hosts()
                 self._host_up.clear()
-                for host, up in found.items():
+                for host, up in hosts.items():
                     self._host_up.labels(host).set(int(up))
             self._write.set(self._probe.write_s)
             commits = self._database.commits

@@ -30,7 +30,7 @@ _ERROR_SCHEMA: Mapping[str, Any] = {
         "tlp": {"type": "integer", "description": "of a 403 for a clearance: the object's level, 0 to 3"},
         "clearance": {"type": "integer", "description": "of the same 403: what the user may see in Slack, 0 to 3"},
         "permission": {"type": "string", "description": "of a 403 for a permission: the one that the user hasn't"},
-        "action": {"type": "object", "description": "of a 409: the action that stands in the way, if one does"},
+        "action": {"type": "object", "description": "of a 409: the action that blocks the request, if one does"},
         "requestId": {"type": "string", "description": "identifies the request in the log"},
         "errors": {
             "type": "array",

@@ -1,4 +1,4 @@
-"""A request before its handler: headers, size limits, credentials, and the body from bytes to a validated model."""
+"""The steps before a handler: headers, size limits, credentials, and the body from bytes to a model."""
 
 import base64
 import math
@@ -28,7 +28,7 @@ HEADERS_LIMIT_BYTES = 32_768
 PATH_LIMIT_BYTES = 2_048
 QUERY_LIMIT_FIELDS = 64
 VALUES_LIMIT = 30_000  # decoding and validating as many takes 10 to 20 ms of the event loop
-AT_ONCE_S = 0.1  # a body that takes longer outlives the check of who sends it
+AT_ONCE_S = 0.1  # after a slower body the caller is authenticated again
 
 _MAYBE_HUGE_NUMBER = re.compile(rb"[0-9]{19}|[0-9][eE]\+?[0-9]{2}")
 

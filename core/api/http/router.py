@@ -90,7 +90,7 @@ class Router:
             return
         response.raw_headers.append((b"x-request-id", request.id.encode()))
         if request.method != "GET" and response.status_code < 300 and self._last_event is not None:
-            with suppress(ResponderBotError):  # the change is made; that the database failed since is told elsewhere
+            with suppress(ResponderBotError):  # the change is made, and other requests report a failed database
                 response.raw_headers.append((b"x-last-event", str(await self._last_event()).encode()))
         response.raw_headers.extend(_COMMON_HEADERS)
         self._record(request, response.status_code, time.perf_counter() - started)
@@ -104,7 +104,7 @@ class Router:
             response = error_response(error, request.id)
         except ClientDisconnected:
             raise
-        except asyncio.CancelledError:  # only the listener cancels, when it stops; the client gets an answer
+        except asyncio.CancelledError:  # only the listener cancels, when it stops; the client still gets a response
             sentence = "Core is stopping; try again in a moment."
             response = error_response(ResponderBotError("unavailable", sentence), request.id)
         except Exception as error:
@@ -117,7 +117,7 @@ class Router:
         return response
 
     def _unexpected(self, request: Request, error: Exception) -> ResponderBotError:
-        """Log an error that no check foresees, with its traceback; returns what the client is told."""
+        """Log an unexpected error with its traceback; returns the error for the client."""
         # Bodies of requests raise ResponderBotError, so these two come from what is stored.
         if isinstance(error, ValidationError | json.JSONDecodeError):
             self._log.exception("record_unreadable", route=request.route)

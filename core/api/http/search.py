@@ -43,8 +43,8 @@ async def _run(search: SearchFunction, request: Request, search_input: SearchInp
     overrides: dict[str, Any] = {name: request.query[name] for name in _QUERY if name in request.query}
     if "count" in overrides:
         overrides["count"] = bool_param(request, "count")
-    found = await request.run_search(search(search_input.model_copy(update=overrides)))
-    return json_response(found.json, headers=None if found.total is None else {"X-Total": str(found.total)})
+    result = await request.run_search(search(search_input.model_copy(update=overrides)))
+    return json_response(result.json, headers=None if result.total is None else {"X-Total": str(result.total)})
 
 
 def partial_list_response(docs: Sequence[str], total: int, window: Window) -> Response:

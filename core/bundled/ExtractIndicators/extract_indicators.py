@@ -66,13 +66,13 @@ def report(job_input: dict[str, Any]) -> dict[str, Any]:
     data = job_input.get("data") or {}
     is_log = kind == "case_task_log"
     text = str(data.get("message") or "") if is_log else f"{data.get('title') or ''}\n{data.get('description') or ''}"
-    found = indicators(text)
-    count = sum(map(len, found.values()))
+    by_kind = indicators(text)
+    count = sum(map(len, by_kind.values()))
     known = {(item.get("dataType"), str(item.get("data")).lower()) for item in data.get("artifacts") or ()}
-    new = [(name, value) for name, values in found.items() for value in values if (name, value.lower()) not in known]
+    new = [(name, value) for name, values in by_kind.items() for value in values if (name, value.lower()) not in known]
     return {
         "success": True,
-        "full": {"message": sentence(found, len(new)), "indicators": found},
+        "full": {"message": sentence(by_kind, len(new)), "indicators": by_kind},
         "summary": {
             "taxonomies": [
                 {"level": "info", "namespace": "ResponderBot", "predicate": "indicators", "value": str(count)}
@@ -80,10 +80,10 @@ def report(job_input: dict[str, Any]) -> dict[str, Any]:
         },
         "artifacts": [
             {"dataType": name, "data": value, "message": "Found in the text by ResponderBot_ExtractIndicators"}
-            for name, values in found.items()
+            for name, values in by_kind.items()
             for value in values
         ],
-        "operations": operations(found, new[:MAX_ADDED], kind),
+        "operations": operations(by_kind, new[:MAX_ADDED], kind),
     }
 
 
@@ -173,9 +173,9 @@ def is_field(labels: Sequence[str], field_words: frozenset[str], *, is_key: bool
     return all(label.lower() in field_words or re.match(r"[a-z]+[A-Z]", label) for label in labels)
 
 
-def sentence(found: Mapping[str, Sequence[str]], new: int) -> str:
-    words = {"ip": "address", "domain": "domain", "url": "URL", "hash": "hash"}
-    parts = [f"{len(values)} {plural(words[kind], len(values))}" for kind, values in found.items() if values]
+def sentence(by_kind: Mapping[str, Sequence[str]], new: int) -> str:
+    nouns = {"ip": "address", "domain": "domain", "url": "URL", "hash": "hash"}
+    parts = [f"{len(values)} {plural(nouns[kind], len(values))}" for kind, values in by_kind.items() if values]
     if not parts:
         return "Found no addresses, domains, URLs or hashes in the text."
     text = f"Found {', '.join(parts)}."
@@ -190,23 +190,23 @@ def plural(word: str, count: int) -> str:
     return f"{word}es" if word.endswith(("s", "sh")) else f"{word}s"
 
 
-def listing(found: Mapping[str, Sequence[str]]) -> str:
+def listing(by_kind: Mapping[str, Sequence[str]]) -> str:
     """The indicators as Markdown, defanged."""
     blocks = []
-    for kind, values in found.items():
+    for kind, values in by_kind.items():
         if values:
             blocks.append("\n".join([f"**{kind}**", *(f"- `{defang(kind, value)}`" for value in values)]))
     return "\n\n".join(blocks)
 
 
-def operations(found: Mapping[str, Sequence[str]], new: Sequence[tuple[str, str]], kind: str) -> list[dict[str, Any]]:
+def operations(by_kind: Mapping[str, Sequence[str]], new: Sequence[tuple[str, str]], kind: str) -> list[dict[str, Any]]:
     """What core is to change: the new indicators become artifacts, tags or a log say what was found."""
     where = "Alert" if kind == "alert" else "Case"
     added = [{"type": f"AddArtifactTo{where}", "dataType": name, "data": value} for name, value in new]
     if kind == "case_task_log":
-        logs = [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(found)}"}]
-        return [*added, *logs] if any(found.values()) else []
-    return [*added, *({"type": f"AddTagTo{where}", "tag": f"has-{name}"} for name, values in found.items() if values)]
+        logs = [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(by_kind)}"}]
+        return [*added, *logs] if any(by_kind.values()) else []
+    return [*added, *({"type": f"AddTagTo{where}", "tag": f"has-{name}"} for name, values in by_kind.items() if values)]
 
 
 if __name__ == "__main__":

@@ -90,9 +90,9 @@ def note(match: dict[str, Any]) -> str:
 
 def taxonomies(bad: list[Any], good: list[Any]) -> list[Any]:
     entry = {"namespace": "ResponderBot", "predicate": "lookup"}
-    found = [{**entry, "level": "malicious", "value": f"{len(bad)} known bad"}] if bad else []
-    found += [{**entry, "level": "safe", "value": f"{len(good)} known good"}] if good else []
-    return found or [{**entry, "level": "info", "value": "unknown"}]
+    entries = [{**entry, "level": "malicious", "value": f"{len(bad)} known bad"}] if bad else []
+    entries += [{**entry, "level": "safe", "value": f"{len(good)} known good"}] if good else []
+    return entries or [{**entry, "level": "info", "value": "unknown"}]
 
 
 if __name__ == "__main__":

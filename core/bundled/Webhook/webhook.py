@@ -64,8 +64,8 @@ def send(job_input: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 def proxies(config: dict[str, Any]) -> dict[str, str] | None:
     """The configured proxies; None for those of the environment."""
-    given = {scheme: proxy for scheme, proxy in (config.get("proxy") or {}).items() if proxy}
-    return given or None
+    configured = {scheme: proxy for scheme, proxy in (config.get("proxy") or {}).items() if proxy}
+    return configured or None
 
 
 def success(host: str, status: int, body: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What stores and features know of a database; `sqlite` and `postgresql` implement it."""
+"""The interface of a database, which `sqlite` and `postgresql` implement."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ Note = tuple[str, Mapping[str, Any]]
 """An event for the log, and its fields."""
 
 Dialect = Literal["sqlite", "postgresql"]
-"""Almost all SQL is the same for both; where it can't be, a store asks for the dialect."""
+"""Almost all SQL is the same for both databases; where it differs, a store checks the dialect."""
 
 
 class Row(Protocol):
@@ -25,7 +25,7 @@ class Row(Protocol):
 
 
 class Reads(Protocol):
-    """What queries run on."""
+    """Runs queries."""
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]: ...
 
@@ -46,10 +46,10 @@ class Transaction(Reads, Protocol):
         """Roll back what is written within when it raises; the rest of the transaction stays."""
 
     notes: list[Note]
-    """What to log once the work is committed: events with their fields."""
+    """Events to log once the work is committed."""
 
     def is_in_doubt(self, error: Exception) -> bool:
-        """Whether the database failed, such as on a full disk: let this error pass, since all is rolled back."""
+        """Whether the database failed, such as on a full disk. Re-raise such an error: everything is rolled back."""
 
 
 class Search(Protocol):
@@ -82,16 +82,15 @@ class Database(Protocol):
         """
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:
-        """Run several short queries on the data of one moment."""
+        """Run several short queries on one snapshot."""
 
     async def search(self, work: Callable[[Search], T]) -> T:
-        """Run a client's search, a few at once, for a limited time.
-
-        It is stopped when the caller is cancelled. Raises ResponderBotError("bad_request") when the time is over.
+        """Run a client's search; a few run at once, each for a limited time. Cancelling the caller stops it. Raises
+        ResponderBotError("bad_request") when the time is over.
         """
 
     async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Run a long query of core's or the bot's own; use `search` for what clients ask for."""
+        """Run a long query of core's or the bot's own; use `search` for queries of clients."""
 
     async def transaction(self, work: Callable[[Transaction], T]) -> T:
         """Run `work`; return its result once it is durable.
@@ -110,7 +109,7 @@ class Database(Protocol):
         """The size of what is stored."""
 
     async def out_of_space(self) -> str:
-        """Why the largest request doesn't fit any more, or "" (also if that can't be known)."""
+        """Why the largest request doesn't fit on the disk, or "" (also if that is unknown)."""
 
     def remark(self) -> str:
         """A sentence about how the database is reached that an administrator should know, or ""."""

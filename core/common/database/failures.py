@@ -6,7 +6,7 @@ from core.common.errors import StoreUnavailableError
 
 
 class Failures:
-    """Remembers the last error, and what is damaged."""
+    """The last error, and what is damaged."""
 
     def __init__(self) -> None:
         self._last: tuple[float, str] | None = None
@@ -16,7 +16,7 @@ class Failures:
     def unavailable(
         self, sentence: str, cause: Exception | None = None, *, is_damage: bool = False
     ) -> StoreUnavailableError:
-        """Remember this failure; returns the error to raise."""
+        """Record this failure; returns the error to raise."""
         self._last = (time.monotonic(), sentence)
         if is_damage:
             self.damage = sentence

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 _HEADER_PAGES = 28  # where the header of a database holds its number of pages
-FREE_BYTES = 2 * 1_048_576  # for the largest request: the probe's own small write may still fit where that doesn't
+FREE_BYTES = 2 * 1_048_576  # room for the largest request, since the probe's own write is small
 
 
 class OpenFiles:
@@ -48,10 +48,10 @@ class OpenFiles:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _sentence(path: str, what: str) -> str:

@@ -33,7 +33,7 @@ class Work:
         self._notes: list[Note] = []
 
     def settle(self) -> None:
-        """Log what it has noted, and give the caller its outcome; on its loop."""
+        """Log its notes, and give the caller its outcome; runs on the caller's loop."""
         if self.error is None:
             for event, fields in self._notes:
                 self._context.run(log.info, event, **fields)
@@ -45,9 +45,9 @@ class Work:
             self.done.set_exception(self.error)
 
     def attempt(self, transaction: Transaction) -> None:
-        """Run it in its caller's context, and keep its result or error.
+        """Run it in its caller's context, and store its result or error.
 
-        Raises an error after which the whole commit is in doubt.
+        Raises an error that fails the whole commit.
         """
         self.result = self.error = None
         self._notes = transaction.notes = []
@@ -60,9 +60,9 @@ class Work:
 
 
 class Writer:
-    """A thread that calls `commit` with all works that have arrived; it sets their results or errors.
+    """A thread that calls `commit` with all works that have arrived, which sets their results or errors.
 
-    `afterwards` is called when the callers know them.
+    `afterwards` is called once the callers have them.
     """
 
     def __init__(self, commit: Callable[[list[Work]], None], afterwards: Callable[[], None] = lambda: None) -> None:
@@ -121,7 +121,7 @@ class Writer:
             if works:
                 try:
                     self._commit(works)
-                except Exception as error:  # without this thread nobody could write any more
+                except Exception as error:  # this thread must not end: nobody else writes
                     for item in works:
                         item.error = error
                 self._deliver(works)

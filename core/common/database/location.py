@@ -1,4 +1,4 @@
-"""Where a database is: a SQLite file, or the URL of a PostgreSQL."""
+"""The location of a database: a SQLite file, or the URL of a PostgreSQL server."""
 
 import re
 from pathlib import Path

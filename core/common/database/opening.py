@@ -31,7 +31,7 @@ def open_postgresql(
 
 
 def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:
-    """Let the next start take these tables for a copy that was restored. Raises ResponderBotError."""
+    """Mark these tables as restored, for the next start. Raises ResponderBotError."""
     check_installed(setting)
     from core.common.database.postgresql import forget
 

@@ -15,7 +15,7 @@ FAILURE_SHOWN_S = 30.0  # how long an error of other reads and writes is reporte
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What is wrong and what to do, or ""."""
+    """What is wrong and what to do, or "" if nothing is."""
 
     message: str = ""
     is_down: bool = False

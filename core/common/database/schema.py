@@ -28,8 +28,8 @@ CREATE FUNCTION field(doc TEXT, path TEXT[]) RETURNS TEXT LANGUAGE plpgsql IMMUT
 
 def on_postgresql(tables: str) -> str:
     """The text in PostgreSQL's SQL; it needs FIELD_FUNCTION."""
-    for words, replacement in _ON_POSTGRESQL.items():
-        tables = tables.replace(words, replacement)
+    for sqlite_text, replacement in _ON_POSTGRESQL.items():
+        tables = tables.replace(sqlite_text, replacement)
 
     def field(match: re.Match[str]) -> str:
         value = f"field(doc, '{{{match[2].replace('.', ',')}}}')"

@@ -7,7 +7,7 @@ from core.common.database.base import Database, Transaction
 
 
 async def shrink(database: Database, step_s: float, pause_s: float) -> None:
-    """Give back all free pages, in steps that take the writer so long, with a pause after each."""
+    """Give back all free pages, in steps of that length for the writer, with a pause after each."""
     is_done = database.dialect != "sqlite"
     while not is_done:
         is_done = await database.transaction(lambda tx: _give_back(tx, step_s))

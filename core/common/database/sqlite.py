@@ -34,9 +34,9 @@ T = TypeVar("T")
 log = structlog.get_logger("core.store")
 
 FILE_CHECK_EVERY_S = 0.02  # how often reads and beginning writes check that the files are still there
-RESTART_WAIT_MS = 250  # how long the writer waits for readers once the write-ahead log is too long
+RESTART_WAIT_MS = 250  # timeout of the writer for readers, once the write-ahead log is too long
 LOG_STEP_BYTES = WAL_BYTES // 4
-LOG_BOUND_BYTES = 64_000_000  # nothing more is written to a log that is as long and can't be checkpointed
+LOG_BOUND_BYTES = 64_000_000  # writes fail once a log that can't be checkpointed is this long
 CHECKPOINT_AGAIN_S = 1.0
 MAX_SEARCHES = 4
 MAX_SNAPSHOTS = 2

@@ -1,4 +1,4 @@
-"""A store's rows as JSON lines, which move it from SQLite to PostgreSQL or back.
+"""Export and import of a store's rows as JSON lines, from SQLite to PostgreSQL or back.
 
 The first line names the store. A line with `table` begins a table, and each row of it is a list, in the order of
 `columns`. The last line has the number of rows and the SHA-256 of each table.

@@ -14,7 +14,7 @@ from core.settings import ResponderSection
 
 @dataclass(frozen=True)
 class RunnableImage:
-    """An entry of the catalogue with all that a run needs."""
+    """A responder of the catalogue, with everything that a run needs."""
 
     responder: Responder
     configured: ConfiguredResponder[ImageDefinition]

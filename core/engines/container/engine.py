@@ -76,7 +76,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
         """None until the runtime has been tried out with an image."""
 
     async def catalogue(self) -> Catalogue:
-        """What is on offer now; only responders whose image is installed are.
+        """The responders whose image is installed.
 
         Raises ResponderBotError("unavailable") also when the runtime is missing, doesn't answer, or can't run
         containers.
@@ -102,8 +102,10 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
         Raises ResponderBotError("unavailable").
         """
         try:
-            wanted = await asyncio.to_thread(self._catalogue.wanted)
-            return await self._images.install((found.image for found in wanted), on_progress, upgrade=upgrade)
+            definitions = await asyncio.to_thread(self._catalogue.wanted)
+            return await self._images.install(
+                (definition.image for definition in definitions), on_progress, upgrade=upgrade
+            )
         except UnavailableError as error:
             raise ResponderBotError("unavailable", str(error)) from error
 
@@ -166,7 +168,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
         if was_started:
             raise NoResultError(run_report.VANISHED)
         if state is not None:
-            # Its creator may be about to start it: whoever comes first wins, and the other's command fails.
+            # Its creator may be about to start it: the first command wins, and the other one fails.
             await self._runtime.remove(container, even_if_running=False)
         return None
 
@@ -186,13 +188,13 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
         runnable = None
         if self._catalogue.here:
             runnable = (await asyncio.to_thread(self._catalogue.load)).by_id.get(job.responder_id)
-        if runnable is None:  # listed before core was restarted, or since the last look
+        if runnable is None:  # listed before core was restarted, or installed since the last listing
             self._catalogue.here = await self._runtime.images()
             loaded = await asyncio.to_thread(self._catalogue.load)
             runnable = loaded.by_id.get(job.responder_id)
             if runnable is None:
                 skipped = [item.reason for item in loaded.catalogue.skipped if item.name == job.responder_name]
-                raise NoResultError(" ".join(skipped) or f"{job.responder_name} is no longer on offer here.")
+                raise NoResultError(" ".join(skipped) or f"{job.responder_name} is no longer available here.")
         return runnable
 
     async def _create(self, folder: JobFolder, job: Job, runnable: RunnableImage) -> int:
@@ -228,7 +230,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             return
         state = await self._runtime.state(container)
         if state is not None and not state.is_not_started:
-            return  # by an earlier core, whose command was still on its way, or it has ended at once
+            return  # started by an earlier core's delayed command, or ended at once
         if state is not None:
             await self._runtime.remove(container, even_if_running=False)
         if await self._runtime.image(runnable.pin.id) is None:
@@ -276,7 +278,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             await asyncio.gather(ended, full, return_exceptions=True)
 
     async def _until_exited(self, container: str) -> ContainerState | None:
-        """The state of a container that has ended; None if it is gone. A runtime that is away is waited for."""
+        """The state of a container once it has ended; None if it is gone. Waits for an unavailable runtime."""
         attempt = 0
         while True:
             try:
@@ -322,7 +324,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             log.warning("printed_not_read", action_id=run.job.action_id, reason=str(error))
 
     def _killed(self, run: _ContainerRun, state: ContainerState) -> str:
-        """Why a container ended that core did not stop."""
+        """Why a container was killed that core did not stop."""
         advice = f'raise memory_mib in [responder."{run.job.responder_name}"] if it needs more.'
         limit = f"all of its {run.section.memory_mib} MiB of memory"
         if state.is_out_of_memory:
@@ -334,7 +336,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
     # --- the runtime
 
     async def _try_out(self, image: str) -> Limits:
-        """The limits that containers can be run with. Raises UnavailableError when none can be run."""
+        """The limits that work for containers here. Raises UnavailableError when none can be run."""
         offered = await self._runtime.limits()
         reason = await self._runtime.try_out(image, offered)
         usable = offered

@@ -17,7 +17,7 @@ _LIMIT_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Pin:
-    """What `install` recorded of an image: a run uses just this content, wherever its tag points by now."""
+    """An installed image: runs use this content, even after its tag has moved."""
 
     image: str
     """As the definition names it."""
@@ -78,32 +78,32 @@ class Images:
         pin = self.pin(image)
         if pin.id and not upgrade and await self._runtime.image(pin.id):
             return PullStatus(image, "cached", pin.digest or pin.id)
-        found = None if upgrade or pin.id else await self._runtime.image(image)  # built or loaded on this machine
+        pulled = None if upgrade or pin.id else await self._runtime.image(image)  # built or loaded on this machine
         reason = ""
-        if not found:
+        if not pulled:
             on_progress(PullStatus(image, "pulling"))
-            found, reason = await self._pull(image, Pin(image) if upgrade else pin)
-        if not found:
+            pulled, reason = await self._pull(image, Pin(image) if upgrade else pin)
+        if not pulled:
             self._write(Pin(image, pin.id, pin.digest, reason))
             return PullStatus(image, "failed", reason)
-        digest = found.digests[0] if found.digests else ""
-        self._write(Pin(image, found.id, digest))
-        return PullStatus(image, "installed", digest or found.id)
+        digest = pulled.digests[0] if pulled.digests else ""
+        self._write(Pin(image, pulled.id, digest))
+        return PullStatus(image, "installed", digest or pulled.id)
 
     async def _pull(self, image: str, pin: Pin) -> tuple[Image | None, str]:
         """The image after a pull, or why there is none. One that was pinned is pulled by its digest."""
         name = pin.digest or qualified(image)
         if reason := await self._runtime.pull(name):
             return None, reason
-        found = await self._runtime.image(name)
-        if not found:
+        pulled = await self._runtime.image(name)
+        if not pulled:
             return None, f"{name} was pulled and is not here; pull it by hand to see why."
-        if pin.id and found.id != pin.id:
+        if pin.id and pulled.id != pin.id:
             return None, (
                 f"{name} is not the image {pin.id} that was installed before;"
                 " `responder-bot responders install --upgrade` takes the new one."
             )
-        return found, ""
+        return pulled, ""
 
     def _file(self, image: str) -> Path:
         return self.root / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}.json"

@@ -57,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class ContainerState:
-    """What the runtime knows of a container."""
+    """The state of a container."""
 
     status: str
     exit_code: int
@@ -122,7 +122,7 @@ class Runtime:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=program)
 
     async def close(self) -> None:
-        """Wait for the commands that run: a container that is being started is found again by the next core."""
+        """Wait for running commands, so that the next core finds a container that is being started."""
         await asyncio.to_thread(self._threads.shutdown)
 
     # --- images
@@ -188,7 +188,7 @@ class Runtime:
     ) -> Answer:
         """Start a container in the background; at most one of a name. It may have started although this failed.
 
-        Once begun this is carried through, even if the caller is cancelled. `mounts` are source, target and options.
+        It finishes even if the caller is cancelled. `mounts` are source, target and options.
         """
         options = [part for key, value in labels.items() for part in ("--label", f"{key}={value}")]
         options += [part for key, value in variables.items() for part in ("--env", f"{key}={value}")]
@@ -223,7 +223,7 @@ class Runtime:
         return options if limits.cgroups else [*options, "--cgroups=disabled"]
 
     async def state(self, name: str) -> ContainerState | None:
-        """What became of a container; None if there is none of that name."""
+        """The state of a container; None if there is none of that name."""
         answer = await self._call("container", "inspect", name)
         if answer.code:
             listed = await self._checked("ps", "--all", "--filter", f"name=^{name}$", "--format", "{{.Names}}")
@@ -299,7 +299,7 @@ class Runtime:
         environment: Mapping[str, str] | None = None,
         is_merged: bool = False,
     ) -> Answer:
-        """Run one command in a thread, so that it is carried through whatever becomes of the caller."""
+        """Run one command in a thread, so that it finishes even if the caller is cancelled."""
 
         def call() -> Answer:
             try:
@@ -349,6 +349,6 @@ def _image_id(text: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """What went wrong: docker's advice to read its help follows the error, and is left out."""
+    """The error, without docker's advice to read its help, which follows it."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "--help" not in line]
     return lines[-1].removeprefix("Error: ").removeprefix("docker: ")[-500:] if lines else ""

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 CONNECTIONS = 1000
-"""At a time: each job that is followed holds one with its long poll."""
+"""At a time: each followed job holds one for its long poll."""
 
 RESPONSES = 16
 """For one request: its answer, and informational responses before it."""

@@ -165,8 +165,8 @@ class CortexEngine:
 
     async def _started_id(self, job: Job, answer: CortexAnswer) -> str | Report:
         if answer.ok or answer.status >= 500:
-            found = parse_id(answer.body) if answer.ok else ""
-            return found or await self._find(job, f"it answered {answer.status} without a job")
+            job_id = parse_id(answer.body) if answer.ok else ""
+            return job_id or await self._find(job, f"it answered {answer.status} without a job")
         if answer.status == 404:
             return Report(
                 False,
@@ -185,8 +185,8 @@ class CortexEngine:
             if isinstance(listed, str):
                 why = f"{why}; {listed}"
                 break
-            if found := find_job(listed, job):
-                return found
+            if job_id := find_job(listed, job):
+                return job_id
             if not await backoff.sleep(pause_s):
                 break
         return Report(False, f"{self._describe_lost_job(job)} ({why.rstrip('.')}.)")

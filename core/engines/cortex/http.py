@@ -22,7 +22,7 @@ ANSWER_LIMIT_BYTES = 4 * 1024**2
 
 
 class NoAnswer(Exception):
-    """No answer was received. `sent` is False only when the request certainly did not reach the server."""
+    """No answer was received. `sent` is False only if the request certainly did not reach the server."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)

@@ -11,7 +11,7 @@ from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.translate import JobUpdate, describe_refusal, parse_update
 
 _GIVE_UP_AFTER = {"missing": 3, "unusable": 6}
-"""After how many such answers in a row the job is given up: a single one may come from a proxy in between."""
+"""The number of such answers in a row after which the job is given up; a single one may come from a proxy."""
 
 
 class JobPoller:

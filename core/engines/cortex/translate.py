@@ -99,7 +99,7 @@ def _parse_maximum(value: Any) -> int | None:
 
 
 def label_of(job: Job) -> str:
-    """By which a job is found on the server, such as `~12-9f86d081884c7d65`."""
+    """The label by which a job is found on the server, such as `~12-9f86d081884c7d65`."""
     return f"~{job.run_id}"
 
 
@@ -129,16 +129,16 @@ def find_job(jobs: list[Any], job: Job) -> str:
 
     Another core with the same API key may use the same label, so responder and data must match too.
     """
-    for found in jobs:
-        if isinstance(found, Mapping) and found.get("label") == label_of(job) and _matches(found, job):
-            return parse_id(found)
+    for candidate in jobs:
+        if isinstance(candidate, Mapping) and candidate.get("label") == label_of(job) and _matches(candidate, job):
+            return parse_id(candidate)
     return ""
 
 
-def _matches(found: JsonObject, job: Job) -> bool:
-    if found.get("workerId", job.responder_id) != job.responder_id:
+def _matches(candidate: JsonObject, job: Job) -> bool:
+    if candidate.get("workerId", job.responder_id) != job.responder_id:
         return False
-    data = found.get("data")
+    data = candidate.get("data")
     if not isinstance(data, Mapping):
         return True
     return all(data.get(key) == job.data.get(key) for key in ("_id", "id", "createdAt") if key in data)

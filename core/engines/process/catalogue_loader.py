@@ -15,7 +15,7 @@ from core.settings import ResponderSection, section_for
 
 @dataclass(frozen=True)
 class RunnableResponder:
-    """An entry of the catalogue with all that a run needs."""
+    """A responder of the catalogue, with everything that a run needs."""
 
     responder: Responder
     configured: ConfiguredResponder[ProgramDefinition]

@@ -81,7 +81,7 @@ def landlock_version() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Hold this process to these folders and files, for good; what does not exist is left out.
+    """Restrict this process to these folders and files, permanently; missing ones are left out.
 
     It may read and execute what is `readable`, and read and write, but not execute, what is `writable`. It may signal
     only what it starts itself. New privileges must be forbidden before. Raises ConfinementError.

@@ -101,7 +101,7 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             raise NoResultError(run_report.VANISHED)
         runnable = self._catalogue.load().by_id.get(job.responder_id)
         if runnable is None:
-            raise NoResultError(f"{job.responder_name} is no longer on offer here.")
+            raise NoResultError(f"{job.responder_name} is no longer available here.")
         return runnable if runnable.configured.sources else self._start(folder, job, runnable)
 
     def _start(self, folder: JobFolder, job: Job, runnable: RunnableResponder) -> _ProcessRun:

@@ -318,7 +318,7 @@ class Usage:
 
     def _add_folder(self, folder: int) -> list[int]:
         """Add what is in a folder, and return descriptors of the folders in it. Raises OSError."""
-        found: list[int] = []
+        folders: list[int] = []
         with os.scandir(folder) as entries:
             for entry in entries:
                 if self.over:
@@ -327,12 +327,12 @@ class Usage:
                     self._add(entry.stat(follow_symlinks=False))
                     if entry.is_dir(follow_symlinks=False):
                         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-                        found.append(os.open(entry.name, flags, dir_fd=folder))
+                        folders.append(os.open(entry.name, flags, dir_fd=folder))
                 except (FileNotFoundError, NotADirectoryError):
                     continue  # removed or replaced meanwhile
                 except OSError:
                     self.over = "files"  # closed to its owner, or more folders than this process can open
-        return found
+        return folders
 
     def add_open_files(self, pids: list[int]) -> None:
         """Files that have no name any more, or never had one, but are open or mapped."""
@@ -381,18 +381,18 @@ def descendants() -> tuple[list[int], int]:
     below: dict[int, list[tuple[int, int]]] = {}
     for pid, parent, tasks in processes():
         below.setdefault(parent, []).append((pid, tasks))
-    found, total, waiting = [], 0, [os.getpid()]
+    pids, total, waiting = [], 0, [os.getpid()]
     while waiting:
         for pid, tasks in below.get(waiting.pop(), ()):
-            found.append(pid)
+            pids.append(pid)
             total += tasks
             waiting.append(pid)
-    return found, total
+    return pids, total
 
 
 def processes() -> list[tuple[int, int, int]]:
     """Pid, parent and number of tasks of each process. /proc/PID/task/TID/children may be incomplete."""
-    found = []
+    listed = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -401,8 +401,8 @@ def processes() -> list[tuple[int, int, int]]:
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        found.append((int(name), int(fields[1]), int(fields[17])))
-    return found
+        listed.append((int(name), int(fields[1]), int(fields[17])))
+    return listed
 
 
 def kill_descendants() -> None:

@@ -148,7 +148,7 @@ def kill_leftovers(record: StartRecord | None, home: Path, *, just_ended: bool) 
 
 
 def _leftovers(record: StartRecord | None, variable: bytes, just_ended: bool) -> list[int]:
-    found = []
+    leftovers = []
     for pid, stat in _own_processes():
         if record and stat.pid_started < record.pid_started:
             continue  # older than the run
@@ -156,8 +156,8 @@ def _leftovers(record: StartRecord | None, variable: bytes, just_ended: bool) ->
             (just_ended and stat.session == record.pid) or (pid, stat.pid_started) == (record.pid, record.pid_started)
         )
         if is_identified or variable in _variables_of(pid):
-            found.append(pid)
-    return found
+            leftovers.append(pid)
+    return leftovers
 
 
 def homes_in_use() -> set[bytes]:

@@ -115,12 +115,12 @@ class ProgramStarter:
         )
 
     def mode(self, runnable: RunnableResponder) -> Mode:
-        """How the program is held to what it may reach."""
-        wanted = runnable.section.confinement or self._confinement
-        return "none" if wanted == "landlock" and unavailable() else wanted
+        """How the program is confined."""
+        mode = runnable.section.confinement or self._confinement
+        return "none" if mode == "landlock" and unavailable() else mode
 
     def refusal(self, runnable: RunnableResponder) -> str:
-        """Why it must not be started, as a sentence: under bwrap or not at all. Blocks at the first call."""
+        """Why it must not be started, as a sentence, or "". Blocks at the first call."""
         if self.mode(runnable) != "bwrap":
             return ""
         account = runnable.account

@@ -27,7 +27,7 @@ def blocks(
 def paused_list(paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, done: str = "") -> Message:
     """All of them; `done` is the name of one that was resumed just now."""
     shown = blocks(paused, button, may_resume=may_resume, limit=MAX_LISTED)
-    ending = [] if may_resume or not paused else [section("Org-admins can resume them, once the cause is mended.")]
+    ending = [] if may_resume or not paused else [section("Org-admins can resume them, once the cause is fixed.")]
     head = [section(f"*{foreign(done, NAME_LIMIT)}* runs again.")] if done else []
     text = f"{count(len(paused), 'responder')} paused" if paused else "No responder is paused."
     return Message(text, (*head, *(shown or [section(text)]), *ending))

@@ -55,12 +55,12 @@ def describe(error: BaseException) -> str:
         return error.diag.message_primary
     # Of a connection: `connection to server at ... failed: FATAL:  ...` for each address that was tried.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = next((line for line in lines if "failed:" in line or "FATAL" in line), lines[0] if lines else "no answer")
+    message = next((line for line in lines if "failed:" in line or "FATAL" in line), lines[0] if lines else "no answer")
     for before in ("connection failed: ", "FATAL:  "):
-        words = words.rpartition(before)[2]
-    return (words.rpartition(" failed: ")[2] or words).rstrip(".")
+        message = message.rpartition(before)[2]
+    return (message.rpartition(" failed: ")[2] or message).rstrip(".")
 
 
-def advice(words: str) -> str:
+def advice(message: str) -> str:
     """What to do about a database that can't be opened."""
-    return next((text for part, text in ADVICE if part in words), _OTHERWISE)
+    return next((text for part, text in ADVICE if part in message), _OTHERWISE)

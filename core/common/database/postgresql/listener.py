@@ -71,7 +71,7 @@ class Listener:
         if not self._server.is_pooled:
             connection.execute(f'LISTEN "{self._channel}"', prepare=False)
             self._behind_since = None
-        self._on_foreign_commit()  # there may have been some while nobody listened
+        self._on_foreign_commit()  # other processes may have committed meanwhile
         while not self._closed.is_set():
             if self._server.is_pooled:
                 self._closed.wait(POLL_S)

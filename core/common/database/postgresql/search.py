@@ -11,7 +11,7 @@ from core.common.database.base import Params, Row
 from core.common.database.postgresql.statements import Connection
 from core.common.errors import ResponderBotError
 
-CANCEL_S = 2.0  # how long a request to stop may take
+CANCEL_S = 2.0  # timeout of a request to cancel
 
 
 class PostgresqlSearch:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 OLDEST = 14
 CONNECT_TIMEOUT_S = 5
 RETRY_S = 1.0  # while the server can't be reached, one attempt a second is made; all others fail at once
-CUT_S = 10.0  # after which a connection without a word from the other side is given up
+CUT_S = 10.0  # until a silent connection is given up
 IDLE_IN_TRANSACTION_S = 10  # the server ends a transaction whose host has stopped in the middle, since others wait
 
 _KEEPALIVES: dict[str, Any] = {
@@ -43,32 +43,32 @@ class Server:
         self.setting = setting
         self.failures = Failures()
         self.is_pooled = False
-        """Whether a pooler is in between, so that nothing of a session may be relied on."""
+        """Whether a pooler is in between, so that no session state can be relied on."""
         self._lock = threading.Lock()
         self._down: ResponderBotError | None = None
         self._retry_at = float("-inf")
         try:
-            given: dict[str, Any] = conninfo.conninfo_to_dict(url)
+            options_of_url: dict[str, Any] = conninfo.conninfo_to_dict(url)
         except psycopg.Error:  # its message may quote a password
             sentence = f"{setting} is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
             raise ResponderBotError("bad_request", sentence) from None
-        options = str(given.pop("options", ""))
-        found = _SEARCH_PATH.search(options)
-        self.schema = found[1] if found else schema
+        options = str(options_of_url.pop("options", ""))
+        search_path = _SEARCH_PATH.search(options)
+        self.schema = search_path[1] if search_path else schema
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
             sentence = f"The search path in {setting} names no schema; write a word of small letters."
             raise ResponderBotError("bad_request", sentence)
         rest = _SEARCH_PATH.sub("", options).strip()
-        self._password = str(given.get("password") or "")
+        self._password = str(options_of_url.get("password") or "")
         self._given: dict[str, Any] = {
             **{"connect_timeout": CONNECT_TIMEOUT_S, "target_session_attrs": "read-write", **_KEEPALIVES},
-            **given,
+            **options_of_url,
             **({"options": rest} if rest else {}),
             **{"client_encoding": "UTF8", "application_name": application_name(self.schema)},
         }
-        host = str(given.get("host") or given.get("hostaddr") or "localhost")
-        port = f":{given['port']}" if given.get("port") else ""
-        self.place = f"postgresql://{host}{port}/{given.get('dbname') or ''}"
+        host = str(options_of_url.get("host") or options_of_url.get("hostaddr") or "localhost")
+        port = f":{options_of_url['port']}" if options_of_url.get("port") else ""
+        self.place = f"postgresql://{host}{port}/{options_of_url.get('dbname') or ''}"
         """For messages, without user and password."""
 
     def open(self) -> Connection:
@@ -76,8 +76,8 @@ class Server:
         try:
             connection = self._open(is_first=True)
         except psycopg.Error as error:
-            words = self._redacted(describe(error))
-            sentence = f"The database {self.place} can't be opened ({words}); {advice(words)} ({self.setting})."
+            message = self._redacted(describe(error))
+            sentence = f"The database {self.place} can't be opened ({message}); {advice(message)} ({self.setting})."
             raise ResponderBotError("unavailable", sentence) from None
         version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
         problem = ""
@@ -109,9 +109,9 @@ class Server:
         return connection
 
     def unreachable(self, error: BaseException) -> ResponderBotError:
-        words = self._redacted(describe(error))
+        message = self._redacted(describe(error))
         sentence = (
-            f"The store can't be reached ({words}); look at PostgreSQL at {self.place}."
+            f"The store can't be reached ({message}); look at PostgreSQL at {self.place}."
             " Work goes on by itself once it is back."
         )
         return self.failures.unavailable(sentence)
@@ -160,5 +160,5 @@ class Server:
         row = connection.execute("SELECT pg_backend_pid() AS pid").fetchone()
         return row is None or row["pid"] != connection.info.backend_pid
 
-    def _redacted(self, words: str) -> str:
-        return words.replace(self._password, "...") if self._password else words
+    def _redacted(self, message: str) -> str:
+        return message.replace(self._password, "...") if self._password else message

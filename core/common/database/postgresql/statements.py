@@ -41,13 +41,13 @@ class Connection(psycopg.Connection[dict[str, Any]]):
 
     def _until(self, gen: Generator[Any, Any, T], end: float) -> Generator[Any, Any, T]:
         try:
-            wanted = next(gen)
+            events = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield events
                 if not ready and time.monotonic() > end:
                     self.pgconn.finish()
                     raise psycopg.OperationalError("it does not answer")
-                wanted = gen.send(ready)
+                events = gen.send(ready)
         except StopIteration as stop:
             result: T = stop.value
             return result

@@ -117,7 +117,7 @@ class GroupWriter:
     def _took_place(self, transaction_id: str, cause: psycopg.Error) -> bool:
         """Whether a commit without an answer took place. Raises ResponderBotError("unavailable") if nobody can tell.
 
-        A copy that has taken the server's place may have given its number to another transaction.
+        A standby that was promoted may have given its number to another transaction.
         """
         until, timeline = time.monotonic() + DOUBT_S, self._timeline
         while True:

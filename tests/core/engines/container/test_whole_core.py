@@ -76,7 +76,7 @@ def test_install_and_check_tell_of_images(commands: Commands, podman: Podman) ->
     assert "localhost/boxed:1: installed: " in said
     code, said = commands("check")
     assert code == 0, said
-    assert "boxes: 1 on offer, 0 not" in said
+    assert "boxes: 1 available, 0 not" in said
     code, said = commands("check", more='config = { password = { file = "missing" } }')
     assert code == 1
     assert "configuration item 'password' can't be read" in said
