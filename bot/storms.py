@@ -1,10 +1,45 @@
-"""Alerts that share a card: when they do, and what such a card says. Pure; see bot/docs/storms.md."""
+"""The policy of storms: when alerts share a card, and what such a card says. Pure; see bot/docs/storms.md."""
 
+import hashlib
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BUCKETS = 12  # of the bar, 5 minutes each
+from bot.redaction import refanged
+from bot.settings import Grouping
+from core.models import Alert
+
 STORM_MS = 600_000  # a storm is over when no alert has come into its digest for so long
+MIN_STORM = 60  # alerts in the groups of a channel are a storm, as is a digest
+MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
+FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
+FOLLOWERS = 20  # alerts of a digest that get cards of their own at once
+CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
+BUCKETS, BUCKET_MS = 12, 300_000  # the bars of a card
+EVERY_S = 3.0  # how often news changes the cards of groups
+CLOSE_S = 0.15  # new alerts that come closer together than this are gathered:
+GATHER_S = 0.05  # core holds back those that come alone for so long, so that they are rendered together
+
+_VARIABLE = re.compile(
+    r"[a-z][a-z0-9+]{1,9}://\S+"
+    r"|[\w.+%-]{1,64}@[\w.-]{1,255}"
+    r"|(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-])"
+    r"|(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"
+    r"|(?<!\w)(?=[a-f]*\d)[0-9a-f][0-9a-f-]{6,127}(?!\w)"
+    r"|\d+(?:[.,:/-]\d+)*"
+)
+
+
+def masked(title: str) -> str:
+    """A title without what differs between alerts that say the same: digits, addresses, hashes."""
+    return " ".join(_VARIABLE.sub("#", refanged(title[:2_000]).casefold()).split())
+
+
+def alike(alert: Alert, grouping: Grouping) -> str:
+    """A digest of what alerts that say the same have in common."""
+    fields = {"source": alert.source, "type": alert.type, "title": masked(alert.title), "severity": alert.severity}
+    return hashlib.sha256(json.dumps([fields[name] for name in grouping.by]).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,15 @@ from bot.features.alert_groups.views import group_card
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
 from bot.notifier.isolation import isolated
-from bot.notifier.placing import FEW_WAITING, Placing
+from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
 from bot.redaction import RedactedView, Subject
-from bot.storms import STORM_MS
+from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS
 from core.models import Document
-
-EVERY_S = 3.0  # how often news changes the cards of groups
-FOLLOWERS = 20
 
 ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
 """Reads the documents of these roots from core, each with what is named of it."""

@@ -11,7 +11,7 @@ from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
-from bot.notifier.group_cards import EVERY_S, GroupCards
+from bot.notifier.group_cards import GroupCards
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
@@ -19,6 +19,7 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
+from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.errors import ResponderBotError
 from core.models import Document, EventPage, parse_id
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
 MAX_HELD = 500  # events
-STORM_S = 0.15  # new alerts that come closer together than this are a storm
-GATHER_S = 0.05  # then those that come alone wait for so long at core, and are rendered together
 REQUESTS_AT_ONCE = 20
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -138,7 +137,7 @@ class Notifier:
                     events = await self._checked(page.result(), held.last)
                     held.add(events)
                     self.problem = ""
-                    is_storm = loop.time() - alerts_at < STORM_S
+                    is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
                     page = _task(self._next_page(held.last, GATHER_S if is_storm else 0.0))

@@ -1,8 +1,5 @@
 """Decides where each alert stands in a channel: on a card of its own, or in a group (bot/docs/storms.md)."""
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,37 +7,14 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
 from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
-from bot.redaction import RedactedView, Subject, refanged
+from bot.redaction import RedactedView, Subject
 from bot.settings import Grouping
-from bot.storms import STORM_MS
+from bot.storms import CRITICAL_ALIKE, FEW_WAITING, MOST_WAITING, STORM_MS, alike
 from core.common.clock import MINUTE_MS
 from core.models import Alert
 
-MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
-FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
-CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
 TITLE_LIMIT = 300  # characters
 FACTS, FACT_LIMIT = 8, 120
-
-_VARIABLE = re.compile(
-    r"[a-z][a-z0-9+]{1,9}://\S+"
-    r"|[\w.+%-]{1,64}@[\w.-]{1,255}"
-    r"|(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-])"
-    r"|(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"
-    r"|(?<!\w)(?=[a-f]*\d)[0-9a-f][0-9a-f-]{6,127}(?!\w)"
-    r"|\d+(?:[.,:/-]\d+)*"
-)
-
-
-def masked(title: str) -> str:
-    """A title without what differs between alerts that say the same: digits, addresses, hashes."""
-    return " ".join(_VARIABLE.sub("#", refanged(title[:2_000]).casefold()).split())
-
-
-def alike(alert: Alert, grouping: Grouping) -> str:
-    """A digest of what alerts that say the same have in common."""
-    fields = {"source": alert.source, "type": alert.type, "title": masked(alert.title), "severity": alert.severity}
-    return hashlib.sha256(json.dumps([fields[name] for name in grouping.by]).encode()).hexdigest()[:32]
 
 
 @dataclass

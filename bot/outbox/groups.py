@@ -6,24 +6,28 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.outbox.messages import IS_STALE
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
-from bot.storms import BUCKETS, STORM_MS, GroupContent, Storm
+from bot.storms import BUCKET_MS, BUCKETS, MIN_STORM, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
 
 if TYPE_CHECKING:
     from core.common.database import Database
 
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
-UNCHANGED = 99  # instead of the rank of the update that a group needs
-GOES_ON = 98  # the same, but its card may tell of a storm or mute that goes on, and is rendered once that is over
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
-BUCKET_MS = 300_000
-STORM = 60  # alerts in the groups of a channel
-STAYS = 2  # in the column `has_card`: none, and it gets none by itself, since it is closed
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
+
+
+class Card(StrEnum):
+    """Whether an alert that stands in a group or digest has a card of its own."""
+
+    OWN = "own"
+    LATER = "later"  # none yet
+    NEVER = "never"  # none, unless a person asks for it: it was closed before its turn came
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class AlertGroup:
     muted_until: int = 0
     is_ungrouped: bool = False  # alerts like these get cards of their own again
     changes: int = 0
-    rank: int = UNCHANGED  # of the update that its card needs
+    rank: int | None = None  # of the update that its card needs; None: it needs none
 
     @property
     def is_digest(self) -> bool:
@@ -162,16 +166,16 @@ class Groups:
         """
         rows = await self._rows(
             f"""SELECT g.* FROM alert_group g LEFT JOIN message m ON m.key = g.key
-                WHERE g.rank < {UNCHANGED} AND (g.rank <= :rank OR m.key IS NULL OR g.rank = {GOES_ON})
-                ORDER BY g.rank, g.last_at""",
-            {"rank": rank},
+                WHERE {_IS_WAITING}
+                  AND (g.rank <= :rank OR (g.rank IS NOT NULL AND m.key IS NULL) OR g.over_at <= :now)
+                ORDER BY coalesce(g.rank, {IN_BULK}), g.last_at""",
+            {"rank": rank, "now": now},
         )
-        groups = [_group(row) for row in rows]
-        return [group for group in groups if group.rank < GOES_ON or group.is_over_at <= now]
+        return [_group(row) for row in rows]
 
     async def are_waiting(self) -> bool:
         """Whether a card needs an update now or later."""
-        return await self._row(f"SELECT 1 FROM alert_group WHERE rank < {UNCHANGED} LIMIT 1", {}) is not None
+        return await self._row(f"SELECT 1 FROM alert_group g WHERE {_IS_WAITING} LIMIT 1", {}) is not None
 
     async def stale(self, channel: str, clearance: int) -> list[AlertGroup]:
         """Groups whose cards were rendered for another clearance than this."""
@@ -186,7 +190,8 @@ class Groups:
         """What the group's card says, within this clearance."""
         values = {"key": group.key}
         row = await self._row(
-            """SELECT count(*) AS n, count(*) FILTER (WHERE has_card = 1) AS cards, coalesce(min(at), 0) AS first_at,
+            f"""SELECT count(*) AS n, count(*) FILTER (WHERE card = '{Card.OWN}') AS cards,
+                 coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
                FROM placement INDEXED BY placement_of_group WHERE group_key = :key AND group_key <> ''""",
@@ -239,7 +244,8 @@ class Groups:
     async def to_follow(self, key: str, since: int, limit: int) -> list[str]:
         """The alerts of a digest that came since then and have no card of their own, the most severe first."""
         rows = await self._rows(
-            """SELECT root_id FROM placement WHERE group_key = :key AND group_key <> '' AND has_card = 0 AND at > :since
+            f"""SELECT root_id FROM placement
+               WHERE group_key = :key AND group_key <> '' AND card = '{Card.LATER}' AND at > :since
                ORDER BY severity DESC, at DESC LIMIT :limit""",
             {"key": key, "since": since, "limit": limit},
         )
@@ -260,7 +266,7 @@ class Groups:
                         SELECT count(*) FROM placement p INDEXED BY placement_of_group
                         WHERE p.group_key = g.key AND p.group_key <> '') AS alerts
                       FROM alert_group g WHERE g.last_at > :since) AS lately
-                GROUP BY channel HAVING sum(alerts) >= {STORM} OR count(*) FILTER (WHERE key LIKE 'digest:%') > 0
+                GROUP BY channel HAVING sum(alerts) >= {MIN_STORM} OR count(*) FILTER (WHERE key LIKE 'digest:%') > 0
                 ORDER BY channel""",
             {"since": now - STORM_MS},
         )
@@ -286,23 +292,30 @@ class Groups:
         await self._store.transaction(work)
 
 
+_IS_WAITING = "(g.rank IS NOT NULL OR g.over_at IS NOT NULL)"  # as in the index `alert_group_changed`
+_RANK = "CASE WHEN rank <= :rank THEN rank ELSE :rank END"  # the more urgent of both
+
+
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
 def request_update(tx: Transaction, key: str, rank: int) -> None:
     """Let the Notifier render the group's card again."""
-    tx.run(
-        "UPDATE alert_group SET rank = min(rank, :rank), changes = changes + 1 WHERE key = :key",
-        {"key": key, "rank": rank},
-    )
+    tx.run(f"UPDATE alert_group SET rank = {_RANK}, changes = changes + 1 WHERE key = :key", {"key": key, "rank": rank})
 
 
 def rendered(tx: Transaction, group: AlertGroup) -> None:
-    """The group's card was rendered, as the group was when it was read."""
-    rank = GOES_ON if group.is_over_at and group.rank != GOES_ON else UNCHANGED
+    """The group's card was rendered, as the group was when it was read.
+
+    One that may tell of a storm or a mute is rendered once more, when that is over.
+    """
     tx.run(
-        "UPDATE alert_group SET rank = :rank WHERE key = :key AND changes = :changes",
-        {"rank": rank, "key": group.key, "changes": group.changes},
+        "UPDATE alert_group SET rank = NULL, over_at = :over_at WHERE key = :key AND changes = :changes",
+        {
+            "over_at": None if group.rank is None else group.is_over_at or None,
+            "key": group.key,
+            "changes": group.changes,
+        },
     )
 
 
@@ -315,22 +328,23 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
             {name: getattr(group, name) for name in ("key", "channel", "alike", "began_at", "last_at")},
         )
     tx.run_all(
-        """INSERT INTO placement (channel, root_id, alike, group_key, has_card, at, severity, clearance, title, source,
+        """INSERT INTO placement (channel, root_id, alike, group_key, card, at, severity, clearance, title, source,
                facts)
-           VALUES (:channel, :root_id, :alike, :group, :has_card, :at, :severity, :clearance, :title, :source, :facts)
-           ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, has_card = :has_card, severity = :severity,
+           VALUES (:channel, :root_id, :alike, :group, :card, :at, :severity, :clearance, :title, :source, :facts)
+           ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, card = :card, severity = :severity,
                clearance = :clearance, title = :title, source = :source, facts = :facts""",
         [
             {
                 **vars(placement),
-                "has_card": int(placement.has_card),
+                "card": Card.OWN.value if placement.has_card else Card.LATER.value,
                 "facts": json.dumps(list(placement.facts), ensure_ascii=False),
             }
             for placement in placed.placements.values()
         ],
     )
     tx.run_all(
-        f"UPDATE placement SET has_card = {STAYS} WHERE root_id = :root_id AND channel = :channel AND has_card = 0",
+        f"""UPDATE placement SET card = '{Card.NEVER}'
+            WHERE root_id = :root_id AND channel = :channel AND card = '{Card.LATER}'""",
         [{"root_id": root_id, "channel": channel} for root_id, channel in placed.staying],
     )
     newest: dict[str, int] = {}
@@ -367,7 +381,7 @@ def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
 def forget_texts(tx: Transaction) -> None:
     """Show no text of any alert until it is read again: its levels may have changed unnoticed."""
     tx.run("UPDATE placement SET clearance = :unknown", {"unknown": UNKNOWN_LEVEL})
-    tx.run(f"UPDATE alert_group SET rank = min(rank, {LAST_ALERT}), changes = changes + 1")
+    tx.run(f"UPDATE alert_group SET rank = {_RANK}, changes = changes + 1", {"rank": LAST_ALERT})
 
 
 def _group(row: Row) -> AlertGroup:
@@ -376,12 +390,12 @@ def _group(row: Row) -> AlertGroup:
 
 
 def _placement(row: Row) -> Placement:
-    values = {name: row[name] for name in Placement.__dataclass_fields__ if name != "group"}
+    values = {name: row[name] for name in Placement.__dataclass_fields__ if name not in ("group", "has_card")}
     return Placement(
         **{
             **values,
             "group": row["group_key"],
-            "has_card": values["has_card"] == 1,
+            "has_card": row["card"] == Card.OWN,
             "facts": tuple(json.loads(values["facts"])),
         }
     )

@@ -133,21 +133,23 @@ CREATE TABLE refresh (
   number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL);
 
 -- Where each alert stands in a channel, and the groups of alerts that share a card.
+-- rank: of the update that its card needs, or NULL. over_at: when the storm or mute that its card tells of is over, so
+-- that it must be rendered; or NULL.
 CREATE TABLE alert_group (
   key TEXT PRIMARY KEY, channel TEXT NOT NULL, alike TEXT NOT NULL, began_at INTEGER NOT NULL,
   last_at INTEGER NOT NULL, muted_until INTEGER NOT NULL DEFAULT 0, is_ungrouped INTEGER NOT NULL DEFAULT 0,
-  changes INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 99) WITHOUT ROWID;
+  changes INTEGER NOT NULL DEFAULT 0, rank INTEGER, over_at INTEGER) WITHOUT ROWID;
 CREATE INDEX alert_group_open ON alert_group (channel, alike, last_at);
-CREATE INDEX alert_group_changed ON alert_group (rank) WHERE rank < 99;
+CREATE INDEX alert_group_changed ON alert_group (rank) WHERE (rank IS NOT NULL OR over_at IS NOT NULL);
 CREATE INDEX alert_group_last ON alert_group (last_at);
 CREATE TABLE placement (
-  root_id TEXT NOT NULL, channel TEXT NOT NULL, alike TEXT NOT NULL, group_key TEXT NOT NULL, has_card INTEGER NOT NULL,
+  root_id TEXT NOT NULL, channel TEXT NOT NULL, alike TEXT NOT NULL, group_key TEXT NOT NULL, card TEXT NOT NULL,
   at INTEGER NOT NULL, severity INTEGER NOT NULL, clearance INTEGER NOT NULL, title TEXT NOT NULL,
   source TEXT NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (root_id, channel)) WITHOUT ROWID;
 CREATE INDEX placement_alike ON placement (channel, alike, at, severity);
 CREATE INDEX placement_alone ON placement (at) WHERE group_key = '';
 CREATE INDEX placement_grouped ON placement (at) WHERE group_key <> '';
-CREATE INDEX placement_of_group ON placement (group_key, at, severity, has_card) WHERE group_key <> '';
+CREATE INDEX placement_of_group ON placement (group_key, at, severity, card) WHERE group_key <> '';
 """
 
 STEPS = (FUNCTIONS + on_postgresql(_TABLES),)

@@ -181,10 +181,10 @@ class _Storm:
             self.processes[name] = await start_process(self.installed, "core" if name == "core" else "bot")
             await self.processes[name].up()
 
-    def placements(self) -> list[tuple[str, str, int]]:
+    def placements(self) -> list[tuple[str, str, str]]:
         """Alert, the key of its group, and whether it has a card of its own, in the channel of the storm."""
         return self.installed.rows_of_bot(
-            f"SELECT root_id, group_key, has_card FROM placement WHERE channel = '{STORM}'"  # noqa: S608  # a constant
+            f"SELECT root_id, group_key, card FROM placement WHERE channel = '{STORM}'"  # noqa: S608  # a constant
         )
 
     def is_standing(self, count: int) -> bool:
@@ -256,7 +256,7 @@ async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill
     await _until_standing(made, alerts + 1)
     figures.standing = time.monotonic() - ended
     figures.placed = Counter(
-        "on a card" if has_card else f"in a {group.partition(':')[0]}" for _, group, has_card in made.placements()
+        "on a card" if card == "own" else f"in a {group.partition(':')[0]}" for _, group, card in made.placements()
     )
     made.memory()
     if more:

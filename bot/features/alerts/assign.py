@@ -1,28 +1,28 @@
-"""Who works on an alert: `/responder take ~id` and `release ~id`, and the buttons of its card."""
+"""Who works on an alert: `/responder assign ~id` and `unassign ~id`, and the buttons of its card."""
 
 from bot.block_kit import notices
 from bot.block_kit.text import person_name
 from bot.features import responses, subjects
 from bot.features.alerts.views import assignment
-from bot.features.base import Ack, Command, Context, Entry, Feature
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import is_ephemeral, is_in_modal
+from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
-from bot.redaction import Subject
+from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import Alert
 
-TAKE, RELEASE = "take ~id", "release ~id"
 ANYWAY = "anyway"
 
 
-async def on_take_command(context: Context) -> None:
+async def on_assign_command(context: Context) -> None:
     """Assign the alert to this person; from somebody else only with `anyway` behind the id."""
-    word, alert_id = subjects.require_id(context, TAKE)
+    word, alert_id = subjects.require_id(context, "assign ~id")
     alert = await context.core.alert(alert_id)
     login = context.person.login if context.person else ""
     subjects.require_visible(context, Subject.alert(alert))
     if alert.assignee not in (None, login) and word.casefold() != ANYWAY:
-        take = f"`{context.services.command} take {alert_id} {ANYWAY}` takes it over."
+        take = f"`{context.services.command} assign {alert_id} {ANYWAY}` assigns it to you."
         raise ResponderBotError(
             "conflict", f"{person_name(alert.assignee or '')} works on {alert_id}. Nothing was changed. {take}"
         )
@@ -30,44 +30,72 @@ async def on_take_command(context: Context) -> None:
     await _confirm(context, alert_id, login)
 
 
+async def on_unassign_command(context: Context) -> None:
+    """Unassign the alert, if the caller is its assignee."""
+    _, alert_id = subjects.require_id(context, "unassign ~id")
+    await _unassign(context, await context.core.alert(alert_id))
+
+
 async def on_release_command(context: Context) -> None:
-    """Let nobody work on the alert that this person had taken."""
-    _, alert_id = subjects.require_id(context, RELEASE)
+    """Ask whether to undo what is in force on the alert or to unassign it; unassign it if nothing is in force."""
+    _, alert_id = subjects.require_id(context, "release ~id")
     alert = await context.core.alert(alert_id)
+    view = subjects.require_visible(context, Subject.alert(alert))
+    _, document = await subjects.with_document(context.core, alert_id)
+    in_force = [
+        (action, target)
+        for action in runs.newest_first(document.actions)
+        if undo_state.is_in_force(action)
+        and (subject := Subject.in_document(document, action.object_id)) is not None
+        and (target := RedactedView(subject, view.clearance)).is_open
+    ]
+    if not in_force:
+        await _unassign(context, alert)
+        return
+    is_own = context.person is not None and alert.assignee == context.person.login
+    await responses.show_with_buttons(
+        context,
+        "Release what?",
+        f"release:{alert.id}",
+        lambda button: assignment.release_what(alert.id, in_force, document.policies, is_own=is_own, button=button),
+    )
+
+
+async def _unassign(context: Context, alert: Alert) -> None:
     subjects.require_visible(context, Subject.alert(alert))
     if context.person is None or alert.assignee != context.person.login:
         who = f"{person_name(alert.assignee)} works" if alert.assignee else "Nobody works"
-        raise ResponderBotError("conflict", f"{who} on {alert_id}, so you can't release it. Nothing was changed.")
-    await _assign(context, alert_id, "")
-    await _confirm(context, alert_id, "")
+        raise ResponderBotError("conflict", f"{who} on {alert.id}, so you can't unassign it. Nothing was changed.")
+    await _assign(context, alert.id, "")
+    await _confirm(context, alert.id, "")
 
 
-async def on_take_button(context: Context, intent: Intent) -> None:
-    """Assign the alert to this person. One that somebody else has taken meanwhile isn't taken from them unasked."""
+async def on_assign_button(context: Context, intent: Intent) -> None:
+    """Assign the alert to this person, unless it was assigned to somebody else since they saw it."""
     login = context.person.login if context.person else ""
     alert = await context.core.alert(intent.object_id)
     if alert.assignee and alert.assignee not in (login, intent.argument):
-        await _ask_to_take_over(context, alert)
+        await _ask_to_reassign(context, alert)
         return
     await _assign(context, alert.id, login)
-    if is_ephemeral(context) or is_in_modal(context):  # else the card itself tells
-        await _confirm(context, alert.id, login)
+    await _confirm_unless_on_card(context, alert.id, login)
 
 
-async def on_release_button(context: Context, intent: Intent) -> None:
-    """Let nobody work on the alert; ask somebody else than who does whether to take it over."""
+async def on_unassign_button(context: Context, intent: Intent) -> None:
+    """Unassign the alert; ask anybody but its assignee whether to assign it to themselves."""
     alert = await context.core.alert(intent.object_id)
     if alert.assignee and (context.person is None or alert.assignee != context.person.login):
-        await _ask_to_take_over(context, alert)
+        await _ask_to_reassign(context, alert)
         return
     await _assign(context, alert.id, "")
+    await _confirm_unless_on_card(context, alert.id, "")
 
 
-async def _ask_to_take_over(context: Context, alert: Alert) -> None:
+async def _ask_to_reassign(context: Context, alert: Alert) -> None:
     subjects.require_visible(context, Subject.alert(alert))
-    about, assignee = f"take:{alert.id}", alert.assignee or ""
+    about, assignee = f"assign:{alert.id}", alert.assignee or ""
     await responses.show_with_buttons(
-        context, "Taken", about, lambda button: assignment.take_over(alert.id, assignee, button)
+        context, "Assigned", about, lambda button: assignment.reassign(alert.id, assignee, button)
     )
 
 
@@ -76,27 +104,27 @@ async def _assign(context: Context, alert_id: str, login: str) -> None:
     context.refresh(alert_id)
 
 
+async def _confirm_unless_on_card(context: Context, alert_id: str, login: str) -> None:
+    if is_ephemeral(context) or is_in_modal(context):
+        await _confirm(context, alert_id, login)
+
+
 async def _confirm(context: Context, alert_id: str, login: str) -> None:
-    await responses.respond(
-        context, notices.notice(f"{'You work' if login else 'Nobody works'} on {alert_id} now."), "Taken"
-    )
+    text = f"{'You work' if login else 'Nobody works'} on {alert_id} now."
+    await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
+
+
+def _command(verb: str, handler: Handler, summary: str = "") -> Command:
+    """One without a summary is not in `help`."""
+    usage = f"{verb} ~id"
+    return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAlert", usage_error=subjects.missing_id(usage))
 
 
 FEATURE = Feature(
     commands={
-        "take": Command(
-            Entry(on_take_command, Ack.WRITE),
-            TAKE,
-            "work on an alert",
-            "manageAlert",
-            usage_error=subjects.missing_id(TAKE),
-        ),
-        "release": Command(
-            Entry(on_release_command, Ack.WRITE),
-            RELEASE,
-            "no longer work on it",
-            "manageAlert",
-            usage_error=subjects.missing_id(RELEASE),
-        ),
+        "assign": _command("assign", on_assign_command, "work on an alert"),
+        "unassign": _command("unassign", on_unassign_command, "no longer work on it"),
+        "take": _command("take", on_assign_command),
+        "release": _command("release", on_release_command),
     }
 )

@@ -1,4 +1,4 @@
-"""The buttons and the overflow menu of a card: take, release, what ran here, watch, close, make a case, refresh."""
+"""The buttons and the overflow menu of a card: assign, unassign, what ran here, watch, close, make a case, refresh."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -97,8 +97,8 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
     "actions": _show_actions,
     "watch": _watch,
-    "take": assign.on_take_button,
-    "release": assign.on_release_button,
+    "assign": assign.on_assign_button,
+    "unassign": assign.on_unassign_button,
     "read": _mark_read,
     "unread": _mark_unread,
     "case": _create_case,
@@ -115,8 +115,8 @@ FEATURE = Feature(
     actions={
         ids.MORE: Entry(on_overflow_menu, Ack.WRITE),
         ids.REFRESH: Entry(on_overflow_menu, Ack.WRITE),
-        ids.TAKE: Entry(on_overflow_menu, Ack.WRITE),
-        ids.RELEASE: Entry(on_overflow_menu, Ack.WRITE),
+        ids.ASSIGN: Entry(on_overflow_menu, Ack.WRITE),
+        ids.UNASSIGN: Entry(on_overflow_menu, Ack.WRITE),
         ids.DETAILS: Entry(on_overflow_menu),
         ids.LINK: Entry(on_link_button, is_public=True),
     }

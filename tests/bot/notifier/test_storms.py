@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bot.outbox import RateLimiter
-from bot.outbox.groups import STAYS
+from bot.outbox.groups import Card
 from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
@@ -106,12 +106,12 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         alerts = [await env.post_alert(title=distinct(n), sourceRef=f"ref-{n}") for n in range(70)]
         await until(lambda: len(placements(tmp_path)) == 70)
         assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
-        closed = next(one for one, _, has_card in placements(tmp_path) if not has_card and one != alerts[69])
+        closed = next(one for one, _, card in placements(tmp_path) if card == Card.LATER and one != alerts[69])
         await env.client.mark_alert_read(closed)
         open_ones = [one for one in alerts if one != closed]
         release.set()
         await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in open_ones))
-        await until(lambda: {has_card for *_, has_card in placements(tmp_path)} == {1, STAYS})
+        await until(lambda: {card for *_, card in placements(tmp_path)} == {Card.OWN, Card.NEVER})
         assert find_card(await anna.messages(SOC), closed) is None
         await anna.until(lambda view: "of them also on a card" in digest_in(view.messages(SOC)))
         # What may no longer be seen goes from the digest too.
@@ -152,7 +152,7 @@ async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a
     assert figures.posts <= 10  # three cards, a group, the critical one; and what began before the kill
 
 
-def placements(folder: Path) -> list[tuple[str, str, int]]:
+def placements(folder: Path) -> list[tuple[str, str, str]]:
     """Alert, where it stands, and whether it has a card of its own."""
-    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, has_card FROM placement")
-    return [(root_id, group.partition(":")[0] or "alone", has_card) for root_id, group, has_card in rows]
+    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, card FROM placement")
+    return [(root_id, group.partition(":")[0] or "alone", card) for root_id, group, card in rows]

@@ -1,13 +1,44 @@
 """Questions about who works on an alert."""
 
+from collections.abc import Mapping, Sequence
+
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import person_name, section
-from bot.message import ButtonIds, Intent, Message
+from bot.features.runs.views import runs, undo_state
+from bot.features.undos import views as undos
+from bot.message import Block, ButtonIds, Intent, Message
+from bot.redaction import RedactedView
+from core.models import Action, Policy
+
+MAX_RUNS = 5
 
 
-def take_over(alert_id: str, assignee: str, button: ButtonIds) -> Message:
-    """Says who works on an alert, with a button that assigns it to the one who is asked."""
+def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
+    """Says who works on an alert, with a button that assigns it to whoever is asked."""
     text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
-    take = button_element("Take it over", ids.TAKE, button(Intent("take", alert_id, assignee)))
-    return Message(text, (section(text), actions(take)))
+    assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert_id, assignee)))
+    return Message(text, (section(text), actions(assign)))
+
+
+def release_what(
+    alert_id: str,
+    in_force: Sequence[tuple[Action, RedactedView]],
+    policies: Mapping[str, Policy],
+    *,
+    is_own: bool,
+    button: ButtonIds,
+) -> Message:
+    """Asks whether to undo one of the runs that are in force, each with its target, or to unassign the alert."""
+    text = f"Release what on {alert_id}? Nothing was changed."
+    blocks: list[Block] = [section(text)]
+    for action, view in in_force[:MAX_RUNS]:
+        policy = policies.get(action.undo.responder) if action.undo is not None else None
+        line = f"*{runs.name(action)}*{runs.on_target(view)} is in force{undo_state.words(action, view)}"
+        blocks.append(section(line))
+        if undo := undos.buttons(action, view, button, policy):
+            blocks.append(actions(*undo))
+    if is_own:
+        unassign = button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert_id)))
+        blocks += [section("You work on it."), actions(unassign)]
+    return Message(text, tuple(blocks))

@@ -156,7 +156,7 @@ def _tags(tags: Sequence[str], source: str, view: RedactedView) -> str:
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
-    """The menu of responders, Take it, Details, and the overflow menu with what applies now."""
+    """The menu of responders, Assign to me, Details, and the overflow menu with what applies now."""
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
@@ -170,9 +170,10 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
 
 
 def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    """Take it, or Release for the one who did; somebody else who presses Release is asked whether to take it over."""
-    label, what, action_id = ("Release", "release", ids.RELEASE) if alert.assignee else ("Take it", "take", ids.TAKE)
-    return button_element(label, action_id, button(Intent(what, alert.id)))
+    """Assign to me or Unassign; anybody but the assignee who presses Unassign is asked whether to reassign it."""
+    if alert.assignee:
+        return button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert.id)))
+    return button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)))
 
 
 def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:

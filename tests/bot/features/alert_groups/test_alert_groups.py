@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bot.features.alert_groups.handlers import until_morning
-from bot.notifier.placing import masked
 from bot.slack_emulator import EmulatedUser
+from bot.storms import masked
 from core.models import RunInput
 from core.settings import EngineSection
 from tests.bot.features.environment import write_responders

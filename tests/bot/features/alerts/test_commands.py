@@ -135,19 +135,20 @@ async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: Feature
     assert (action.status, action.approval.approved_by if action.approval else None) == ("Waiting", [])
 
 
-async def test_an_alert_is_taken_and_released_by_command(env: FeatureEnvironment) -> None:
+async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder take {alert.id}")
     await env.told("anna", f"You work on {alert.id} now.")
-    await env["ben"].command(SOC, f"/responder take {alert.id}")
+    await env["ben"].command(SOC, f"/responder assign {alert.id}")
     await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
-    await env["ben"].command(SOC, f"/responder release {alert.id}")
-    await env.told("ben", f"anna works on {alert.id}, so you can't release it.")
+    for verb in ("unassign", "release"):
+        await env["ben"].command(SOC, f"/responder {verb} {alert.id}")
+        await env.told("ben", f"anna works on {alert.id}, so you can't unassign it.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
-    await env["ben"].command(SOC, f"/responder take {alert.id} anyway")
+    await env["ben"].command(SOC, f"/responder assign {alert.id} anyway")
     await env.told("ben", f"You work on {alert.id} now.")
     await env["ben"].command(SOC, f"/responder release {alert.id}")
     await env.told("ben", f"Nobody works on {alert.id} now.")
     assert (await env.client.alert(alert.id)).assignee is None
-    await env["eve"].command(SOC, f"/responder take {alert.id}")
+    await env["eve"].command(SOC, f"/responder assign {alert.id}")
     await env.told("eve", "manageAlert")

@@ -137,19 +137,19 @@ async def test_a_run_that_runs_is_stopped_from_its_card(env: FeatureEnvironment)
     assert (await env.ended_run(alert)).outcome == "stopped"
 
 
-async def test_an_alert_is_taken_released_and_taken_over_only_after_a_question(env: FeatureEnvironment) -> None:
+async def test_an_alert_is_assigned_unassigned_and_reassigned_only_after_a_question(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
-    await env["anna"].click(SOC, card["ts"], action_id=ids.TAKE)
+    await env["anna"].click(SOC, card["ts"], action_id=ids.ASSIGN)
     taken = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*anna* works on it")))
-    await env["ben"].click(SOC, taken["ts"], action_id=ids.RELEASE)
+    await env["ben"].click(SOC, taken["ts"], action_id=ids.UNASSIGN)
     question = await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
-    await env["ben"].click(None, view_id=question["id"], action_id=ids.TAKE)
+    await env["ben"].click(None, view_id=question["id"], action_id=ids.ASSIGN)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*ben* works on it"))
     assert (await env.client.alert(alert.id)).assignee == "ben@responder-bot.local"
-    await env["ben"].click(SOC, taken["ts"], action_id=ids.RELEASE)
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Take it"))
+    await env["ben"].click(SOC, taken["ts"], action_id=ids.UNASSIGN)
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Assign to me"))
     assert (await env.client.alert(alert.id)).assignee is None
 
 

@@ -115,6 +115,26 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
         assert len([one for one in await env.client.actions("alert", alert.id) if one.undoes]) == 1
 
 
+async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
+    await env.ended_run(alert)
+    for verb in ("take", "release"):
+        await env["anna"].command(SOC, f"/responder {verb} {alert.id}")
+    question = within_limits(await env.told("anna", f"Release what on {alert.id}? Nothing was changed."))
+    assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
+    await env["ben"].command(SOC, f"/responder release {alert.id}")
+    of_another = await env.told("ben", f"Release what on {alert.id}?")
+    assert "Unassign" not in text_of(of_another)
+    await env["ben"].click(None, view_id=of_another["id"], action_id=button(of_another, ids.UNDO))
+    await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.UNASSIGN)
+    await env.told("anna", f"Nobody works on {alert.id} now.")
+    assert (await env.client.alert(alert.id)).assignee is None
+    await env["anna"].command(SOC, f"/responder release {alert.id}")
+    await env.told("anna", f"Nobody works on {alert.id}, so you can't unassign it.")
+
+
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)

@@ -170,10 +170,10 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
         return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
 
     assert offered(status="Imported", case="~30") == ["refresh"]
-    assert offered(status="New") == ["take", "read", "case", "refresh"]
-    assert offered(assignee="ben@x") == ["release", "read", "case", "refresh"]
+    assert offered(status="New") == ["assign", "read", "case", "refresh"]
+    assert offered(assignee="ben@x") == ["unassign", "read", "case", "refresh"]
     assert offered(status="Ignored") == ["unread", "case"]
-    assert offered(status="Updated", case="~30") == ["take", "read", "refresh"]
+    assert offered(status="Updated", case="~30") == ["assign", "read", "refresh"]
 
 
 def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expires() -> None:
