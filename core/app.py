@@ -39,10 +39,12 @@ from core.api.aliases import query as query_api
 from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
+from core.api.http.starting import Starting
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database import Database, Reads
-from core.common.database.location import files_of
+from core.common.database.location import Location, files_of
+from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.engines import job_folder
@@ -73,6 +75,8 @@ HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
+Open = Callable[[Location, Opening], Database]
+
 
 @dataclass(frozen=True)
 class Core:
@@ -93,11 +97,20 @@ class Core:
     _stack: AsyncExitStack
 
     @classmethod
-    async def open(cls, settings: CoreSettings, clock: Clock = now_ms) -> "Core":
+    async def open(
+        cls,
+        settings: CoreSettings,
+        clock: Clock = now_ms,
+        *,
+        open_: Open = open_database,
+        opening: Opening | None = None,
+    ) -> "Core":
         """Open the database and the engines, and create the services. Raises ResponderBotError."""
         stack = AsyncExitStack()
         try:
-            return await _compose(settings, clock, stack)
+            database = await (opening or Opening()).run(partial(open_, settings.core.database))
+            stack.push_async_callback(database.close)
+            return await _compose(settings, database, clock, stack)
         except BaseException:
             await stack.aclose()
             raise
@@ -132,22 +145,25 @@ class Core:
 
 
 @asynccontextmanager
-async def serving(settings: CoreSettings, *, grace_s: float = GRACE_S) -> AsyncIterator[tuple[Core, str]]:
-    """Serve core on `[core] host` and `port` in this event loop; gives it and its URL.
+async def serving(
+    settings: CoreSettings, *, grace_s: float = GRACE_S, open_: Open = open_database
+) -> AsyncIterator[tuple[Core, str]]:
+    """Serve core on `[core] host` and `port` in this event loop; gives it and its URL once it is open.
 
-    The port is bound before the database is opened, so that a second core on the same port fails at once.
+    The port is bound before the database is opened, so that a second core on the same port fails at once, and `/livez`
+    answers while the database is migrated.
     """
     sock = bind(settings.core.host, settings.core.port)
+    opening, core = Opening(), None
+    starting = Starting(opening)
     try:
-        core = await Core.open(settings)
-    except BaseException:
-        sock.close()
-        raise
-    try:
-        async with http_server(core.asgi, sock, grace_s=grace_s) as url:
+        async with http_server(starting, sock, grace_s=grace_s) as url:
+            core = await Core.open(settings, open_=open_, opening=opening)
+            starting.app = core.asgi
             yield core, url
     finally:
-        await core.close()
+        if core is not None:
+            await core.close()
 
 
 async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda _: None) -> None:
@@ -173,10 +189,8 @@ async def stop_signal() -> None:
             loop.remove_signal_handler(number)
 
 
-async def _compose(settings: CoreSettings, clock: Clock, stack: AsyncExitStack) -> Core:
+async def _compose(settings: CoreSettings, database: Database, clock: Clock, stack: AsyncExitStack) -> Core:
     section = settings.core
-    database = open_database(section.database)
-    stack.push_async_callback(database.close)
     people = People(database, section.user_domain, clock)
     feed = await Feed.open(database)
 

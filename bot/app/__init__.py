@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -29,11 +30,14 @@ from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
+from bot.outbox.store import open_store
 from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs
+from core.common.database import Database
 from core.common.database.location import files_of
+from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
 
@@ -53,6 +57,7 @@ class Bot:
         self,
         settings: BotSettings,
         core: CoreClient,
+        store: Database,
         session: aiohttp.ClientSession,
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter | None,
@@ -68,7 +73,7 @@ class Bot:
         self.channels = channels = Channels(settings.channel, self.slack, settings.bot.access_channel)
         self.groups = GroupSync(settings.group, core, self.slack, lambda: installation.team_id)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
-        self.outbox = MessageOutbox(settings.bot.database, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
+        self.outbox = MessageOutbox(store, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         access = ChannelAccess(
@@ -329,7 +334,8 @@ async def running(
     for file in files_of(settings.bot.database):
         _create_database_file(file)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-        bot = Bot(settings, core, session, clock_ms, rate_limiter)
+        store = await Opening().run(partial(open_store, settings.bot.database))
+        bot = Bot(settings, core, store, session, clock_ms, rate_limiter)
         try:
             await bot.start()
             yield bot

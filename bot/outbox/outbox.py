@@ -22,7 +22,7 @@ from bot.outbox.store import open_store
 from bot.outbox.watches import Watches
 from bot.storms import Storm
 from core.common.clock import Clock, boot_ms
-from core.common.database import Reads, Row, Transaction
+from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.location import Location
 from core.common.database.probe import Probe
 
@@ -57,7 +57,7 @@ class MessageOutbox:
 
     def __init__(
         self,
-        location: Location,
+        store: Database,
         slack: AsyncWebClient,
         clock_ms: Callable[[], int],
         *,
@@ -65,7 +65,7 @@ class MessageOutbox:
         guard: ClearanceGuard | None = None,
         lease_clock: Clock = boot_ms,
     ) -> None:
-        self._store = open_store(location)
+        self._store = store
         self._clock = clock_ms
         self.probe = Probe(self._store, state.touch)
         self.buttons = Buttons(self._store, clock_ms)

@@ -3,24 +3,25 @@
 As in core/store/schema.py, a first migration makes the tables.
 """
 
+from functools import partial
+
 import sqlite_utils
 
 from core.common.database import Database, Transaction
 from core.common.database.functions import FUNCTIONS
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import open_postgresql
-from core.common.database.schema import on_postgresql, on_sqlite
+from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite import SqliteDatabase, apply
 from core.common.database.transaction import SqliteTransaction
 from core.common.database.transfer import Store
 
-migrations = sqlite_utils.Migrations("bot")
 SCHEMA = "responder_bot"
 READ_LIMIT_S = 2.0  # Slack waits 3 s for an answer to a click
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
-def open_store(location: Location) -> Database:
+def open_store(location: Location, opening: Opening | None = None) -> Database:
     """The database of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
 
     A restored backup becomes a live database here, in the transaction that opens it.
@@ -29,17 +30,18 @@ def open_store(location: Location) -> Database:
         return open_postgresql(
             location,
             SCHEMA,
-            STEPS,
+            MIGRATIONS,
             _prepare,
             table="message",
             setting="[bot] database",
+            opening=opening or Opening(),
             read_limit_s=READ_LIMIT_S,
         )
-    return SqliteDatabase(location, _migrate)
+    return SqliteDatabase(location, partial(_migrate, opening=opening))
 
 
-def _migrate(db: sqlite_utils.Database) -> None:
-    apply(migrations, db)
+def _migrate(db: sqlite_utils.Database, opening: Opening | None = None) -> None:
+    apply("bot", MIGRATIONS, db, opening or Opening())
     if db.table("backup").exists():
         made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
         _resume(SqliteTransaction(db.conn), made_at)
@@ -152,14 +154,7 @@ CREATE INDEX placement_grouped ON placement (at) WHERE group_key <> '';
 CREATE INDEX placement_of_group ON placement (group_key, at, severity, card) WHERE group_key <> '';
 """
 
-STEPS = (FUNCTIONS + on_postgresql(_TABLES),)
-"""The migrations on PostgreSQL: numbered steps of plain SQL, each applied once."""
-
-
-@migrations()
-def first_tables(db: sqlite_utils.Database) -> None:
-    for statement in on_sqlite(_TABLES):
-        db.execute(statement)
+MIGRATIONS = (Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES)]),)
 
 
 STORE = Store(

@@ -68,16 +68,17 @@ def forecast(stored: Sequence[Stored]) -> list[tuple[bool, str]]:
 def _forecast(stored: Sequence[Stored]) -> tuple[bool, str]:
     names = " and ".join(filter(None, (", ".join(one.name for one in stored[:-1]), stored[-1].name)))
     size, new = sum(one.size for one in stored), sum(one.new for one in stored)
-    use = f"{names} take{'s' if len(stored) == 1 else ''} {_bytes(size)}, {_bytes(new)} of it from the last 7 days"
+    take = "takes" if len(stored) == 1 else "take"
+    use = f"{names} {take} {bytes_text(size)}, {bytes_text(new)} of it from the last 7 days"
     folder = stored[0].folder
     if folder is None:
         return True, f"{use}; PostgreSQL's disk isn't seen from here"
     free, growth = shutil.disk_usage(folder).free, sum(one.growth for one in stored)
     if not growth:
         why = "and as much is deleted as comes" if new else "and nothing comes"
-        return True, f"{use}; {_bytes(free)} are free, {why}"
+        return True, f"{use}; {bytes_text(free)} are free, {why}"
     days = free / growth
-    lasts = f"{use}; at that rate the {_bytes(free)} that are free last {_days(days)}"
+    lasts = f"{use}; at that rate the {bytes_text(free)} that are free last {_days(days)}"
     return days >= WARN_DAYS, lasts + ("" if days >= WARN_DAYS else "; make room, or let [retention] delete more")
 
 
@@ -87,7 +88,8 @@ def _days(days: float) -> str:
     return f"{days / YEAR_DAYS:.0f} years" if days < MOST_YEARS * YEAR_DAYS else f"over {MOST_YEARS} years"
 
 
-def _bytes(count: float) -> str:
+def bytes_text(count: float) -> str:
+    """A size, as people read it."""
     for unit in ("kB", "MB"):
         count /= 1_000
         if count < 999.5:

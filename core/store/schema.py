@@ -4,13 +4,13 @@ A first migration makes them. Until the tag v0.1.0 it is edited in place; from t
 own. Names and order of columns are the same on both; times are in ms since 1970, ids are the digits of `~12`.
 """
 
-from sqlite_utils import Database, Migrations
+from collections.abc import Sequence
+
+from sqlite_utils import Database
 
 from core.common.database.functions import FUNCTIONS
-from core.common.database.schema import FIELD_FUNCTION, on_postgresql, on_sqlite
+from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite import apply
-
-migrations = Migrations("core")
 
 _TABLES = """
 -- The last number given: id (objects and actions share one sequence), event, and probe, which health counts up.
@@ -237,17 +237,15 @@ CREATE FUNCTION json_texts(doc JSONB) RETURNS TABLE (value JSONB) LANGUAGE sql I
 
 _IDENTITY = "INSERT INTO identity (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''))"
 
-STEPS = (FIELD_FUNCTION + FUNCTIONS + _SEARCH + on_postgresql(_TABLES) + _POSTGRESQL + _IDENTITY,)
-"""The migrations on PostgreSQL: numbered steps of plain SQL, each applied once."""
+MIGRATIONS = (
+    Migration(
+        "make the tables",
+        sqlite=[*on_sqlite(_TABLES + _SQLITE), "INSERT INTO identity (id) VALUES (lower(hex(randomblob(16))))"],
+        postgresql=[FIELD_FUNCTION + FUNCTIONS + _SEARCH + on_postgresql(_TABLES) + _POSTGRESQL + _IDENTITY],
+    ),
+)
 
 
-@migrations()
-def first_tables(db: Database) -> None:
-    for statement in on_sqlite(_TABLES + _SQLITE):
-        db.execute(statement)
-    db.execute("INSERT INTO identity (id) VALUES (lower(hex(randomblob(16))))")
-
-
-def migrate(db: Database) -> None:
+def migrate(db: Database, opening: Opening | None = None, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply the migrations that are pending, on SQLite."""
-    apply(migrations, db)
+    apply("core", migrations, db, opening or Opening())

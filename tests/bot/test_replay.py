@@ -7,6 +7,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox
+from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
@@ -28,7 +29,7 @@ async def leave_pending(folder: Path, text: str, minutes: int) -> None:
         "trigger_id": "1.2.3",
     }
     earlier = MessageOutbox(
-        stores.location(folder / "slack.db"), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
+        open_store(stores.location(folder / "slack.db")), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
     )
     assert await earlier.inbox.accept("the-click", {"surface": "command", "body": body})
     await earlier.close()

@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app import running
 from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter, forget_messages
+from bot.outbox.store import open_store
 from bot.slack_emulator import EmulatorView
 from core.app import serving
 from core.client import CoreClient
@@ -161,7 +162,7 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_i
 
 async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tmp_path: Path) -> None:
     slack = AsyncWebClient(token="xoxb-none")
-    outbox = MessageOutbox(tmp_path / "slack.db", slack, now_ms)
+    outbox = MessageOutbox(open_store(tmp_path / "slack.db"), slack, now_ms)
     await outbox.inbox.accept("click", {"what": "run"})
     await outbox.watches.add("T0LOCAL", ANNA, "responder:Mailer_1_0")
     await outbox.watches.add("T0LOCAL", ANNA, "~1")
@@ -169,13 +170,13 @@ async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tm
     copy(tmp_path / "slack.db", tmp_path / "copy.db", now_ms())
     await outbox.close()
     for name in ("copy.db", "copy.db"):  # the second time as a live database
-        outbox = MessageOutbox(tmp_path / name, slack, lambda: now_ms() + 3_600_000)
+        outbox = MessageOutbox(open_store(tmp_path / name), slack, lambda: now_ms() + 3_600_000)
         assert await outbox.inbox.take_over_abandoned() == []
         assert not await outbox.inbox.accept("click", {"what": "run"})
         assert (shown := await outbox.message("alert:~1:C0SOC")) is not None
         assert shown.attempted_at  # it is looked for in Slack before it is posted
         await outbox.close()
     assert await forget_messages(tmp_path / "copy.db") == 1
-    outbox = MessageOutbox(tmp_path / "copy.db", slack, now_ms)
+    outbox = MessageOutbox(open_store(tmp_path / "copy.db"), slack, now_ms)
     assert await outbox.watches.of_user("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
     await outbox.close()

@@ -1,4 +1,4 @@
-"""Routes for monitoring: `/health` for people and probes, `/metrics` for Prometheus."""
+"""Routes for monitoring: `/livez` and `/readyz` for probes, `/health` for people, `/metrics` for Prometheus."""
 
 import asyncio
 import re
@@ -20,7 +20,9 @@ from prometheus_client import (
 )
 from starlette.responses import Response
 
+from core.api.http import starting
 from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.starting import Live
 from core.common import logs
 from core.common.database import Database
 from core.common.database.probe import Probe
@@ -249,10 +251,26 @@ def endpoints(
         health = overall_health(components)
         return json_response(health, 503 if health.status == "down" else 200)
 
+    async def get_ready(_request: Request) -> Response:
+        store = await probe.check()
+        if store.vital:
+            raise ResponderBotError("unavailable", strip_paths(store.message, folders))
+        return json_response(Live())
+
     async def get_metrics(request: Request) -> Response:
         return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
+        starting.ENDPOINT,
+        Endpoint(
+            "GET",
+            "/readyz",
+            get_ready,
+            "Answer while core's database takes changes",
+            response=Live,
+            is_public=True,
+            errors=(503,),
+        ),
         Endpoint(
             "GET", "/health", get_health, "Report core's health", response=HealthModel, is_public=True, errors=(503,)
         ),

@@ -1,13 +1,14 @@
 """Connections to a SQLite file, and its migrations."""
 
+import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sqlite_utils
 
 from core.common.database.errors import STORE_ERRORS, describe
+from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 
 # With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
@@ -18,18 +19,38 @@ WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long 
 WAL_BYTES = WAL_PAGES * PAGE_BYTES
 
 
-def apply(migrations: sqlite_utils.Migrations, db: sqlite_utils.Database) -> None:
+def apply(store: str, migrations: Sequence[Migration], db: sqlite_utils.Database, opening: Opening) -> None:
     """Apply the migrations that are pending.
 
-    Raises ResponderBotError("bad_request") if a newer release has applied others.
+    Raises ResponderBotError: "bad_request" if a newer release has applied others, "unavailable" without room.
     """
-    with closing(sqlite_utils.Database(memory=True)) as empty:
-        known = {migration.name for migration in migrations.pending(empty)}
-    if not {migration.name for migration in migrations.applied(db)} <= known:
+    known = sqlite_utils.Migrations(store)
+    for number, migration in enumerate(migrations, 1):
+        known(name=str(number))(_applying(migration, opening))
+    applied = {migration.name for migration in known.applied(db)}
+    if not applied <= {str(number) for number in range(1, len(migrations) + 1)}:
         raise ResponderBotError(
             "bad_request", "This database was made by a newer release; run that one, or name another file."
         )
-    migrations.apply(db)
+    pending = migrations[len(applied) :]
+    if applied and pending:
+        path = Path(db.execute("PRAGMA database_list").fetchone()[2])
+        size = db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
+        steps = sum(len(migration.sqlite) for migration in pending)
+        opening.begin(path.name, pending, steps, size, shutil.disk_usage(path.parent).free)
+    opening.stop = db.conn.interrupt
+    try:
+        known.apply(db)
+    finally:
+        opening.stop = lambda: None
+
+
+def _applying(migration: Migration, opening: Opening) -> Callable[[sqlite_utils.Database], None]:
+    def apply_to(db: sqlite_utils.Database) -> None:
+        for statement in opening.statements(migration, migration.sqlite):
+            db.execute(statement)
+
+    return apply_to
 
 
 def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) -> sqlite3.Connection:

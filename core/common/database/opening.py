@@ -5,20 +5,22 @@ from importlib import import_module
 
 from core.common.database.base import Database, Transaction
 from core.common.database.location import PostgresqlUrl
+from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 
 
 def open_postgresql(
     url: PostgresqlUrl,
     schema: str,
-    steps: Sequence[str],
+    migrations: Sequence[Migration],
     prepare: Callable[[Transaction, bool], None],
     *,
     table: str,
     setting: str,
+    opening: Opening,
     read_limit_s: float | None = None,
 ) -> Database:
-    """Open the database and bring its schema up to date by `steps`; `setting` names the setting of the URL.
+    """Open the database and bring its schema up to date by `migrations`; `setting` names the setting of the URL.
 
     `table` is one that these tables have always had, and no other store's. `prepare` is called in the same transaction,
     with whether the tables are a copy that was restored from a dump. A short read that takes longer than `read_limit_s`
@@ -27,7 +29,16 @@ def open_postgresql(
     check_installed(setting)
     from core.common.database.postgresql import PostgresqlDatabase
 
-    return PostgresqlDatabase(url.text, schema, steps, prepare, table=table, setting=setting, read_limit_s=read_limit_s)
+    return PostgresqlDatabase(
+        url.text,
+        schema,
+        migrations,
+        prepare,
+        table=table,
+        setting=setting,
+        opening=opening,
+        read_limit_s=read_limit_s,
+    )
 
 
 def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:

@@ -1,10 +1,24 @@
-"""One text of SQL that makes a store's tables on SQLite and on PostgreSQL.
+"""A store's migrations: one text of SQL makes its tables on SQLite and on PostgreSQL.
 
 `{text:a.b}` and `{number:a.b}` stand for a field of the document in the column `doc`, for generated columns. It is null
 if the document is damaged or has no such field.
 """
 
+import asyncio
 import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from core.common.database.base import Database
+from core.common.disk import bytes_text
+from core.common.errors import ResponderBotError
+
+STOP_AGAIN_S = 0.1
+
+log = structlog.get_logger("core.store")
 
 _FIELD = re.compile(r"\{(text|number):([\w.]+)\}")
 _ON_POSTGRESQL = {
@@ -42,3 +56,80 @@ def on_sqlite(tables: str) -> list[str]:
     """The statements one by one, each ended by a semicolon and a line break."""
     text = _FIELD.sub(r"CASE WHEN json_valid(doc) THEN json_extract(doc, '$.\2') END", tables)
     return [statement for statement in text.split(";\n") if statement.strip()]
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A change of the tables."""
+
+    does: str
+    """For people, such as "index runs by their note"."""
+    sqlite: Sequence[str]
+    """Statements; people are told how many are done."""
+    postgresql: Sequence[str]
+    disk: float = 0.0
+    """What it takes for a while, as a multiple of the database's size."""
+
+
+class Opening:
+    """What is done to a database before it can be used; any thread may read `sentence` and call `stop`."""
+
+    def __init__(self) -> None:
+        self.stop: Callable[[], None] = lambda: None
+        """Interrupts what is running, so that the migration is undone."""
+        self._database = self._does = ""
+        self._steps = self._done = self._takes = 0
+        self._began_at = 0.0
+
+    async def run(self, open_: Callable[["Opening"], Database]) -> Database:
+        """Open it in a thread, so that the loop goes on; whoever is cancelled meanwhile stops it."""
+        opening = asyncio.ensure_future(asyncio.to_thread(open_, self))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            while not opening.done():
+                await asyncio.to_thread(self.stop)  # again and again, as between two statements nothing is stopped
+                await asyncio.wait({opening}, timeout=STOP_AGAIN_S)
+            if opening.exception() is None:
+                await opening.result().close()
+            raise
+
+    @property
+    def sentence(self) -> str:
+        """How far the migration is, or "" while there is none."""
+        if not self._does:
+            return ""
+        return (
+            f"The database {self._database} is being migrated: step {self._done} of {self._steps} ({self._does}), for"
+            f" {time.monotonic() - self._began_at:.0f} s; it takes up to {bytes_text(self._takes)} of disk."
+        )
+
+    def begin(self, database: str, pending: Sequence[Migration], statements: int, size: int, free: int | None) -> None:
+        """Tell what will be done to a database of that size, before the first of these statements.
+
+        `free`: bytes of its disk; None if that can't be seen. Raises ResponderBotError("unavailable") if they don't
+        suffice.
+        """
+        self._takes = int(size * sum(migration.disk for migration in pending))
+        if free is not None and self._takes > free:
+            raise ResponderBotError(
+                "unavailable",
+                f"The database {database} must be migrated, which takes {bytes_text(self._takes)} of its disk, and"
+                f" {bytes_text(free)} are free; make room, and start again. Nothing was changed.",
+            )
+        self._database, self._steps, self._began_at = database, statements, time.monotonic()
+
+    def statements(self, migration: Migration, statements: Sequence[str]) -> Iterator[str]:
+        """The statements of a migration; each is told before it is run."""
+        for statement in statements:
+            if self._steps:
+                self._done, self._does = self._done + 1, migration.does
+                log.info(
+                    "migrating",
+                    database=self._database,
+                    does=migration.does,
+                    step=self._done,
+                    steps=self._steps,
+                    takes_bytes=self._takes,
+                )
+            yield statement

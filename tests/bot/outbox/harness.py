@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
 from bot.outbox.replicas import LEASE_MS, RENEW_MS
+from bot.outbox.store import open_store
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.database.location import Location
@@ -76,7 +77,7 @@ async def outbox_environment(
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
         location = stores.location(folder / "slack.db")
         outbox = MessageOutbox(
-            location,
+            open_store(location),
             slack,
             clock,
             rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),

@@ -22,13 +22,14 @@ import asyncio, sys
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
+from bot.outbox.store import open_store
 from core.common.clock import now_ms
 from core.common.database.location import parse_location
 
 async def main(database, url, token):
     slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
     rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
-    outbox = MessageOutbox(parse_location(database), slack, now_ms, rate_limiter=rate_limiter)
+    outbox = MessageOutbox(open_store(parse_location(database)), slack, now_ms, rate_limiter=rate_limiter)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
         card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), root_id=f"~{n}", by_person=True)

@@ -26,6 +26,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
+from bot.outbox.store import open_store
 from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.database import Dialect
@@ -90,7 +91,7 @@ class Replica:
         guard = ClearanceGuard(lambda channel: machine.ceilings[channel])
         self.lease_clock = 0
         self.outbox = MessageOutbox(
-            machine.location,
+            open_store(machine.location),
             slack,
             machine.clock,
             rate_limiter=RateLimiter(**UNLIMITED),

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ENGINE = "/api/connector/engine"
 ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
+PUBLIC = ("/api/docs", "/api/openapi.json", "/health", "/livez", "/metrics", "/readyz")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
@@ -39,7 +40,7 @@ async def test_every_path_and_method_under_api_needs_a_key(core: RunningCore) ->
     paths = {endpoint.path.replace("{", "").replace("}", "") for endpoint in core.core.endpoints}
     paths |= {path.replace("/engine/", "/cortex/") for path in paths}
     paths |= {"/api", "/api/", "/api/nothing", "/api/alert/~1/nothing", "/api/docs/x", "/api/openapi.json/x"}
-    for path in sorted(path for path in paths if path not in ("/api/docs", "/api/openapi.json", "/health", "/metrics")):
+    for path in sorted(paths - set(PUBLIC)):
         for method in METHODS:
             answer = await core.http.request(method, path)
             assert answer.status_code == 401, (method, path)
@@ -49,7 +50,7 @@ async def test_every_path_and_method_under_api_needs_a_key(core: RunningCore) ->
 
 
 async def test_public_paths_answer_other_methods_with_405(core: RunningCore) -> None:
-    for path in ("/api/docs", "/api/openapi.json", "/health", "/metrics"):
+    for path in PUBLIC:
         answers = [(await core.http.request(method, path)).status_code for method in ("GET", "HEAD", "POST")]
         assert answers == [200, 200, 405], path
 

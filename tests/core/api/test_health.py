@@ -164,6 +164,8 @@ async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_pat
     async with running_core(tmp_path, engine=engines) as core:
         response = await core.send("GET", "/health", profile=None)
         metrics = (await core.send("GET", "/metrics", profile=None)).text
+        ready = await core.http.get("/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok"})
     assert (response.status_code, response.json()["status"]) == (200, "degraded")
     soc = response.json()["parts"][-2]
     assert (soc["name"], soc["ok"]) == ("engine soc", False)
@@ -196,7 +198,10 @@ async def test_a_store_that_is_down_is_a_503(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.core.database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
         response = await core.send("GET", "/health", profile=None)
+        ready, alive = [await core.http.get(path) for path in ("/readyz", "/livez")]
     assert (response.status_code, response.json()["status"]) == (503, "down")
+    assert (ready.status_code, alive.status_code) == (503, 200)
+    assert "The store can't be written" in ready.json()["message"]
 
 
 @pytest.mark.sqlite
@@ -258,11 +263,13 @@ async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:
         (tmp_path / "core.db").rename(tmp_path / "elsewhere.db")
         answer = await here.http.get("/health")
+        ready = await here.http.get("/readyz")
     store = answer.json()["parts"][0]
     assert (answer.status_code, answer.json()["status"]) == (503, "down")
     assert (store["name"], store["ok"]) == ("store", False)
     assert "was removed or replaced" in store["message"]
-    assert str(tmp_path) not in answer.text
+    assert ready.json()["message"] == store["message"]
+    assert str(tmp_path) not in answer.text + ready.text
 
 
 @pytest.mark.sqlite

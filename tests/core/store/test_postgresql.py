@@ -20,6 +20,7 @@ from bot.outbox.store import open_store
 from core.common.database import Database, Search, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql import PostgresqlDatabase
+from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.models import SearchInput
 from core.records.search import search
@@ -27,7 +28,7 @@ from core.store import actions, events, objects
 from core.store.backup import made_at, resume
 from core.store.measures import touch
 from core.store.opening import SCHEMA, SETTING, TABLE, open_database
-from core.store.schema import STEPS
+from core.store.schema import MIGRATIONS
 from core.store.search import docs_of
 from tests import stores
 from tests.core.core_process import until
@@ -567,7 +568,14 @@ def asleep(search: Search) -> None:
 
 async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> None:
     database = PostgresqlDatabase(
-        url, SCHEMA, STEPS, lambda tx, is_copy: None, table=TABLE, setting=SETTING, search_limit_s=0.1
+        url,
+        SCHEMA,
+        MIGRATIONS,
+        lambda tx, is_copy: None,
+        table=TABLE,
+        setting=SETTING,
+        opening=Opening(),
+        search_limit_s=0.1,
     )
     try:
         searches = await asyncio.gather(*(database.search(asleep) for _ in range(8)), return_exceptions=True)

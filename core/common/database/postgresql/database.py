@@ -17,11 +17,12 @@ from core.common.database.base import Dialect, Params, Reads, Row, Search, Trans
 from core.common.database.group_commit import Writer
 from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
 from core.common.database.postgresql.listener import Listener
-from core.common.database.postgresql.migrations import migrate
+from core.common.database.postgresql.migrations import migrate, size_bytes
 from core.common.database.postgresql.search import PostgresqlSearch
 from core.common.database.postgresql.server import Server
 from core.common.database.postgresql.statements import Connection, run_plainly
 from core.common.database.postgresql.writer import GroupWriter
+from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ _SNAPSHOT = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresqlDatabase:
-    """A `Database` in a schema of a PostgreSQL; `steps` are its migrations, and `prepare` follows them.
+    """A `Database` in a schema of a PostgreSQL; `migrations` make its tables, and `prepare` follows them.
 
     `table` is one that only these have, and `setting` names the setting that the URL comes from. Raises
     ResponderBotError for a URL that names no database that can be used.
@@ -48,11 +49,12 @@ class PostgresqlDatabase:
         self,
         url: str,
         schema: str,
-        steps: Sequence[str],
+        migrations: Sequence[Migration],
         prepare: Callable[[Transaction, bool], None],
         *,
         table: str,
         setting: str,
+        opening: Opening,
         search_limit_s: float = SEARCH_LIMIT_S,
         read_limit_s: float | None = None,
     ) -> None:
@@ -66,7 +68,7 @@ class PostgresqlDatabase:
         self._server = Server(url, schema, setting)
         connection = self._server.open()
         try:
-            migrate(connection, self._server, steps, prepare, table)
+            migrate(connection, self._server, migrations, prepare, table, opening)
         except BaseException:
             connection.close()
             raise
@@ -245,12 +247,7 @@ class PostgresqlDatabase:
     # --- health -------------------------------------------------------------------------------------------------------
 
     async def size_bytes(self) -> int:
-        sql = (
-            "SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS BIGINT) AS size FROM pg_class"
-            " WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'"
-        )
-        row = await self.read(lambda reads: reads.row(sql, {"schema": self._server.schema}))
-        return int(row["size"]) if row else 0
+        return await self.read(lambda reads: size_bytes(reads, self._server.schema))
 
     async def out_of_space(self) -> str:
         return ""  # a full disk of the server shows in the write that health tries

@@ -1,18 +1,20 @@
-"""Migrations of a schema of PostgreSQL: numbered steps of plain SQL, each applied once, in order."""
+"""Migrations of a schema of PostgreSQL: numbered, each applied once, in order."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 from psycopg import errors
 
-from core.common.database.base import Transaction
+from core.common.database.base import Reads, Transaction
 from core.common.database.postgresql.errors import describe
 from core.common.database.postgresql.server import Server, application_name
 from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
+from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 
 MIGRATION_S = 3_600.0
+CANCEL_S = 2.0  # how long a request to stop may take
 _TABLES = """
 CREATE TABLE migration (
   number BIGINT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -50,14 +52,15 @@ def lock(schema: str) -> str:
 def migrate(
     connection: Connection,
     server: Server,
-    steps: Sequence[str],
+    migrations: Sequence[Migration],
     prepare: Callable[[Transaction, bool], None],
     table: str,
+    opening: Opening,
 ) -> None:
-    """Apply the steps that are pending, then `prepare`, in one transaction.
+    """Apply the migrations that are pending, then `prepare`, in one transaction.
 
     `table` is one that these tables have always had, and no other store's. Raises ResponderBotError: "bad_request" if a
-    newer release has applied more steps, or for a schema of other tables; "unavailable" if the role may not create or
+    newer release has applied more, or for a schema of other tables; "unavailable" if the role may not create or
     use the tables, or if another process migrates them for long.
     """
     usual_s = connection.answer_s
@@ -67,12 +70,19 @@ def migrate(
         connection.answer_s = max(usual_s, MIGRATION_S)  # indexes on large tables take minutes
         run_plainly(connection, "SET LOCAL lock_timeout = 0")
         applied = _applied(connection, server, table)
-        if applied > len(steps):
+        if applied > len(migrations):
             raise ResponderBotError(
                 "bad_request", "This database was made by a newer release; run that one, or name another database."
             )
-        for number, step in enumerate(steps[applied:], applied + 1):
-            run_plainly(connection, step)
+        with suppress(psycopg.Error), connection.transaction():  # not every system lets the server see who is killed
+            run_plainly(connection, "SET LOCAL client_connection_check_interval = '1s'")
+        opening.stop = lambda: connection.cancel_safe(timeout=CANCEL_S)
+        if applied and (pending := migrations[applied:]):
+            steps = sum(len(migration.postgresql) for migration in pending)
+            opening.begin(server.place, pending, steps, size_bytes(connection.reads, server.schema), None)
+        for number, migration in enumerate(migrations[applied:], applied + 1):
+            for statement in opening.statements(migration, migration.postgresql):
+                run_plainly(connection, statement)
             connection.execute("INSERT INTO migration (number) VALUES (%(number)s)", {"number": number})
         prepare(PostgresqlTransaction(connection), _is_copy(connection, server.schema))
         run_plainly(connection, "COMMIT")
@@ -94,6 +104,7 @@ def migrate(
         )
         raise ResponderBotError("unavailable", sentence) from error
     finally:
+        opening.stop = lambda: None
         connection.answer_s = usual_s
         if not connection.closed and connection.info.transaction_status:
             run_plainly(connection, "ROLLBACK")
@@ -137,6 +148,16 @@ def _is_copy(connection: Connection, schema: str) -> bool:
     servers = sorted([before["server"], now["server"]])
     is_same_server = servers[1].startswith(servers[0])  # one may lack the number of the server, at the end
     return bool(before["tables"] != now["tables"] or (before["release"] == now["release"] and not is_same_server))
+
+
+def size_bytes(reads: Reads, schema: str) -> int:
+    """The size of the tables with their indexes."""
+    sql = (
+        "SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS BIGINT) AS size FROM pg_class"
+        " WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'"
+    )
+    row = reads.row(sql, {"schema": schema})
+    return int(row["size"]) if row else 0
 
 
 def is_used(connection: Connection, schema: str) -> bool:

@@ -11,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app import running
 from bot.block_kit import ids
 from bot.outbox import MessageOutbox
+from bot.outbox.store import open_store
 from bot.slack_emulator import EmulatorView
 from core.authorization import COMMAND_LINE
 from core.client import CoreClient
@@ -297,7 +298,9 @@ async def test_nothing_is_lost_when_the_bot_dies_between_a_decision_and_its_mess
             "container": {"type": "message", "message_ts": card["ts"], "channel_id": ADMINS},
             "actions": [{"type": "button", "action_id": button["action_id"], "value": button["value"]}],
         }
-        died = MessageOutbox(stores.location(tmp_path / "slack.db"), AsyncWebClient(), lambda: now_ms() - 120_000)
+        died = MessageOutbox(
+            open_store(stores.location(tmp_path / "slack.db")), AsyncWebClient(), lambda: now_ms() - 120_000
+        )
         assert await died.inbox.accept("the-click", {"surface": "action", "body": body})
         await died.close()
         async with CoreClient(env.core.url, env.service_key) as core:
@@ -306,7 +309,7 @@ async def test_nothing_is_lost_when_the_bot_dies_between_a_decision_and_its_mess
                 await seen(env, LEA, message_with(ADMINS, "Approved as analyst", "by lea"))
                 direct = await (await env.person(NINA)).dm(env.emulator.bot_user_id)
                 await seen(env, NINA, message_with(direct, "You have access to responder-bot now"))
-        again = MessageOutbox(stores.location(tmp_path / "slack.db"), AsyncWebClient(), now_ms)
+        again = MessageOutbox(open_store(stores.location(tmp_path / "slack.db")), AsyncWebClient(), now_ms)
         assert await again.inbox.take_over_abandoned() == []
         await again.close()
         views = [(await env.person(who)).live_view for who in (LEA, NINA)]
