@@ -262,6 +262,7 @@ _SPELLINGS: Mapping[str, str] = {  # patterns for a character as it is, defanged
 }
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 _SCHEME = re.compile(r"(?i)^(?:h(?:tt|xx|\*\*)p(s?)|f(?:t|x)p(s?))(?=:)")
+_ONE_SPELLING = re.compile(r"[a-hjl-rt-z0-9]+")  # without the letters that some other ones equal in another case
 _ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
 
 
@@ -284,16 +285,24 @@ def visible(text: str) -> str:
 def _masked(text: str, hidden: Iterable[str]) -> str:
     """The text with the hidden data masked, in any case, also defanged or with invisible characters in it."""
     text = visible(text)
-    for pattern in _patterns(frozenset(hidden)):
-        text = pattern.sub(MASK, text)
+    lowered = text.lower()
+    for secret, parts in _searched(frozenset(hidden)):
+        if all(part in lowered for part in parts):
+            text = _pattern(secret).sub(MASK, text)
     return text
 
 
 @lru_cache(maxsize=64)
-def _patterns(hidden: frozenset[str]) -> Sequence[re.Pattern[str]]:
-    """What hidden data is found by in a text, the longest first."""
+def _searched(hidden: frozenset[str]) -> Sequence[tuple[str, Sequence[str]]]:
+    """What hidden data is found by in a text, the longest first, each with what a text must have to be searched."""
     secrets = {secret for data in hidden for secret in _secrets(visible(data).strip())}
-    return [_pattern(s) for s in sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True)]
+    longest = sorted((s for s in secrets if len(s) >= SHORTEST_MASKED), key=len, reverse=True)
+    return [(secret, _certain_parts(secret)) for secret in longest]
+
+
+def _certain_parts(secret: str) -> Sequence[str]:
+    """What is in each spelling of it, in lower case."""
+    return sorted(set(_ONE_SPELLING.findall(_without_scheme(refanged(secret)).lower())), key=len, reverse=True)[:8]
 
 
 def _secrets(data: str) -> Iterator[str]:
@@ -321,11 +330,15 @@ def refanged(data: str) -> str:
     return data.replace("[://]", "://").replace("[:]//", "://")
 
 
+def _without_scheme(plain: str) -> str:
+    return _SCHEME.sub("", plain)
+
+
+@lru_cache(maxsize=1024)
 def _pattern(secret: str) -> re.Pattern[str]:
     plain = refanged(secret)
-    scheme = _SCHEME.match(plain)
-    rest = plain[scheme.end() :] if scheme else plain
-    parts = [_ANY_SCHEME] if scheme else []
+    rest = _without_scheme(plain)
+    parts = [_ANY_SCHEME] if rest != plain else []
     if rest.startswith("://"):
         parts.append(r"(?:\[://\]|\[:\]//|%3a%2f%2f|://)")
         rest = rest[3:]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -269,6 +269,31 @@ def test_a_hidden_artifact_of_a_case_is_masked_in_all_that_is_in_it() -> None:
         assert view.fingerprint != RedactedView(replace(view.subject, others=()), 2).fingerprint
     reports = [RedactedView(subject, 2).shows_reports for subject in found if subject is not None]
     assert reports == [True, False]
+
+
+def test_only_hidden_data_that_may_be_in_a_text_is_searched_for_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alert may hide a thousand artifacts, and has many texts: a pattern for each would take a second."""
+    hidden = [make.artifact(number, data=f"host-{number}.evil{number}.example", tlp=3) for number in range(1000)]
+    view = RedactedView(Subject.alert(make.alert(title="Host-7[.]evil7[.]example calls", artifacts=hidden)), 2)
+    compiled, compile_pattern = list[str](), re.compile
+
+    def counted(pattern: str, flags: int = 0) -> re.Pattern[str]:
+        compiled.append(pattern)
+        return compile_pattern(pattern, flags)
+
+    monkeypatch.setattr(re, "compile", counted)
+    assert view.title() == "[withheld] calls"
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("hidden", ["KISS", "kiss.kin", "İKS", "\u212aı\u017f", "straße.example", "ΣΟΣ.example", "Ǆ1Ǆ"])
+@pytest.mark.parametrize("spelled", [str, str.upper, str.lower, str.title, str.swapcase])
+def test_hidden_data_is_masked_in_each_case_that_a_pattern_would_find(
+    hidden: str, spelled: Callable[[str], str]
+) -> None:
+    alert = make.alert(title=f"a {spelled(hidden)} b", artifacts=[make.artifact(data=hidden, tlp=3)])
+    expected = re.sub(re.escape(hidden), MASK, alert.title, flags=re.IGNORECASE)
+    assert RedactedView(Subject.alert(alert), 2).title() == expected
 
 
 @given(st.text(max_size=30), st.text(max_size=60))
