@@ -1,8 +1,10 @@
 """Look up the object of an id that somebody typed or clicked."""
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
@@ -172,21 +174,32 @@ def missing_id(usage: str) -> Callable[[str, str], str]:
 MAX_WORDS = 10
 
 
-async def search(core: CoreClient, text: str, clearance: int) -> Sequence[Alert]:
-    """The newest alerts that show all words of a text, or an id, to this clearance; all of them without a text.
+async def search(core: CoreClient, text: str, clearance: int, most: int) -> Sequence[Alert]:
+    """The newest alerts, at most so many, that show all words of a text, or an id, to this clearance; all without one.
 
-    What is withheld is not searched: that something was found would tell of it.
+    What is withheld is not searched: that something was found would tell of it. Alerts may be long and have many
+    hidden observables to mask, so a thread looks through them.
     """
     words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
     ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
     by_id = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else []
     alerts = [*map(Alert.model_validate, by_id), *await core.find_alerts(" ".join(words))]
-    shown: dict[str, Alert] = {}
+    return await asyncio.to_thread(lambda: list(islice(showing(alerts, ids, words, clearance), most)))
+
+
+def showing(alerts: Iterable[Alert], ids: Sequence[str], words: Sequence[str], clearance: int) -> Iterator[Alert]:
+    """Those that have one of the ids, or show all words to this clearance, each once. Pure."""
+    seen = set[str]()
     for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
-        if view.is_open and (alert.id in ids or all(word in _texts(alert, view) for word in words)):
-            shown[alert.id] = alert
-    return list(shown.values())
+        if alert.id not in seen and view.is_open and (alert.id in ids or _shows(alert, view, words)):
+            seen.add(alert.id)
+            yield alert
+
+
+def _shows(alert: Alert, view: RedactedView, words: Sequence[str]) -> bool:
+    texts = _texts(alert, view)
+    return all(word in texts for word in words)
 
 
 def _texts(alert: Alert, view: RedactedView) -> str:

@@ -12,7 +12,7 @@ SHOWN = 15
 async def on_find_command(context: Context) -> None:
     """List the newest alerts with all of these words."""
     clearance = own_clearance(context)
-    alerts = await subjects.search(context.core, context.text, clearance)
+    alerts = await subjects.search(context.core, context.text, clearance, SHOWN + 1)
     await responses.show_with_buttons(
         context,
         "Alerts found",

@@ -35,7 +35,7 @@ async def on_several_button(context: Context) -> None:
     request, chosen = RunRequest(channel=channel), list[Block]()
     if intent.what == "several_found":
         clearance = own_clearance(context)
-        alerts = (await subjects.search(context.core, text, clearance))[:MOST]
+        alerts = await subjects.search(context.core, text, clearance, MOST)
         chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
     else:
         subject = await subjects.find(context.core, intent.object_id)
@@ -75,8 +75,8 @@ async def _alert_options(context: Context, channel: str, typed: str) -> list[dic
         targets = (await find_targets(context, newest, responders=False)).values() if newest else ()
         if alerts := [target.view.subject for target in targets if target.view.subject.kind == "alert"]:
             return [run_form.object_option(subject, clearance) for subject in alerts]
-    matches = await subjects.search(context.core, typed, clearance)
-    return [run_form.object_option(Subject.alert(alert), clearance) for alert in matches[:MAX_OPTIONS]]
+    matches = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
+    return [run_form.object_option(Subject.alert(alert), clearance) for alert in matches]
 
 
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:

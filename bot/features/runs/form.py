@@ -86,8 +86,9 @@ async def on_object_options(context: Context) -> Json:
         return await _input_options(context)
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [object_id] if (object_id := parse_id(typed)) else [])
-    alerts = [Subject.alert(alert) for alert in await subjects.search(context.core, typed, clearance)]
-    shown = {subject.id: run_form.object_option(subject, clearance) for subject in [*by_id, *alerts]}
+    alerts = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
+    found = [*by_id, *map(Subject.alert, alerts)]
+    shown = {subject.id: run_form.object_option(subject, clearance) for subject in found}
     if not shown:
         return message_option("No alert that you may see has this text.")
     return {"options": list(shown.values())[:MAX_OPTIONS]}
