@@ -16,6 +16,7 @@ from core import engines
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
+from core.actions.measures import Measures
 from core.actions.retention import Retention
 from core.actions.runner import Runner
 from core.actions.service import Actions
@@ -30,6 +31,7 @@ from core.api import events as events_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
+from core.api import measures as measures_api
 from core.api import people as people_api
 from core.api import responders as responders_api
 from core.api import retention as retention_api
@@ -235,6 +237,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     undos = Undos(actions.runs, registry, guards, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
+    measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
@@ -246,7 +249,13 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     runs_here = any(engine.runs_here for engine in made)
     jobs = health.JobFoldersProbe(lambda: job_folder.problem(section.jobs) if runs_here else "")
     metrics = health.Metrics(
-        database, probe, lambda: ((s.engine.name, s.up) for s in registry.states()), hosts.up, jobs, retention.counts
+        database,
+        probe,
+        lambda: ((s.engine.name, s.up) for s in registry.states()),
+        hosts.up,
+        jobs,
+        retention.counts,
+        measures.counts,
     )
     sources = Sources(settings.source, settings.responder, database, clock, section.user_domain)
     stack.push_async_callback(sources.close)
@@ -284,6 +293,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
+        *measures_api.endpoints(measures),
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),

@@ -362,7 +362,7 @@ async def disk_use(settings: "CoreSettings") -> "list[Stored]":
     """What core keeps on a disk. Raises ResponderBotError if the database can't be opened."""
     from core.common.clock import now_ms
     from core.common.disk import stored_in
-    from core.store.measures import stored_since
+    from core.store.health import stored_since
     from core.store.opening import STORE
 
     days, jobs = settings.retention.alert_days, settings.core.jobs

@@ -36,6 +36,7 @@ from core.models import (
     Kind,
     Log,
     LogInput,
+    Measure,
     ObjectInContext,
     OfferedResponder,
     PausedResponder,
@@ -260,6 +261,31 @@ class CoreClient:
         """Set when core undoes an action: `minutes` from now, 0 for never."""
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
         return await self._ask(Action, "PATCH", path, {"undoAfterMinutes": minutes})
+
+    async def measures(
+        self, *, target: str = "", by: str = "", responder: str = "", alert: str = "", case: str = ""
+    ) -> list[Measure]:
+        """What is in force: on this target in any spelling, by this person, of this responder, alert and case."""
+        wanted = {"target": target, "by": by, "responder": responder, "alert": alert, "case": case}
+        params = {name: value for name, value in wanted.items() if value}
+        return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)
+
+    async def undo_measure(self, measure_id: str, *, idempotency_key: str = "") -> list[Action]:
+        """Undo a measure now; returns the runs that do so."""
+        path = f"{_ENGINE}/measure/{_quoted(measure_id)}/undo"
+        return await self._ask(list[Action], "POST", path, {}, idempotency_key=idempotency_key)
+
+    async def extend_measure(self, measure_id: str, until: int | None) -> Action:
+        """Have a measure last until a later time (ms), or (None) until somebody undoes it."""
+        return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", {"until": until})
+
+    async def shorten_measure(self, measure_id: str, until: int) -> Action:
+        """Have a measure end earlier (ms)."""
+        return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/shorten", {"until": until})
+
+    async def end_measure(self, measure_id: str, reason: str) -> list[Action]:
+        """Mark a measure as ended, without running anything."""
+        return await self._ask(list[Action], "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/end", {"reason": reason})
 
     async def approve_extension(self, action_id: str, extension_id: str) -> Action:
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo/{_quoted(extension_id)}/approve"

@@ -199,6 +199,8 @@ class ResponderSection(SettingsSection):
     """Its inputs, in place of those of its definition."""
     undo: str = ""
     """The responder that undoes a run of it."""
+    contains: bool = False
+    """Whether its runs leave something in force; also said by an undo."""
     undo_after_minutes: int = Field(0, ge=0, le=MAX_UNDO_MINUTES)
     """How long after its success it is undone; 0: not by itself."""
     allow_permanent: bool = False

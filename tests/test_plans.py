@@ -25,6 +25,8 @@ FEW = {
     "host_catalogue",
     "identity",
     "lost_host",
+    "measure",
+    "measure_target",
     "owner",
     "refresh",
     "replica",
@@ -35,7 +37,7 @@ FEW = {
     "user",
     "watch",
 }
-"""Tables of people, responders and hosts, and of what is done soon."""
+"""Tables of people, responders and hosts, of what is in force, and of what is done soon."""
 
 FEW_IN = {
     "action_awaiting",

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from core.actions import rights, undo_state
+from core.actions import in_force, rights, undo_state
 from core.authorization import Caller
 from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
@@ -31,6 +31,7 @@ from core.models import (
     ActionStatus,
     Approval,
     BreakGlass,
+    MeasureOfRun,
     Outcome,
     RunInput,
     Undo,
@@ -326,6 +327,8 @@ class Lifecycle:
         host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
+        section = self._guards.section(row["responder_name"])
+        in_force.begin(tx, row, section, target, now, "starting")
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         return self._job(row, target, resumed=False)
 
@@ -567,7 +570,11 @@ class Lifecycle:
                 " Look at its target before you run it again."
             )
             for row in rows:
+                if row["dispatched_at"] is None:
+                    target, section = targets.of_run(tx, row).asked, self._guards.section(row["responder_name"])
+                    in_force.begin(tx, row, section, target, self._clock(), "starting")
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
+            in_force.doubt_all(tx, self._clock())
             undo_state.end_timers(
                 tx,
                 f"Core was restored from a backup of {backup.as_time(made_at)}; it may have been undone, or be in force"
@@ -601,7 +608,10 @@ class Lifecycle:
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
-        undo = undo_state.begun(before, now) if status == "Success" else before.undo
+        left = in_force.state_at_end(tx, row["id"], outcome, is_known=prepared.is_known)
+        undo = undo_state.begun(before, now) if status == "Success" or left else before.undo
+        since = row["dispatched_at"] or now
+        measure = MeasureOfRun(state=left, since=since) if left else None
         ended = before.model_copy(
             update={
                 "status": status,
@@ -613,6 +623,7 @@ class Lifecycle:
                 "report": serialized.report,
                 "approval": approval or before.approval,
                 "undo": undo,
+                "measure": measure,
             }
         )
         stored.set_end(
@@ -624,14 +635,17 @@ class Lifecycle:
             whole_operations=serialized.whole_operations,
             parameters=before.parameters,
             undo_at=undo.at if undo else None,
-            keep_target=undo is not None and status == "Success",
+            keep_target=undo is not None and undo.status is not None,
             now=now,
         )
         self._record_event(tx, row, "action.ended", user)
         seconds = None if row["dispatched_at"] is None else (now - row["dispatched_at"]) / 1000
         note(tx, "run_ended", row, outcome=outcome, ran_s=seconds, request_id=row["request_id"])
-        if row["undoes"] is not None:
-            undo_state.ended(tx, row["undoes"], ended, self._clock())
+        in_force.settle(tx, row["id"], left, undo.at if undo else None)
+        if status != "Success" and row["undoes"] is not None:
+            undo_state.failed(tx, row["undoes"], ended, self._clock())
+        elif status == "Success" and (row["undoes"] is not None or self._guards.is_undo(row["responder_name"])):
+            in_force.end_undone(tx, row, ended, targets.of_run(tx, row).asked, self._clock())
         return ended
 
     def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:

@@ -148,6 +148,13 @@ def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
         raise ResponderBotError("forbidden", "Core undoes this at its time, so only an org-admin may cancel it.")
 
 
+def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Row) -> None:
+    """Raises ResponderBotError("forbidden") for who may not run the responder of what is in force."""
+    if not guards.is_among(reads, guards.section(row["responder_name"]).run_by, caller.login):
+        sentence = f"Only who may run {row['responder_name']} may change when its runs are undone."
+        raise ResponderBotError("forbidden", sentence)
+
+
 def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
     """The action and its approval, if the caller may vote on it at `now` (ms).
 

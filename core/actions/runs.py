@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from core.actions import rights, undo_state
+from core.actions import in_force, rights, undo_state
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import check_parameters, secret_names
 from core.actions.runner import EngineSlots, Runner
@@ -46,8 +46,9 @@ class Undoing:
         row = undo_state.require_undoable(reads, self.number)
         if self.due_at is not None and row["undo_at"] != self.due_at:
             raise ResponderBotError("conflict", "It was given another time.")
-        if self.due_at is not None and (later := stored.later_in_force(reads, self.number)) is not None:
-            raise ResponderBotError("conflict", f"~{later['id']} ran on the same object later, so its time counts.")
+        if self.due_at is not None and (holder := in_force.holder(reads, row)) is not None:
+            sentence = f"~{holder.number} acts on the same and ends later, so its time counts."
+            raise ResponderBotError("conflict", sentence)
         return row
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Action, Approval, Extension, Undo, number_of
+from core.models import Action, Approval, EndChange, Extension, MeasureOfRun, Undo, number_of
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import events, objects
+from core.store import events, measures, objects
 
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
@@ -82,7 +82,7 @@ def _undo_action(reads: Reads, undo: Undo | None) -> dict[str, Any]:
 def started(tx: Transaction, row: Row, by: Action, now: int, *, is_due: bool) -> None:
     """Note that an action is being undone; clear its timer if that started the undo (`is_due`)."""
     undo_at = None if is_due else row["undo_at"]
-    _save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
+    save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
 
 
 def is_timed(reads: Reads, by: Row) -> bool:
@@ -91,46 +91,52 @@ def is_timed(reads: Reads, by: Row) -> bool:
     return row is not None and row["undo_at"] is None and _at(row) is not None
 
 
-def ended(tx: Transaction, number: int, by: Action, now: int) -> None:
-    """Note how the undo of an action has ended. If it failed, a timer that is yet to fire stays."""
+def failed(tx: Transaction, number: int, by: Action, now: int) -> None:
+    """Note that the run which was to undo an action has not. A time that is yet to come stays."""
     row = stored.find(tx, number)
     if row is None:  # deleted by hand
         return
     undo = _loaded(row).undo
     if undo is None or undo.action_id != by.id:
         return
-    is_undone = by.status == "Success"
-    undo_at = None if is_undone else row["undo_at"]
-    _save(tx, row, by.created_by, now, undo_at, status="undone" if is_undone else "failed", at=undo_at)
-    if is_undone:
-        stored.forget_target(tx, number)
+    save(tx, row, by.created_by, now, row["undo_at"], status="failed", at=row["undo_at"])
 
 
-def set_time(tx: Transaction, row: Row, section: ResponderSection, minutes: int, user: str, now: int) -> Action:
-    """Set when core undoes an action: `minutes` from now, 0 for never. Beyond its approval, request an extension.
+def set_time(tx: Transaction, row: Row, section: ResponderSection, undo_at: int | None, user: str, now: int) -> Action:
+    """Have an action undone at this time, or (None) not by itself; ask for what goes beyond its approval.
 
     Raises ResponderBotError("bad_request") for what the settings don't allow.
     """
-    _require_allowed(section, minutes)
-    undo_at, action = now + minutes * MINUTE_MS if minutes else None, _loaded(row)
+    _require_allowed(section, 0 if undo_at is None else -(-(undo_at - now) // MINUTE_MS))
+    action = _loaded(row)
     until = None if action.undo is None else action.undo.approved_until
     if action.approval is None or until is None or (undo_at is not None and undo_at <= until):
-        return _save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None)
+        changed = _moved(tx, row, undo_at, user, now)
+        return save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None, changed=changed)
     due = _at(row) or now
     expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
     approval = Approval(needed=action.approval.needed, approved_by=[], expires_at=expires_at)
     number = objects.next_id(tx)
     extension = Extension(id=f"~{number}", asked_by=user, asked_at=now, at=undo_at, approval=approval)
-    return _save(tx, row, user, now, row["undo_at"], extension=extension)
+    return save(tx, row, user, now, row["undo_at"], extension=extension)
 
 
 def voted(tx: Transaction, row: Row, extension: Extension, user: str, now: int, *, is_approved: bool) -> Action:
     """Store a vote on an extension; the last one needed changes when the action is undone."""
     if not is_approved:
-        return _save(tx, row, user, now, row["undo_at"], extension=extension)
+        return save(tx, row, user, now, row["undo_at"], extension=extension)
     at, approved = extension.at, extension.model_copy(update={"outcome": "approved"})
-    changes = {"status": "available", "at": at, "message": None, "approved_until": at, "extension": approved}
-    return _save(tx, row, user, now, at, **changes)
+    changes: dict[str, Any] = {"status": "available", "at": at, "approved_until": at, "extension": approved}
+    changes["changed"] = _moved(tx, row, at, extension.asked_by, now)
+    return save(tx, row, user, now, at, message=None, **changes)
+
+
+def _moved(tx: Transaction, row: Row, undo_at: int | None, user: str, now: int) -> EndChange:
+    """Move the end of what an action has left in force; returns who did so, from when to when."""
+    measure = measures.find(tx, row["id"])
+    if measure is not None:
+        measures.set_state(tx, row["id"], measure["state"], undo_at)
+    return EndChange(by=user, at=now, before=_at(row), after=undo_at)
 
 
 def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
@@ -141,13 +147,13 @@ def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
     if undo is not None and (undo.status, undo.message) == ("waiting", message):
         stored.set_undo(tx, row["id"], row["doc"], undo_at)  # nothing that anybody sees has changed
     else:
-        _save(tx, row, row["created_by"], now, undo_at, status="waiting", message=message)
+        save(tx, row, row["created_by"], now, undo_at, status="waiting", message=message)
 
 
-def replaced(tx: Transaction, row: Row, later: int, now: int) -> None:
-    """Note that a later run is in force on the object, so that its timer counts."""
-    message = f"~{later} ran on the same object later, so that decides when it is undone."
-    _save(tx, row, row["created_by"], now, None, status="replaced", at=None, message=message)
+def replaced(tx: Transaction, row: Row, by: int, now: int) -> None:
+    """Note that another run keeps the same in force for longer."""
+    message = f"~{by} acts on the same and ends later, so that decides when it is undone."
+    save(tx, row, row["created_by"], now, None, status="replaced", at=None, message=message)
 
 
 def end_timers(tx: Transaction, message: str, now: int) -> None:
@@ -155,11 +161,23 @@ def end_timers(tx: Transaction, message: str, now: int) -> None:
     for number in stored.with_undo_at(tx):
         row = stored.find(tx, number)
         if row is not None:
-            _save(tx, row, row["created_by"], now, None, status="failed", at=None, message=message)
+            save(tx, row, row["created_by"], now, None, status="failed", at=None, message=message)
 
 
-def _save(tx: Transaction, row: Row, user: str, now: int, undo_at: int | None, **changes: Any) -> Action:
-    """Store a changed `undo`, with its event. An extension that waits lapses, unless it only waits for another vote."""
+def save(
+    tx: Transaction,
+    row: Row,
+    user: str,
+    now: int,
+    undo_at: int | None,
+    *,
+    measure: MeasureOfRun | None = None,
+    **changes: Any,
+) -> Action:
+    """Store a changed `undo` and, if it is given, `measure`, with its event.
+
+    An extension that waits lapses, unless it only waits for another vote.
+    """
     action = _loaded(row)
     undo = action.undo
     if undo is not None:
@@ -167,7 +185,7 @@ def _save(tx: Transaction, row: Row, user: str, now: int, undo_at: int | None, *
         if undo.extension is not None and waits and changes.get("status", "waiting") != "waiting":
             changes = {"extension": undo.extension.model_copy(update={"outcome": "lapsed"}), **changes}
         undo = undo.model_copy(update=changes)
-    changed = action.model_copy(update={"undo": undo})
+    changed = action.model_copy(update={"undo": undo, "measure": measure or action.measure})
     stored.set_undo(tx, row["id"], changed.to_json(), undo_at)
     events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
     return changed

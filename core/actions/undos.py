@@ -7,11 +7,11 @@ from typing import Literal
 
 import structlog
 
-from core.actions import rights, undo_state
+from core.actions import in_force, rights, undo_state
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
-from core.common.clock import Clock
+from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, RunInput, UndoInput
@@ -86,15 +86,18 @@ class Undos:
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
             rights.require_clearance(tx, caller, row, "change when an action is undone")
-            undo_state.require_undoable(tx, row["id"])
-            section = self._guards.section(row["responder_name"])
-            if not self._guards.is_among(tx, section.run_by, caller.login):
-                sentence = f"Only who may run {row['responder_name']} may change when its runs are undone."
-                raise ResponderBotError("forbidden", sentence)
-            note(tx, "undo_time_requested", row, login=caller.login, minutes=minutes)
-            return undo_state.set_time(tx, row, section, minutes, caller.login, self._clock())
+            now = self._clock()
+            return self.set_time_in(tx, caller, row, now + minutes * MINUTE_MS if minutes else None)
 
         return await self._database.transaction(work)
+
+    def set_time_in(self, tx: Transaction, caller: Caller, row: Row, undo_at: int | None) -> Action:
+        """As `set_time`, in a transaction of the caller, who may see the object; None for not by itself."""
+        undo_state.require_undoable(tx, row["id"])
+        section, now = self._guards.section(row["responder_name"]), self._clock()
+        rights.require_may_change_end(tx, self._guards, caller, row)
+        note(tx, "undo_time_requested", row, login=caller.login, undo_at=undo_at)
+        return undo_state.set_time(tx, row, section, undo_at, caller.login, now)
 
     async def decide(
         self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""
@@ -152,27 +155,24 @@ class Undos:
     async def _undo_due(self, number: int, due_at: int) -> None:
         """Undo an action for its requester, with the rights that they have now."""
 
-        def read(reads: Reads) -> tuple[Row, Row | None, Caller | None]:
+        def read(reads: Reads) -> tuple[Row, in_force.Holder | None, Caller | None]:
             row = find(reads, f"~{number}")
             caller = current_caller(reads, row["created_by"], row["acted_through"] or row["created_by"])
-            return row, stored.later_in_force(reads, number), caller
+            return row, in_force.holder(reads, row), caller
 
-        row, later, caller = await self._database.read(read)
+        row, holder, caller = await self._database.read(read)
         action = Action.model_validate_json(row["doc"])
-        is_settled = later is None or (later["status"] == "Success" and later["undo_status"] != "running")
-        if action.undo is None or action.undo.status == "running" or not is_settled:
+        if action.undo is None or action.undo.status == "running" or (holder and not holder.is_settled):
             await self._change_if_due(number, due_at, self._look_again)
             return
-        if later is not None and not targets.covers(later, row):
-            sentence = (
-                f"~{later['id']} ran on the same object later, without all that this ran on, so it is undone first."
-            )
+        if holder is not None and not holder.is_whole:
+            sentence = f"~{holder.number} acts on a part of the same and ends later, so it is undone first."
             await self._change_if_due(
                 number, due_at, lambda tx, row: undo_state.postponed(tx, row, sentence, self._clock())
             )
             return
-        if later is not None:
-            by = later["id"]
+        if holder is not None:
+            by = holder.number
             await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
             return
         try:

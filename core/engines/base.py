@@ -121,6 +121,8 @@ class Report:
     """The `input` that the responder returned, redacted."""
     config: JsonObject = field(default_factory=dict)
     """The configuration of the run, redacted, with TLP and PAP checks, proxy, cacerts and jobTimeout."""
+    is_known: bool = False
+    """Of a failure: whether the responder itself said so, or never ran; else it may have had its effect."""
     printed: str = ""
     """Head and tail of what the program printed, redacted."""
 

@@ -73,6 +73,10 @@ class NoResultError(Exception):
     """Why a run has no result, as a sentence: it can't start, or can't be stopped."""
 
 
+class NotStartedError(NoResultError):
+    """Why its program never ran."""
+
+
 class JobFolderEngine(ABC, Generic[R, RunT]):
     """Follows runs, and stops them when they are cancelled or reach their deadline."""
 
@@ -181,7 +185,7 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
         try:
             return await self._run(job, on_progress)
         except NoResultError as error:
-            return Report(success=False, message=str(error))
+            return Report(success=False, is_known=isinstance(error, NotStartedError), message=str(error))
         finally:
             self._followers[run_id] -= 1
             if not self._followers[run_id]:
@@ -237,7 +241,7 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
             run = await self._begin(folder, job)
         except UnreadableSecretError as error:
             log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
-            raise NoResultError(str(error)) from None
+            raise NotStartedError(str(error)) from None
         except (OSError, ValueError) as error:
             log.warning("run_not_prepared", action_id=job.action_id, reason=str(error))
             await self._end(folder)  # it may have started

@@ -195,6 +195,7 @@ def _reported_failure(facts: RunFacts, output: dict[str, Any], printed: str) -> 
     error_message, returned = output["errorMessage"], output["input"]
     return Report(
         success=False,
+        is_known=True,
         message=describe_error(error_message),
         error_message=error_message,
         input=_redact_input(returned, facts) if isinstance(returned, dict) else None,

@@ -490,6 +490,20 @@ class UndoTimeInput(Input):
     )
 
 
+class EndInput(Input):
+    """`POST /api/connector/engine/measure/{id}/extend` and `.../shorten`."""
+
+    until: Millis | None = Field(None, description="when core is to undo it; null for not by itself")
+
+
+class MarkEndedInput(Input):
+    """`POST /api/connector/engine/measure/{id}/end`."""
+
+    reason: str = Field(
+        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="how you know, for whoever looks at it later"
+    )
+
+
 class BulkInput(RunOptions):
     """`POST /api/connector/engine/action/_bulk`."""
 

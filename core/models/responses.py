@@ -340,6 +340,15 @@ class Extension(ApiModel):
     """Why."""
 
 
+class EndChange(ApiModel):
+    """Who changed when core undoes an action, from when to when; None: not by itself."""
+
+    by: str
+    at: Millis
+    before: Millis | None = None
+    after: Millis | None = None
+
+
 class Undo(ApiModel):
     """How an action can be undone (core/docs/semantics.md#undo)."""
 
@@ -352,8 +361,8 @@ class Undo(ApiModel):
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
     """None unless the action has succeeded.
 
-    `waiting`: the timer is over, the undo was refused with `message`, and core tries again. `replaced`: a later run of
-    the same responder is in force on the object.
+    `waiting`: it was due and refused, which `message` says, and core tries again. `replaced`: another run keeps the
+    same in force for longer. `undone` without `action_id`: somebody marked it as ended, and `message` says why.
     """
     at: Millis | None = None
     """When core undoes it, or should have (ms)."""
@@ -363,7 +372,21 @@ class Undo(ApiModel):
     approved_until: Millis | None = None
     """The latest time that was approved (ms); None if the run needed no approval, or was approved without end."""
     extension: Extension | None = None
-    """The newest request for one."""
+    """The newest one that was asked for."""
+    changed: EndChange | None = None
+    """The newest change of `at` that somebody made."""
+
+
+class MeasureOfRun(ApiModel):
+    """What a run has left in force (core/docs/semantics.md#measures); until when is in its `undo`."""
+
+    state: Literal["in_force", "unknown", "ended"]
+    """`unknown`: nobody knows whether it took effect, or whether it still lasts."""
+    since: Millis
+    ended_at: Millis | None = None
+    ended_by: str | None = None
+    message: str | None = None
+    """Why somebody marked it as ended."""
 
 
 class TargetArtifact(ApiModel):
@@ -416,9 +439,37 @@ class Action(Identified):
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     undo: Undo | None = None
-    """None if its responder has no undo, and for an undo itself."""
+    """None if its responder has none, and for an undo itself."""
+    measure: MeasureOfRun | None = None
+    """None until it has ended, and if it has left nothing in force."""
     undoes: ObjectId | None = None
     """The action that it undoes."""
+
+
+class Measure(ApiModel):
+    """What is in force: all that runs with the same undo have left on the same target."""
+
+    id: ObjectId
+    """That of the first of its runs."""
+    actions: list[ObjectId]
+    responder_name: str
+    """Of the run that ends last; so is what follows."""
+    title: str
+    object_type: str
+    object_id: ObjectId
+    root_id: ObjectId
+    target: list[TargetArtifact] | None = None
+    """As of the action."""
+    state: Literal["starting", "in_force", "unknown"]
+    created_by: str
+    approved_by: list[str]
+    note: str | None = None
+    since: Millis
+    """When the first of its runs was dispatched."""
+    until: Millis | None = None
+    """When core undoes it, or should have; None: not by itself."""
+    undo: Undo | None = None
+    """None if nothing undoes it."""
 
 
 class BulkEntry(ApiModel):

@@ -47,7 +47,7 @@ def networks_of(text: str) -> frozenset[Network]:
         networks |= {network for item in addresses_of(address) if (network := network_of(item, length)) is not None}
     else:
         networks |= {*_range(text), *_octets(text), *_reversed(text), *_in_name(text)}
-    return frozenset(networks) | {inner for network in networks for inner in _embedded(network)}
+    return frozenset(networks) | {inner for network in networks for inner in embedded_in(network)}
 
 
 def addresses_of(text: str) -> set[Address]:
@@ -149,7 +149,7 @@ def _in_name(name: str) -> Iterator[Network]:
             yield IPv6Network(match[1].replace("-", ":"))
 
 
-def _embedded(network: Network) -> Iterator[Network]:
+def embedded_in(network: Network) -> Iterator[Network]:
     """The IPv4 networks that an IPv6 network has inside."""
     if network.version == 4:
         return

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import idna
 
-from core.protection.addresses import ANY, Network, networks_of
+from core.protection.addresses import ANY, Network, embedded_in, networks_of
 from core.protection.readings import ESCAPED, INVISIBLE, UnreadableError, readings
 
 MAX_PATTERNS = 64  # of a text; each is compared with all entries
@@ -117,7 +117,8 @@ def targets_in(text: str, data_type: str) -> frozenset[str]:
     """
     try:
         if networks := named_in(text).networks:
-            return frozenset(map(str, networks))
+            # An IPv4 address is the same target in IPv6.
+            return frozenset(str(one) for one in networks if networks.isdisjoint(embedded_in(one)))
         return frozenset().union(*(_targets(reading, data_type) for reading in readings(text)))
     except UnreadableError:
         return frozenset({text})

@@ -55,6 +55,8 @@ class PreparedReport:
     """How many operations were over the limits."""
     sizes: Mapping[str, int]
     """Of the parts, in bytes; measured here, as the store's writer has no time for it."""
+    is_known: bool = False
+    """As of `Report`; not kept in its text, since only successes are."""
 
     @classmethod
     def of(
@@ -128,7 +130,8 @@ def prepare(
     requested = report.operations if report.success else ()
     kept = operations.within_limits(requested, limits.operations)
     parts = {key: _dump(value) for key, value in _parts(report, redact(redact_keys(parameters, secret_names))).items()}
-    return PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
+    prepared = PreparedReport.of(report.success, parts, kept, len(requested) - len(kept))
+    return replace(prepared, is_known=report.is_known)
 
 
 def serialize(prepared: PreparedReport, outcomes: Sequence[OperationOutcome], limits: ReportLimits) -> SerializedReport:

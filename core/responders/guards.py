@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -17,8 +16,8 @@ from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal, parse_id
-from core.protection import ProtectedTargets, Unread, addresses_in, targets_in
-from core.responders.target import Target, applies, artifacts_of
+from core.protection import ProtectedTargets, Unread, addresses_in
+from core.responders.target import Target, applies, artifacts_of, names_of_artifact
 from core.settings import Rate, ResponderSection, section_for
 from core.store import events, objects
 from core.store import guards as stored
@@ -79,6 +78,10 @@ class Guards:
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder; the defaults without any."""
         return self._rules_of(responder_name).section
+
+    def is_undo(self, responder_name: str) -> bool:
+        """Whether the settings name it as what undoes another."""
+        return any(section.undo == responder_name for section in self._sections.values())
 
     def login(self, name: str) -> str:
         """A login or its first part as the whole login."""
@@ -174,7 +177,7 @@ class Guards:
     def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
         """Record the targets that a new action's artifact names, if a rate counts them."""
         if target.kind == "case_artifact" and any(per_target for _, per_target in self._rules_of(responder_name).rates):
-            stored.add_targets(tx, action_id, _names_of(target))
+            stored.add_targets(tx, action_id, names_of_artifact(target.json))
 
     # --- approvals --------------------------------------------------------------------------------------------------
 
@@ -304,7 +307,7 @@ class Guards:
     def _same_target(self, reads: Reads, run: AskedRun) -> stored.SameTarget:
         target = run.target
         if target.kind == "case_artifact":
-            return stored.SameTarget(True, target.id, _names_of(target))
+            return stored.SameTarget(True, target.id, names_of_artifact(target.json))
         roots = [target.root_id]
         if target.kind == "alert":
             case = parse_id(str(target.json.get("case") or ""))
@@ -399,12 +402,6 @@ def _with_parents(target: Target) -> Iterator[Mapping[str, Any]]:
 
 def _tags(target: Target) -> list[str]:
     return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
-
-
-def _names_of(target: Target) -> Sequence[str]:
-    """Hashes of the targets that an artifact's data names, or its file's hash; data must not show in a log."""
-    label = str(target.json.get("data") or (target.json.get("attachment") or {}).get("id") or "")
-    return sorted(sha256(name.encode("utf-8", "replace")).hexdigest() for name in targets_in(label, target.data_type))
 
 
 def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]]:

@@ -334,6 +334,16 @@ def asked_artifacts(reads: Reads, row: Row) -> list[Mapping[str, Any]]:
     ]
 
 
+def names_of_artifact(artifact: Mapping[str, Any]) -> Sequence[str]:
+    """What the data of an artifact names, or its file's hash, as hashes: it may be long, and says nothing in a log."""
+    label = str(artifact.get("data") or (artifact.get("attachment") or {}).get("id") or "")
+    return hashed(targets_in(label, artifact["dataType"]))
+
+
+def hashed(names: Iterable[str]) -> Sequence[str]:
+    return sorted(hashlib.sha256(name.encode("utf-8", "replace")).hexdigest() for name in names)
+
+
 def _digest(artifact: Mapping[str, Any]) -> str:
     """Equal for two artifacts with the same data type, and data or file."""
     file = artifact.get("attachment")

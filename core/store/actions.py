@@ -263,23 +263,6 @@ def count_undo_waiting(reads: Reads) -> int:
     return row["total"] if row else 0
 
 
-def later_in_force(reads: Reads, action_id: int) -> Row | None:
-    """The newest later run of the same responder on the same object that is open, or succeeded and is not undone.
-
-    Returns `id, status, undo_status, target`. A run that waits for approval doesn't count: else requesting one would
-    extend the earlier one.
-    """
-    return reads.row(
-        "SELECT later.id, later.status, later.undo_status, later.target"
-        " FROM action AS this JOIN action AS later ON later.object_id = this.object_id"
-        " AND later.id > this.id AND later.kind = this.kind AND later.responder_name = this.responder_name"
-        " WHERE this.id = :id AND later.undoes IS NULL AND later.approval_expires_at IS NULL"
-        " AND later.status IN ('Waiting', 'InProgress', 'Success')"
-        " AND coalesce(later.undo_status, '') <> 'undone' ORDER BY later.id DESC LIMIT 1",
-        {"id": action_id},
-    )
-
-
 def find_report(reads: Reads, action_id: int) -> Row | None:
     """The report of an action while its operations are applied in several commits (`at, report`), or None."""
     return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})

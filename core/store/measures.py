@@ -1,36 +1,83 @@
-"""SQL for health, metrics and `doctor`: a write probe, and counts."""
+"""SQL for measures: what runs have left in force, and what they act on (core/docs/semantics.md#measures)."""
 
-from core.common.database import Database, Reads, Row, Transaction
-from core.common.disk import Share
-from core.store import sequences
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.common.database import Reads, Row, Transaction
+
+_COLUMNS = "action_id, kind, root_id, state, since, ends_at, is_crossed"
 
 
-def touch(tx: Transaction) -> None:
-    """Write to the database, to show that it can be written."""
-    sequences.take(tx, "probe")  # SQLite writes nothing when a value stays the same
+def insert(tx: Transaction, values: Mapping[str, Any], names: Iterable[str], possible: Iterable[str]) -> None:
+    """Record what a run may leave in force (`action_id, kind, root_id, state, since`).
 
-
-def queued(reads: Reads) -> int:
-    """Number of actions that wait for a slot on their engine or for approval."""
-    # The first condition selects the partial index.
-    row = reads.row(
-        "SELECT count(*) AS count FROM action WHERE status IN ('Waiting', 'InProgress') AND status = 'Waiting'"
+    `names` are hashes of what it acts on, `possible` of what it may act on beside that.
+    """
+    tx.run(
+        "INSERT INTO measure (action_id, kind, root_id, state, since, is_crossed)"
+        " VALUES (:action_id, :kind, :root_id, :state, :since, 0)",
+        values,
     )
-    return int(row["count"]) if row else 0
-
-
-async def action_counts(database: Database) -> list[Row]:
-    """`status, responder_name, count` of all actions; in the background, since it scans them all."""
-    return await database.fetch_in_background(
-        "SELECT status, responder_name, count(*) AS count FROM action GROUP BY responder_name, status"
+    certain = set(names)
+    tx.run_all(
+        "INSERT INTO measure_target (name, action_id, is_certain) VALUES (:name, :id, :is_certain)",
+        [
+            {"name": name, "id": values["action_id"], "is_certain": int(name in certain)}
+            for name in sorted(certain | set(possible))
+        ],
     )
 
 
-async def stored_since(database: Database, since: int) -> Share:
-    """Of alerts and cases, with which all else comes, those made since then (ms); in the background: it counts all."""
-    (row,) = await database.fetch_in_background(
-        "SELECT count(*) AS total, count(CASE WHEN created_at >= :since THEN 1 END) AS new FROM object"
-        " WHERE kind IN ('alert', 'case')",
-        {"since": since},
+def find(reads: Reads, action_id: int) -> Row | None:
+    return reads.row(f"SELECT {_COLUMNS} FROM measure WHERE action_id = :id", {"id": action_id})
+
+
+def names_of(reads: Reads, action_id: int) -> frozenset[str]:
+    """What a run that left a measure acts on."""
+    sql = "SELECT name FROM measure_target WHERE action_id = :id AND is_certain = 1"
+    return frozenset(row["name"] for row in reads.rows(sql, {"id": action_id}))
+
+
+def on(reads: Reads, kind: str, names: Iterable[str]) -> list[Row]:
+    """The measures of this kind from runs that act on one of these, by action."""
+    return reads.rows(
+        f"SELECT {_COLUMNS} FROM measure WHERE kind = :kind AND action_id IN (SELECT action_id FROM measure_target"
+        " WHERE is_certain = 1 AND name IN (SELECT value FROM json_each(:names))) ORDER BY action_id",
+        {"kind": kind, "names": json.dumps(sorted(names))},
     )
-    return Share(row["new"], row["total"])
+
+
+def all_of(reads: Reads) -> list[Row]:
+    """All measures, by action."""
+    return reads.rows(f"SELECT {_COLUMNS} FROM measure ORDER BY action_id")
+
+
+def names_by_action(reads: Reads) -> dict[int, tuple[set[str], set[str]]]:
+    """What each run that left a measure acts on, and what it may act on."""
+    found: dict[int, tuple[set[str], set[str]]] = {}
+    for row in reads.rows("SELECT name, action_id, is_certain FROM measure_target"):
+        found.setdefault(row["action_id"], (set(), set()))[0 if row["is_certain"] else 1].add(row["name"])
+    return found
+
+
+def set_state(tx: Transaction, action_id: int, state: str, ends_at: int | None) -> None:
+    tx.run(
+        "UPDATE measure SET state = :state, ends_at = :ends_at WHERE action_id = :id",
+        {"id": action_id, "state": state, "ends_at": ends_at},
+    )
+
+
+def cross(tx: Transaction, action_id: int) -> None:
+    """Note that something undid the same while a run was starting."""
+    tx.run("UPDATE measure SET is_crossed = 1 WHERE action_id = :id", {"id": action_id})
+
+
+def delete(tx: Transaction, action_id: int) -> None:
+    tx.run("DELETE FROM measure_target WHERE action_id = :id", {"id": action_id})
+    tx.run("DELETE FROM measure WHERE action_id = :id", {"id": action_id})
+
+
+def counts(reads: Reads) -> list[Row]:
+    """`state, count`."""
+    return reads.rows("SELECT state, count(*) AS count FROM measure GROUP BY state")

@@ -77,6 +77,8 @@ def closed_at(reads: Reads, root_id: int) -> int | None:
         return None
     if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {_UNFINISHED} LIMIT 1", values):
         return None
+    if reads.row(f"SELECT 1 FROM measure WHERE root_id IN {_ROOTS} LIMIT 1", values):
+        return None
     return max(int(row["closed_at"]), row["alert_closed_at"] or 0)
 
 

@@ -123,6 +123,17 @@ CREATE TABLE repeated_alert (alert_id INTEGER PRIMARY KEY, login TEXT NOT NULL, 
 CREATE TABLE action_target (target TEXT, action_id INTEGER, PRIMARY KEY (target, action_id));
 CREATE INDEX action_target_action ON action_target (action_id);
 
+-- What runs have left in force. kind: the responder that undoes it, or its own where none does. state: starting,
+-- in_force or unknown. ends_at: null for no end. is_crossed: something undid the same while it was starting.
+CREATE TABLE measure (
+  action_id INTEGER PRIMARY KEY, kind TEXT NOT NULL, root_id INTEGER NOT NULL, state TEXT NOT NULL,
+  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL);
+CREATE INDEX measure_root ON measure (root_id);
+-- What those runs act on, as hashes; is_certain: 0 for what they may act on.
+CREATE TABLE measure_target (
+  name TEXT, action_id INTEGER, is_certain INTEGER NOT NULL, PRIMARY KEY (name, action_id));
+CREATE INDEX measure_target_action ON measure_target (action_id);
+
 CREATE TABLE event (
   seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, type TEXT NOT NULL, object_type TEXT NOT NULL,
   object_id INTEGER NOT NULL, root_id INTEGER NOT NULL, "user" TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '');

@@ -28,7 +28,7 @@ from core.common.database import Database
 from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
 from core.models import ApiModel
-from core.store import measures
+from core.store import health as stored
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
@@ -74,7 +74,7 @@ class StoreProbe:
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
         self._database = database
-        self._probe = Probe(database, measures.touch, seconds)
+        self._probe = Probe(database, stored.touch, seconds)
 
     @property
     def write_s(self) -> float:
@@ -119,9 +119,11 @@ class Metrics:
         hosts: Callable[[], Awaitable[Mapping[str, bool]]],
         jobs: JobFoldersProbe,
         deleted: Mapping[str, int],
+        in_force: Callable[[], Awaitable[Mapping[str, int]]],
     ) -> None:
         """`deleted`: how much retention has deleted so far, by kind."""
         self._deleted = deleted
+        self._in_force = in_force
         self._jobs = jobs
         self._hosts = hosts
         self._database = database
@@ -156,6 +158,7 @@ class Metrics:
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
         self._host_up = gauge("host_up", "1 while a core of a host holds its lease, 0 once it is lost", ("host",))
+        self._measures = gauge("measures", "Runs that have left something in force", ("state",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
         self._store_up = gauge("store_up", "1 while the store can be read and written")
         self._jobs_writable = gauge("jobs_writable", "1 while runs can get job folders")
@@ -184,8 +187,11 @@ class Metrics:
             self._jobs_writable.set(int(not await self._jobs.problem()))
             with suppress(ResponderBotError):  # keep the last values if the store can't be read; store_up says so
                 await self._count()
-                self._queue.set(await self._database.read(measures.queued))
+                self._queue.set(await self._database.read(stored.queued))
                 self._size.set(await self._database.size_bytes())
+                counts = await self._in_force()
+                for state in ("starting", "in_force", "unknown"):
+                    self._measures.labels(state).set(counts.get(state, 0))
                 hosts = await self._hosts()
                 self._host_up.clear()
                 for host, up in hosts.items():
@@ -204,7 +210,7 @@ class Metrics:
     async def _count(self) -> None:
         if time.monotonic() - self._counted_at < COUNT_INTERVAL_S:
             return
-        rows = await measures.action_counts(self._database)
+        rows = await stored.action_counts(self._database)
         self._counted_at = time.monotonic()
         self._actions.clear()
         for row in rows:

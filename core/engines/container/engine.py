@@ -19,7 +19,7 @@ from core.engines.container.catalogue_loader import CatalogueLoader, RunnableIma
 from core.engines.container.images import Images, PullStatus
 from core.engines.container.runtime import ContainerState, Limits, Runtime, Sandbox, UnavailableError, without
 from core.engines.job_folder import JobFolder
-from core.engines.job_folder_engine import EngineOptions, JobFolderEngine, NoResultError, Run, RunState
+from core.engines.job_folder_engine import EngineOptions, JobFolderEngine, NoResultError, NotStartedError, Run, RunState
 from core.engines.process.launcher import Usage
 from core.settings import ResponderSection, section_for
 
@@ -194,13 +194,13 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             runnable = loaded.by_id.get(job.responder_id)
             if runnable is None:
                 skipped = [item.reason for item in loaded.catalogue.skipped if item.name == job.responder_name]
-                raise NoResultError(" ".join(skipped) or f"{job.responder_name} is no longer available here.")
+                raise NotStartedError(" ".join(skipped) or f"{job.responder_name} is no longer available here.")
         return runnable
 
     async def _create(self, folder: JobFolder, job: Job, runnable: RunnableImage) -> int:
         """Create the job folder. Returns the descriptor of the lock on it."""
         if await asyncio.to_thread(self._is_cancelled, job):
-            raise NoResultError("Cancelled")
+            raise NotStartedError("Cancelled")
         configured = await self._secret_reader.fill_in(runnable.configured)
         return await asyncio.to_thread(job_folder.create, folder, job, configured, share=_open_to_container)
 
@@ -235,8 +235,8 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             await self._runtime.remove(container, even_if_running=False)
         if await self._runtime.image(runnable.pin.id) is None:
             missing = not_installed(runnable.pin)
-            raise NoResultError(f"{job.responder_name} did not run: {missing}")
-        raise NoResultError(
+            raise NotStartedError(f"{job.responder_name} did not run: {missing}")
+        raise NotStartedError(
             f"The container could not be started: {answer.error.rstrip('.')}. See that the image"
             f" {runnable.pin.image} is one of a responder, and that {self._runtime.program} can run it."
         )

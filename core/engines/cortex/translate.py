@@ -223,6 +223,7 @@ def _failed(report: JsonObject) -> Report:
     config = None if redacted is None else redact_urls(redacted.get("config"))
     return Report(
         False,
+        is_known=returned is not None,  # which only the responder itself writes
         message=describe_error(error_message),
         error_message=error_message,
         input=redacted if config is None else {**(redacted or {}), "config": config},

@@ -25,6 +25,7 @@ from core.engines.job_folder_engine import (
     EngineOptions,
     JobFolderEngine,
     NoResultError,
+    NotStartedError,
     Run,
     RunState,
 )
@@ -101,14 +102,14 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             raise NoResultError(run_report.VANISHED)
         runnable = self._catalogue.load().by_id.get(job.responder_id)
         if runnable is None:
-            raise NoResultError(f"{job.responder_name} is no longer available here.")
+            raise NotStartedError(f"{job.responder_name} is no longer available here.")
         return runnable if runnable.configured.sources else self._start(folder, job, runnable)
 
     def _start(self, folder: JobFolder, job: Job, runnable: RunnableResponder) -> _ProcessRun:
         """Create the folder and start the program. Blocks for some milliseconds."""
         if refusal := self._starter.refusal(runnable):
             log.warning("run_refused", action_id=job.action_id, reason=refusal)
-            raise NoResultError(refusal)
+            raise NotStartedError(refusal)
         mode = self._starter.mode(runnable)
         confined, share = "" if mode == "none" else mode, partial(let_in, runnable.account)
         with ExitStack() as held:
@@ -119,7 +120,7 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             if record is None:
                 lines = run_report.last_lines(run_report.read_printed(folder.printed))
                 failure = f"The responder could not be started. {lines}".strip()
-                raise NoResultError("Cancelled" if self._is_cancelled(job) else failure)
+                raise NotStartedError("Cancelled" if self._is_cancelled(job) else failure)
             return _followed(held, folder, job, record, facts)
 
     async def _until_ended(self, run: _ProcessRun) -> str:

@@ -304,7 +304,7 @@ async def test_what_only_the_earlier_run_ran_on_is_released_after_the_later_one(
         assert undo is not None
         assert (undo.status, undo.message) == (
             "waiting",
-            f"{second.action.id} ran on the same object later, without all that this ran on, so it is undone first.",
+            f"{second.action.id} acts on a part of the same and ends later, so it is undone first.",
         )
         harness.clock.now_ms += 30 * MINUTE_MS
         await harness.undos.run_due()

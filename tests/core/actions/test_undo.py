@@ -18,7 +18,7 @@ from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
-from core.models import Action, AlertInput, Extension, Undo, UndoInput
+from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInput
 from core.records.alerts import Alerts
 from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
@@ -63,7 +63,7 @@ RELEASE_HOST = Responder(
     description="Puts a host back on the network",
     data_types=("thehive:alert",),
 )
-DONE, FAILED = Report(True, full={"message": "done"}), Report(False, message="no answer")
+DONE, FAILED = Report(True, full={"message": "done"}), Report(False, message="no answer", is_known=True)
 
 
 def engine() -> ScriptedEngine:
@@ -277,8 +277,9 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         harness.clock.now_ms = start + 60 * MINUTE_MS
         await harness.undos.run_due()
         assert runs_of(harness, RELEASE) == 0
+        moved = EndChange(by=BEN.login, at=harness.clock.now_ms, before=start + 110 * MINUTE_MS)
         assert (await harness.undos.set_time(BEN, action.id, 0)).undo == Undo(
-            responder=RELEASE, after_minutes=60, status="available"
+            responder=RELEASE, after_minutes=60, status="available", changed=moved
         )
         harness.clock.now_ms += 10_000 * MINUTE_MS
         await harness.undos.run_due()
@@ -511,7 +512,7 @@ async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Pat
         await harness.undos.run_due()
         undo = await undo_of(harness, first)
         assert (undo.status, undo.at) == ("replaced", None)
-        assert undo.message == f"{started.id} ran on the same object later, so that decides when it is undone."
+        assert undo.message == f"{started.id} acts on the same and ends later, so that decides when it is undone."
         harness.clock.now_ms += 60 * MINUTE_MS
         await harness.undos.run_due()
         assert (await released(harness)).undoes == started.id
@@ -528,7 +529,7 @@ async def test_a_run_that_comes_between_the_look_and_a_timed_undo_is_not_undone_
         harness.clock.now_ms = due_at
         await blocked(harness)
         release = run_input(harness, RELEASE)
-        with pytest.raises(ResponderBotError, match="ran on the same object later") as caught:
+        with pytest.raises(ResponderBotError, match="acts on the same and ends later") as caught:
             await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:]), due_at))
         assert caught.value.code == "conflict"
         by_hand = await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:])))
@@ -586,12 +587,14 @@ async def test_the_rules_of_both_responders_hold_for_an_undo_and_its_time(tmp_pa
         assert (undo.status, "only ben@example.org may run it" in str(undo.message)) == ("waiting", True)
         await harness.undos.undo(BEN, first.id, UndoInput())
         await released(harness)
-        too_often = await refused(harness.undos.undo(BEN, second.id, UndoInput()))
-        assert (too_often.code, (await undo_of(harness, second)).status) == ("rate_limited", "waiting")
+        assert [(await undo_of(harness, one)).status for one in (first, second)] == ["undone", "undone"]
+        third = await blocked(harness)
+        too_often = await refused(harness.undos.undo(BEN, third.id, UndoInput()))
+        assert (too_often.code, (await undo_of(harness, third)).status) == ("rate_limited", "available")
         harness.clock.now_ms += 61 * MINUTE_MS
-        await harness.undos.undo(BEN, second.id, UndoInput())
+        await harness.undos.undo(BEN, third.id, UndoInput())
         await released(harness)
-        assert (await undo_of(harness, second)).status == "undone"
+        assert (await undo_of(harness, third)).status == "undone"
 
 
 async def test_a_paused_release_waits_until_it_is_resumed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from core.common.database.sqlite import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.models import parse_id
 from core.store import objects, sequences
-from core.store.measures import touch
+from core.store.health import touch
 from core.store.schema import migrate
 from tests import programs, stores
 from tests.stores import opened

@@ -26,7 +26,7 @@ from core.models import SearchInput
 from core.records.search import search
 from core.store import actions, events, objects
 from core.store.backup import made_at, resume
-from core.store.measures import touch
+from core.store.health import touch
 from core.store.opening import SCHEMA, SETTING, TABLE, open_database
 from core.store.schema import MIGRATIONS
 from core.store.search import docs_of

@@ -76,6 +76,7 @@ async def test_a_failing_responder_is_a_report_without_secrets(
     await cortex.fail(job.id, "Mail server says no", given)
     assert await run == Report(
         False,
+        is_known=True,
         message="Mail server says no",
         error_message="Mail server says no",
         input={"data": {"title": "x"}, "config": {"api_key": "REMOVED", "jobTimeout": 30}},

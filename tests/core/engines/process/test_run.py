@@ -321,7 +321,7 @@ async def test_a_responder_that_was_removed_is_a_failure(make_engine: MakeEngine
     engine = make_engine()
     job = replace(await job_for(engine, "Silent_1_0"), responder_id="gone")
     report = await engine.run(job, ProgressLog())
-    assert report == Report(success=False, message="Silent_1_0 is no longer available here.")
+    assert report == Report(success=False, is_known=True, message="Silent_1_0 is no longer available here.")
 
 
 async def test_two_runs_of_one_action_at_once_start_one_program(

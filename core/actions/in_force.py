@@ -1,0 +1,179 @@
+"""What a run leaves in force: from its dispatch until it is undone (core/docs/semantics.md#measures)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from core.actions import undo_state
+from core.common.database import Reads, Row, Transaction
+from core.models import Action, MeasureOfRun, Outcome
+from core.responders import target as targets
+from core.responders.target import Target
+from core.settings import ResponderSection
+from core.store import actions as stored_actions
+from core.store import measures as stored
+
+FOR_EVER = 2**62
+
+
+def begin(tx: Transaction, row: Row, section: ResponderSection, target: Target, now: int, state: str) -> None:
+    """Note that a run which contains something begins to."""
+    action = Action.model_validate_json(row["doc"])
+    kind = action.undo.responder if action.undo else action.responder_name if section.contains else ""
+    if not kind or action.undoes is not None:
+        return
+    values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": state, "since": now}
+    possible = [name for item in target.json.get("artifacts", ()) for name in targets.names_of_artifact(item)]
+    stored.insert(tx, values, _names(action, target), [] if action.target is not None else possible)
+
+
+State = Literal["in_force", "unknown"]
+
+
+def state_at_end(reads: Reads, number: int, outcome: Outcome, *, is_known: bool) -> State | None:
+    """What a run that has ended leaves; None for nothing."""
+    row = stored.find(reads, number)
+    if row is None or (is_known and outcome != "succeeded"):
+        return None
+    return "in_force" if outcome == "succeeded" and not row["is_crossed"] else "unknown"
+
+
+def settle(tx: Transaction, number: int, state: State | None, ends_at: int | None) -> None:
+    """Store what a run that has ended leaves."""
+    if state:
+        stored.set_state(tx, number, state, ends_at)
+    else:
+        stored.delete(tx, number)
+
+
+def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) -> None:
+    """End what a successful run undoes: all that its responder undoes on what it acted on.
+
+    What began while it ran is unknown from then on.
+    """
+    named = None if row["undoes"] is None else stored_actions.find(tx, row["undoes"])
+    if named is not None:
+        end(tx, named, by.created_by, now, action_id=by.id)
+    names = frozenset(_names(by, target))
+    for measure in stored.on(tx, row["responder_name"], names):
+        undone = stored_actions.find(tx, measure["action_id"])
+        if undone is None or not _covers(tx, row, names, undone):
+            continue
+        if measure["state"] == "starting":
+            stored.cross(tx, undone["id"])
+        elif measure["since"] <= (row["dispatched_at"] or 0):
+            end(tx, undone, by.created_by, now, action_id=by.id)
+        else:
+            doubt(tx, undone, measure["ends_at"], now)
+
+
+def end(
+    tx: Transaction, row: Row, login: str, now: int, *, action_id: str | None, message: str | None = None
+) -> Action:
+    """Note that what a run left is no longer in force: it was undone by an action, or somebody says so (`message`)."""
+    measure = stored.find(tx, row["id"])
+    shown = None
+    if measure is not None:
+        shown = MeasureOfRun(state="ended", since=measure["since"], ended_at=now, ended_by=login, message=message)
+    stored.delete(tx, row["id"])
+    stored_actions.forget_target(tx, row["id"])
+    changes = {"status": "undone", "at": None, "action_id": action_id, "message": message}
+    return undo_state.save(tx, row, login, now, None, measure=shown, **changes)
+
+
+def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
+    """Note that nobody knows whether what a run left is in force."""
+    measure = stored.find(tx, row["id"])
+    if measure is not None and measure["state"] != "unknown":
+        stored.set_state(tx, row["id"], "unknown", ends_at)
+        shown = MeasureOfRun(state="unknown", since=measure["since"])
+        undo_state.save(tx, row, row["created_by"], now, row["undo_at"], measure=shown)
+
+
+def doubt_all(tx: Transaction, now: int) -> None:
+    """Note that nobody knows what is in force."""
+    for measure in stored.all_of(tx):
+        row = stored_actions.find(tx, measure["action_id"])
+        if row is not None:
+            doubt(tx, row, measure["ends_at"], now)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Another run that keeps in force what this one left."""
+
+    number: int
+    is_settled: bool
+    """False while it starts or is being undone."""
+    is_whole: bool
+    """Whether it keeps all of it, so that this one need not be undone by itself."""
+
+
+def holder(reads: Reads, row: Row) -> Holder | None:
+    """What keeps in force, for longer, what a run left; None if it decides itself when that ends."""
+    own = stored.find(reads, row["id"])
+    if own is None:
+        return None
+    names = stored.names_of(reads, row["id"])
+    others = [other for other in stored.on(reads, own["kind"], names) if other["action_id"] != row["id"]]
+    found: list[Holder] = []
+    for other in others:
+        number = other["action_id"]
+        action = stored_actions.find(reads, number)
+        is_open = other["state"] == "starting"
+        if action is None or not (is_open or end_of(other) > end_of(own)):
+            continue
+        undo = Action.model_validate_json(action["doc"]).undo
+        is_settled = not is_open and (undo is None or undo.status != "running")
+        found.append(Holder(number, is_settled, _covers(reads, action, stored.names_of(reads, number), row)))
+    return max(found, key=lambda one: (not one.is_settled, one.is_whole, one.number), default=None)
+
+
+def _covers(reads: Reads, row: Row, names: frozenset[str], other: Row) -> bool:
+    """Whether a run acts on all that another one, which left a measure, acts on; `names` are those of the first."""
+    is_known = Action.model_validate_json(other["doc"]).target is not None
+    return stored.names_of(reads, other["id"]) <= names and (is_known or targets.covers(row, other))
+
+
+def end_of(measure: Row) -> tuple[int, int]:
+    """When a measure ends, so that of several with the same end one is the last."""
+    return (FOR_EVER if measure["ends_at"] is None else measure["ends_at"]), measure["action_id"]
+
+
+@dataclass
+class Group:
+    """The measures that are one, since they are of one kind and act on the same."""
+
+    rows: list[Row] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def last(self) -> Row:
+        """The one that ends last, and so decides when all of it ends."""
+        return max(self.rows, key=end_of)
+
+
+def groups(reads: Reads) -> Sequence[Group]:
+    """All that is in force, by kind and what it acts on; those that began first, first."""
+    names = stored.names_by_action(reads)
+    found: list[Group] = []
+    by_name: dict[tuple[str, str], Group] = {}
+    for row in stored.all_of(reads):
+        certain, _ = names.get(row["action_id"], (set(), set()))
+        keys = [(row["kind"], name) for name in sorted(certain)]
+        merged = Group([row], set(certain))
+        for group in {id(group): group for key in keys if (group := by_name.get(key))}.values():
+            merged = Group([*group.rows, *merged.rows], group.names | merged.names)
+            found.remove(group)
+        found.append(merged)
+        by_name |= dict.fromkeys(((row["kind"], name) for name in merged.names), merged)
+    return sorted(found, key=lambda group: min(row["action_id"] for row in group.rows))
+
+
+def _names(action: Action, target: Target) -> list[str]:
+    """What a run acts on, as hashes; its object, if nobody knows."""
+    if action.target is None:
+        return [*targets.hashed([f"object {action.object_id}"])]
+    ids = {artifact.id for artifact in action.target}
+    items = [target.json] if target.kind == "case_artifact" else target.json["artifacts"]
+    return [name for item in items if item["id"] in ids or len(items) == 1 for name in targets.names_of_artifact(item)]

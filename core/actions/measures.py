@@ -1,0 +1,218 @@
+"""What is in force right now: listed, undone, given another end, marked as ended (core/docs/semantics.md#measures)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from core.actions import in_force, rights
+from core.actions.in_force import Group
+from core.actions.lifecycle import find, note
+from core.actions.undos import Undos
+from core.authorization import Caller
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError, bad_request
+from core.models import Action, Measure, UndoInput, number_of, parse_id
+from core.protection import targets_in
+from core.responders import target as targets
+from core.responders.guards import Guards
+from core.responders.registry import Registry
+from core.store import actions as stored_actions
+from core.store import measures as stored
+from core.store import objects
+
+LIMIT = 1_000
+
+
+class MeasureFilter(NamedTuple):
+    """Which measures somebody asks for; "" for any."""
+
+    target: str = ""
+    """What they act on or may act on, in any spelling."""
+    by: str = ""
+    """Who asked for them: a login or its first part."""
+    responder: str = ""
+    """Its name or id."""
+    alert: str = ""
+    case: str = ""
+
+
+class Measures:
+    """Reads and changes what is in force."""
+
+    def __init__(self, undos: Undos, registry: Registry, guards: Guards, database: Database, clock: Clock) -> None:
+        self._undos = undos
+        self._registry = registry
+        self._guards = guards
+        self._database = database
+        self._clock = clock
+
+    async def listed(self, caller: Caller, wanted: MeasureFilter) -> Sequence[Measure]:
+        """At most LIMIT, those that began first, first; without those whose object the caller may not see.
+
+        Raises ResponderBotError("bad_request") for an id that is none.
+        """
+        for key, text in (("alert", wanted.alert), ("case", wanted.case)):
+            if text and parse_id(text) is None:
+                raise bad_request(f"`{key}` must be an id such as ~12")
+
+        def read(reads: Reads) -> list[Measure]:
+            possible = stored.names_by_action(reads)
+            found = []
+            for group in in_force.groups(reads):
+                numbers = [row["action_id"] for row in group.rows]
+                rows = [row for number in numbers if (row := stored_actions.find(reads, number)) is not None]
+                names = group.names.union(*(possible[number][1] for number in numbers if number in possible))
+                if rows and self._is_wanted(reads, wanted, rows, names) and _is_seen(reads, caller, rows):
+                    found.append(self._shown(group, rows))
+            return found[:LIMIT]
+
+        return await self._database.snapshot(read)
+
+    async def undo(self, caller: Caller, measure_id: str, *, key: str = "", body: str = "") -> list[Action]:
+        """Start the runs that undo a measure: one, unless its runs act on different things as well.
+
+        Raises ResponderBotError as `Undos.undo` does; conflict if nothing undoes it, or it is only starting.
+        """
+
+        def read(reads: Reads) -> list[str]:
+            group = _group(reads, measure_id)
+            chosen: list[tuple[str, frozenset[str]]] = []
+            by_size = [(row["action_id"], stored.names_of(reads, row["action_id"]), row) for row in group.rows]
+            for number, names, row in sorted(by_size, key=lambda one: (-len(one[1]), one[0])):
+                if row["state"] != "starting" and not any(names <= others for _, others in chosen):
+                    chosen.append((f"~{number}", names))
+            if not chosen:
+                raise ResponderBotError("conflict", "It is only starting; undo it once its run has ended.")
+            return [action_id for action_id, _ in chosen]
+
+        ids = await self._database.snapshot(read)
+        return [
+            (await self._undos.undo(caller, one, UndoInput(), key=f"{key} {one}" if key else "", body=body)).action
+            for one in ids
+        ]
+
+    async def extend(self, caller: Caller, measure_id: str, until: int | None) -> Action:
+        """Have a measure last longer: until this time (ms), or (None) until somebody undoes it.
+
+        Returns the run that decides its end; beyond what was approved it only asks for that. Raises ResponderBotError:
+        not_found, forbidden, bad_request (not later than now, or not allowed), conflict.
+        """
+
+        def work(tx: Transaction) -> Action:
+            group = _group(tx, measure_id)
+            ends_at = group.last["ends_at"]
+            if ends_at is None:
+                raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
+            if until is not None and until <= ends_at:
+                raise ResponderBotError("bad_request", "That is no later than it ends anyway; give a later time.")
+            return self._undos.set_time_in(tx, caller, self._row(tx, caller, group.last), until)
+
+        return await self._database.transaction(work)
+
+    async def shorten(self, caller: Caller, measure_id: str, until: int | None) -> Action:
+        """Have a measure end earlier, at this time (ms). Raises as `extend` does."""
+
+        def work(tx: Transaction) -> Action:
+            group = _group(tx, measure_id)
+            last = in_force.end_of(group.last)[0]
+            if until is None or not self._clock() < until < last:
+                sentence = "Give a time before it ends, and after now; to end it now, undo it."
+                raise ResponderBotError("bad_request", sentence)
+            later = [row for row in group.rows if in_force.end_of(row)[0] > until]
+            return [self._undos.set_time_in(tx, caller, self._row(tx, caller, row), until) for row in later][-1]
+
+        return await self._database.transaction(work)
+
+    async def mark_as_ended(self, caller: Caller, measure_id: str, reason: str) -> list[Action]:
+        """Note that a measure has ended, as the caller knows it; nothing is run.
+
+        Raises ResponderBotError: not_found, forbidden, conflict (it is starting, or being undone).
+        """
+
+        def work(tx: Transaction) -> list[Action]:
+            group, ended = _group(tx, measure_id), []
+            for measure in group.rows:
+                row = self._row(tx, caller, measure)
+                rights.require_may_change_end(tx, self._guards, caller, row)
+                undo = Action.model_validate_json(row["doc"]).undo
+                if measure["state"] == "starting" or (undo is not None and undo.status == "running"):
+                    raise ResponderBotError("conflict", "A run of it or its undo has not ended; wait until it has.")
+                note(tx, "measure_marked_as_ended", row, login=caller.login)
+                ended.append(in_force.end(tx, row, caller.login, self._clock(), message=reason.strip(), action_id=None))
+            return ended
+
+        return await self._database.transaction(work)
+
+    async def counts(self) -> dict[str, int]:
+        """How many runs have left something in force, by state."""
+        return {row["state"]: row["count"] for row in await self._database.read(stored.counts)}
+
+    def _row(self, tx: Transaction, caller: Caller, measure: Row) -> Row:
+        row = find(tx, f"~{measure['action_id']}")
+        rights.require_clearance(tx, caller, row, "change a measure")
+        return row
+
+    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, rows: Sequence[Row], names: set[str]) -> bool:
+        if wanted.target and not names.intersection(_names_of(wanted.target)):
+            return False
+        if wanted.by and self._guards.login(wanted.by) not in {row["created_by"] for row in rows}:
+            return False
+        if wanted.responder and self._registry.name(wanted.responder) not in {row["responder_name"] for row in rows}:
+            return False
+        roots = {number for row in rows for number in _roots_of(reads, row)} if wanted.alert or wanted.case else set()
+        return all(parse_id(text) in roots for text in (wanted.alert, wanted.case) if text)
+
+    def _shown(self, group: Group, rows: Sequence[Row]) -> Measure:
+        last = group.last
+        row = next((row for row in rows if row["id"] == last["action_id"]), rows[-1])
+        action = Action.model_validate_json(row["doc"])
+        states = {measure["state"] for measure in group.rows}
+        numbers = sorted(measure["action_id"] for measure in group.rows)
+        return Measure(
+            id=f"~{numbers[0]}",
+            actions=[f"~{number}" for number in numbers],
+            responder_name=action.responder_name,
+            title=self._registry.title(action.responder_name),
+            object_type=action.object_type,
+            object_id=action.object_id,
+            root_id=f"~{row['root_id']}",
+            target=action.target,
+            state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
+            created_by=action.created_by,
+            approved_by=[] if action.approval is None else action.approval.approved_by,
+            note=action.note,
+            since=min(measure["since"] for measure in group.rows),
+            until=last["ends_at"],
+            undo=action.undo,
+        )
+
+
+def _group(reads: Reads, measure_id: str) -> Group:
+    number = parse_id(measure_id)
+    for group in in_force.groups(reads):
+        if any(row["action_id"] == number for row in group.rows):
+            return group
+    raise ResponderBotError("not_found", "Measure not found; it may have ended.")
+
+
+def _is_seen(reads: Reads, caller: Caller, rows: Sequence[Row]) -> bool:
+    """Whether the caller may see the objects of all its runs."""
+    return not caller.is_on_behalf or all(
+        targets.of_action(reads, row)[0].clearance <= caller.clearance for row in rows
+    )
+
+
+def _names_of(text: str) -> set[str]:
+    return {name for data_type in ("", "hostname") for name in targets.hashed(targets_in(text, data_type))}
+
+
+def _roots_of(reads: Reads, row: Row) -> set[int]:
+    """The alerts and cases that the object of a run belongs to."""
+    found = {row["root_id"], row["object_id"]}
+    if row["kind"] == "case_artifact":
+        found |= set(objects.alerts_with(reads, row["object_id"]))
+    for number in list(found):
+        alert = objects.find(reads, "alert", number)
+        case = None if alert is None else objects.parsed(alert["doc"])["case"]
+        found |= {number_of(case)} if case else set()
+    return found

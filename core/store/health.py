@@ -1,0 +1,36 @@
+"""SQL for health, metrics and `doctor`: a write probe, and counts."""
+
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.disk import Share
+from core.store import sequences
+
+
+def touch(tx: Transaction) -> None:
+    """Write to the database, to show that it can be written."""
+    sequences.take(tx, "probe")  # SQLite writes nothing when a value stays the same
+
+
+def queued(reads: Reads) -> int:
+    """Number of actions that wait for a slot on their engine or for approval."""
+    # The first condition selects the partial index.
+    row = reads.row(
+        "SELECT count(*) AS count FROM action WHERE status IN ('Waiting', 'InProgress') AND status = 'Waiting'"
+    )
+    return int(row["count"]) if row else 0
+
+
+async def action_counts(database: Database) -> list[Row]:
+    """`status, responder_name, count` of all actions; in the background, since it scans them all."""
+    return await database.fetch_in_background(
+        "SELECT status, responder_name, count(*) AS count FROM action GROUP BY responder_name, status"
+    )
+
+
+async def stored_since(database: Database, since: int) -> Share:
+    """Of alerts and cases, with which all else comes, those made since then (ms); in the background: it counts all."""
+    (row,) = await database.fetch_in_background(
+        "SELECT count(*) AS total, count(CASE WHEN created_at >= :since THEN 1 END) AS new FROM object"
+        " WHERE kind IN ('alert', 'case')",
+        {"since": since},
+    )
+    return Share(row["new"], row["total"])

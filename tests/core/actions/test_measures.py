@@ -1,0 +1,442 @@
+"""What is in force: one measure for a target, until it is undone, whatever happens meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.actions.measures import MeasureFilter, Measures
+from core.common.errors import ResponderBotError
+from core.engines.base import Report
+from core.models import Action, AlertInput, Measure, UndoInput
+from core.records.alerts import Alerts
+from core.settings import ResponderSection
+from core.store import retention
+from core.store.backup import copy, restore_backup
+from tests.clock import SetClock
+from tests.core.actions.harness import (
+    ANNA,
+    BEN,
+    LEAD,
+    Harness,
+    action_parts,
+    another_core,
+    next_run,
+    open_harness,
+    run_input,
+)
+from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS, RELEASE, STEPS, engine, refused, released, undo_of
+from tests.core.core_process import alert_in, core_process, run_body, setup_in
+from tests.core.running import running_core
+from tests.stores import opened
+
+HOST = {"dataType": "hostname", "data": "SRV-DC01"}
+UNKNOWN = Report(False, message="Timed out after 30 minutes")
+SAID_NO = Report(False, message="no such host", is_known=True)
+POLICY = {"undo": RELEASE, "target": "hostname"}
+
+
+@asynccontextmanager
+async def harness_with(
+    tmp_path: Path, *, release: ResponderSection | None = None, **block: Any
+) -> AsyncIterator[Harness]:
+    """BlockHost acts on a host, and is undone by ReleaseHost."""
+    policies = {BLOCK: ResponderSection.model_validate({**POLICY, **block})}
+    policies |= {RELEASE: release} if release else {}
+    async with open_harness(tmp_path, engine=engine(), policies=policies, artifacts=[HOST]) as harness:
+        yield harness
+
+
+def measures_of(harness: Harness) -> Measures:
+    return Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+
+
+async def listed(harness: Harness, **wanted: str) -> Sequence[Measure]:
+    return await measures_of(harness).listed(ANNA, MeasureFilter(**wanted))
+
+
+async def only(harness: Harness) -> Measure:
+    (measure,) = await listed(harness)
+    return measure
+
+
+async def alert_with(harness: Harness, *artifacts: Any, **fields: Any) -> str:
+    """Another alert with these artifacts; its id."""
+    alerts = Alerts(harness.database, harness.clock, "soc")
+    base = {"type": "siem", "source": "s", "sourceRef": f"r{harness.clock()}-{len(artifacts)}-{fields}", "title": "t"}
+    created = await alerts.create(
+        LEAD, AlertInput.model_validate({**base, "description": "d", "artifacts": list(artifacts), **fields})
+    )
+    return created.id
+
+
+async def blocked(harness: Harness, report: Report = DONE, **more: Any) -> Action:
+    started = await harness.actions.start(ANNA, run_input(harness, **more))
+    (await next_run(harness.engine)).finish(report)
+    return await harness.ended(started.action.id)
+
+
+# --- one measure for a target -----------------------------------------------------------------------------------------
+
+
+async def test_the_same_host_from_two_alerts_is_one_measure_with_the_latest_end(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        start = harness.clock.now_ms
+        first = await blocked(harness, undoAfterMinutes=60)
+        other = await alert_with(harness, {"dataType": "hostname", "data": "srv-dc01."})
+        harness.clock.now_ms += MINUTE_MS
+        second = await blocked(harness, objectId=other, undoAfterMinutes=10)
+        measure = await only(harness)
+        assert (measure.id, measure.actions, measure.since) == (first.id, [first.id, second.id], start)
+        assert (measure.until, measure.object_id, measure.state) == (
+            start + 60 * MINUTE_MS,
+            harness.alert_id,
+            "in_force",
+        )
+        assert (measure.undo, measure.title, measure.created_by) == (first.undo, "Block Host", ANNA.login)
+        # The shorter run frees nothing, and the longer one frees all of it, once.
+        harness.clock.now_ms = start + 11 * MINUTE_MS
+        await harness.undos.run_due()
+        undo = await undo_of(harness, second)
+        assert (undo.status, len(harness.engine.runs)) == ("replaced", 2)
+        harness.clock.now_ms = start + 60 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert await listed(harness) == []
+        ended = [await harness.action(action.id) for action in (first, second)]
+        assert [action.measure.state for action in ended if action.measure] == ["ended", "ended"]
+        assert [action.undo.status for action in ended if action.undo] == ["undone", "undone"]
+        assert (await harness.undos.run_due(), len(harness.engine.runs)) == (0, 3)
+
+
+async def test_other_hosts_and_other_undos_are_measures_of_their_own(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        await blocked(harness, undoAfterMinutes=5)
+        other = await alert_with(harness, {"dataType": "hostname", "data": "lt-0419"})
+        await blocked(harness, objectId=other, undoAfterMinutes=60)
+        assert len(await listed(harness)) == 2
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert [measure.object_id for measure in await listed(harness)] == [other]
+
+
+async def test_of_two_with_the_same_end_one_is_undone_and_both_end(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=5) as harness:
+        actions = [await blocked(harness), await blocked(harness)]
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        harness.clock.now_ms += 500 * MINUTE_MS
+        assert await harness.undos.run_due() == 0
+        assert [(await undo_of(harness, action)).status for action in actions] == ["undone", "undone"]
+
+
+async def test_a_part_of_a_measure_is_undone_after_what_lasts_longer(tmp_path: Path) -> None:
+    two = [{"dataType": "hostname", "data": name} for name in ("a1", "b1")]
+    async with harness_with(tmp_path) as harness:
+        both = await alert_with(harness, *two)
+        wide = await blocked(harness, objectId=both, target=["a1", "b1"], undoAfterMinutes=5)
+        narrow = await blocked(harness, objectId=both, target="a1", undoAfterMinutes=60)
+        assert (await only(harness)).actions == [wide.id, narrow.id]
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await harness.undos.run_due()
+        undo = await undo_of(harness, wide)
+        assert undo.status == "waiting"
+        assert undo.message == f"{narrow.id} acts on a part of the same and ends later, so it is undone first."
+        # Undoing all of it takes the one run that acted on all.
+        (undoing,) = await measures_of(harness).undo(BEN, narrow.id)
+        assert undoing.undoes == wide.id
+        await released(harness)
+        assert await listed(harness) == []
+
+
+async def test_any_run_of_the_undo_ends_it_and_one_on_another_target_does_not(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, release=ResponderSection(target=("hostname",))) as harness:
+        action = await blocked(harness)
+        other = await alert_with(harness, {"dataType": "hostname", "data": "lt-0419"})
+        same = await alert_with(harness, HOST, {"dataType": "ip", "data": "10.0.0.5"})
+        for alert, left in ((other, 1), (same, 0)):
+            await harness.actions.start(BEN, run_input(harness, RELEASE, objectId=alert))
+            await released(harness)
+            assert len(await listed(harness)) == left
+        ended = await harness.action(action.id)
+        assert ended.measure is not None
+        assert (ended.measure.state, ended.measure.ended_by) == ("ended", BEN.login)
+
+
+async def test_what_begins_while_it_is_undone_is_unknown(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        first = await blocked(harness)
+        await harness.undos.undo(BEN, first.id, UndoInput())
+        release = await next_run(harness.engine)
+        harness.clock.now_ms += 1
+        finished = await blocked(harness)
+        await harness.actions.start(ANNA, run_input(harness))
+        starting = await next_run(harness.engine)
+        release.finish(DONE)
+        await harness.ended(release.job.action_id)
+        starting.finish(DONE)
+        still = await harness.ended(starting.job.action_id)
+        measure = await only(harness)
+        assert (measure.actions, measure.state) == ([finished.id, still.id], "unknown")
+
+
+# --- what is known of it ----------------------------------------------------------------------------------------------
+
+
+async def test_it_begins_at_dispatch_and_what_failed_unseen_is_unknown_and_can_be_undone(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        run = await next_run(harness.engine)
+        assert ((await only(harness)).state, (await only(harness)).until) == ("starting", None)
+        error = await refused(measures_of(harness).undo(BEN, started.id))
+        assert (error.code, error.message) == ("conflict", "It is only starting; undo it once its run has ended.")
+        run.finish(UNKNOWN)
+        ended = await harness.ended(started.id)
+        assert (ended.status, ended.measure and ended.measure.state) == ("Failure", "unknown")
+        assert (await only(harness)).until == harness.clock.now_ms + 60 * MINUTE_MS
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert await listed(harness) == []
+
+
+async def test_what_said_that_it_failed_leaves_nothing(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        action = await blocked(harness, SAID_NO)
+        assert (await listed(harness), action.measure) == ([], None)
+        assert action.undo is not None
+        assert (action.undo.status, action.undo.at) == (None, None)
+
+
+async def test_a_stopped_run_is_unknown_and_one_that_never_ran_is_nothing(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.actions.deny(BEN, started.id)
+        assert await listed(harness) == []
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.actions.approve(BEN, started.id)
+        await next_run(harness.engine)
+        await harness.actions.cancel(ANNA, started.id)
+        assert (await harness.ended(started.id)).outcome == "stopped"
+        measure = await only(harness)
+        assert (measure.state, measure.approved_by) == ("unknown", [BEN.login])
+
+
+async def test_what_contains_without_an_undo_is_in_force_until_it_is_marked_as_ended(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection(contains=True)}
+    async with open_harness(tmp_path, engine=engine(), policies=policies) as harness:
+        action = await blocked(harness)
+        measure = await only(harness)
+        assert (measure.state, measure.undo, measure.target) == ("in_force", None, None)
+        error = await refused(measures_of(harness).undo(BEN, action.id))
+        assert (error.code, error.message) == ("conflict", f"{BLOCK} had no undo when this ran.")
+        (ended,) = await measures_of(harness).mark_as_ended(BEN, measure.id, " reinstalled ")
+        assert ended.measure is not None
+        assert (ended.measure.state, ended.measure.ended_by, ended.measure.message) == (
+            "ended",
+            BEN.login,
+            "reinstalled",
+        )
+        assert await listed(harness) == []
+        assert (await refused(measures_of(harness).mark_as_ended(BEN, measure.id, "again"))).code == "not_found"
+
+
+@pytest.mark.sqlite
+async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60, approval=1) as harness:
+        started = [(await harness.actions.start(ANNA, run_input(harness))).action for _ in range(2)]
+        await harness.actions.approve(BEN, started[0].id)
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(started[0].id)
+        copy(tmp_path / "core.db", tmp_path / "backup.db", harness.clock.now_ms)
+        policies = {BLOCK: ResponderSection.model_validate(POLICY)}
+    restore_backup(tmp_path / "backup.db", tmp_path / "core.db", "action")
+    clock, other = SetClock(harness.clock.now_ms + 30 * MINUTE_MS), engine()
+    async with (
+        opened(tmp_path / "core.db") as database,
+        action_parts(database, clock, other, policies=policies) as core,
+    ):
+        await core.lifecycle.end_restored()
+        measures = Measures(core.undos, core.registry, core.guards, database, clock)
+        (measure,) = await measures.listed(ANNA, MeasureFilter())
+        assert (measure.state, measure.actions) == ("unknown", [action.id for action in started])
+        clock.now_ms += 60 * MINUTE_MS
+        assert (await core.undos.run_due(), other.runs) == (0, [])
+        (ended, *_) = await measures.mark_as_ended(BEN, measure.id, "looked at it")
+        assert ended.undo is not None
+        assert (ended.undo.status, ended.undo.message) == ("undone", "looked at it")
+
+
+async def test_what_a_killed_core_left_is_in_the_register_of_the_next(tmp_path: Path) -> None:
+    setup = await setup_in(tmp_path, responders=STEPS)
+    async with core_process(setup) as core:
+        alert = await alert_in(core)
+        action = await core.client().run(run_body(alert, "Block_1_0", parameters={"steps": ["write"]}))
+        await core.ended(action.id)
+        await core.kill()
+    async with core_process(setup) as core, core_process(setup, "second") as second:
+        (measure,) = await core.client().measures(alert=alert, responder="Block_1_0", by=action.created_by)
+        assert (measure.state, measure.actions) == ("in_force", [action.id])
+        results = await asyncio.gather(
+            *(one.client("ben").undo_measure(measure.id) for one in (core, second)), return_exceptions=True
+        )
+        (undoing,) = next(result for result in results if not isinstance(result, BaseException))
+        errors = [result for result in results if isinstance(result, ResponderBotError)]
+        assert [error.code for error in errors] in (["conflict"], ["not_found"])
+        assert (await core.ended(undoing.id)).status == "Success"
+        assert await second.client().measures() == []
+
+
+# --- its end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=240) as harness:
+        measures, start = measures_of(harness), harness.clock.now_ms
+        action = await blocked(harness, undoAfterMinutes=60)
+        end = start + 60 * MINUTE_MS
+        for until in (start + 15 * MINUTE_MS, end):
+            error = await refused(measures.extend(BEN, action.id, until))
+            assert (error.code, error.message) == (
+                "bad_request",
+                "That is no later than it ends anyway; give a later time.",
+            )
+        for too_late in (None, start + 241 * MINUTE_MS):
+            assert (await refused(measures.extend(BEN, action.id, too_late))).code == "bad_request"
+        moved = await measures.extend(BEN, action.id, end + 60 * MINUTE_MS)
+        assert moved.undo is not None
+        assert moved.undo.changed is not None
+        assert moved.undo.changed.model_dump() == {
+            "by": BEN.login,
+            "at": start,
+            "before": end,
+            "after": end + 60 * MINUTE_MS,
+        }
+        assert (await only(harness)).until == end + 60 * MINUTE_MS
+        for no_earlier in (None, start, end + 60 * MINUTE_MS):
+            assert (await refused(measures.shorten(BEN, action.id, no_earlier))).code == "bad_request"
+        await measures.shorten(BEN, action.id, start + MINUTE_MS)
+        assert (await only(harness)).until == start + MINUTE_MS
+        harness.clock.now_ms += MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert (await refused(measures.extend(BEN, action.id, end))).code == "not_found"
+
+
+async def test_ending_earlier_moves_all_of_its_runs(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        start = harness.clock.now_ms
+        actions = [await blocked(harness, undoAfterMinutes=minutes) for minutes in (30, 60, 5)]
+        await measures_of(harness).shorten(BEN, actions[0].id, start + 10 * MINUTE_MS)
+        ends = [(await undo_of(harness, action)).at for action in actions]
+        assert ends == [start + minutes * MINUTE_MS for minutes in (10, 10, 5)]
+        harness.clock.now_ms = start + 10 * MINUTE_MS
+        await harness.undos.run_due()
+        await released(harness)
+        assert await listed(harness) == []
+
+
+async def test_who_may_not_run_it_changes_nothing_and_who_may_not_see_it_reads_nothing(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, run_by=("anna@example.org",), undo_after_minutes=60) as harness:
+        measures, action = measures_of(harness), await blocked(harness, undoAfterMinutes=5)
+        in_slack = replace(BEN, acted_through="bot@example.org", clearance=1)
+        for who in (BEN, in_slack):
+            for work in (
+                measures.extend(who, action.id, harness.clock.now_ms + 30 * MINUTE_MS),
+                measures.shorten(who, action.id, harness.clock.now_ms + MINUTE_MS),
+                measures.mark_as_ended(who, action.id, "so"),
+            ):
+                assert (await refused(work)).code == "forbidden"
+        assert await measures.listed(in_slack, MeasureFilter()) == []
+        assert len(await measures.listed(replace(in_slack, clearance=2), MeasureFilter())) == 1
+
+
+async def test_what_is_found_by_target_person_responder_alert_and_case(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        await blocked(harness)
+        case = await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, harness.alert_id)
+        other = await alert_with(harness, {"dataType": "hostname", "data": "host-10-0-0-5.internal"})
+        await blocked(harness, objectId=other)
+        for wanted, count in (
+            ({"target": "SRV-DC01"}, 1),
+            ({"target": "https://srv-dc01/x"}, 1),
+            ({"target": "10.0.0[.]5"}, 1),
+            ({"target": "::ffff:10.0.0.5"}, 1),
+            ({"target": "srv-dc02"}, 0),
+            ({"by": "anna"}, 2),
+            ({"by": "ben@example.org"}, 0),
+            ({"responder": BLOCK}, 2),
+            ({"responder": "r-release"}, 0),
+            ({"alert": harness.alert_id}, 1),
+            ({"case": case.id}, 1),
+            ({"case": case.id, "target": "10.0.0.5"}, 0),
+            ({"alert": "~999"}, 0),
+        ):
+            assert len(await listed(harness, **wanted)) == count, wanted
+        assert (await refused(listed(harness, alert="x"))).code == "bad_request"
+
+
+async def test_what_a_run_may_act_on_is_found_too(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection(undo=RELEASE)}
+    async with open_harness(tmp_path, engine=engine(), policies=policies, artifacts=[HOST]) as harness:
+        await blocked(harness)
+        same = await alert_with(harness, HOST)
+        await blocked(harness, objectId=same)
+        # Nobody knows whether both acted on that host, so they are two.
+        assert [len(await listed(harness, target=name)) for name in ("srv-dc01", "lt-1")] == [2, 0]
+
+
+async def test_what_is_in_force_is_not_deleted(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection(contains=True)}
+    async with open_harness(tmp_path, engine=engine(), policies=policies) as harness:
+        number = int(harness.alert_id[1:])
+        await blocked(harness)
+        await Alerts(harness.database, harness.clock, "soc").mark_read(LEAD, harness.alert_id)
+        assert await harness.database.read(lambda reads: retention.closed_at(reads, number)) is None
+        await measures_of(harness).mark_as_ended(BEN, (await only(harness)).id, "so")
+        assert await harness.database.read(lambda reads: retention.closed_at(reads, number)) is not None
+
+
+async def test_cores_of_several_hosts_see_one_register(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection.model_validate({**POLICY, "undo_after_minutes": 5})}
+    async with (
+        harness_with(tmp_path, undo_after_minutes=5) as harness,
+        another_core(harness, engine(), policies=policies) as other,
+    ):
+        actions = [await blocked(harness) for _ in range(3)]
+        measures = Measures(other.undos, other.registry, other.guards, other.database, other.clock)
+        (measure,) = await measures.listed(ANNA, MeasureFilter(target="srv-dc01"))
+        assert measure.actions == [action.id for action in actions]
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await asyncio.gather(harness.undos.run_due(), other.undos.run_due())
+        undos = [(await undo_of(harness, action)).status for action in actions]
+        assert sorted(map(str, undos)) == ["replaced", "replaced", "running"]
+
+
+async def test_over_http_rights_and_bodies_are_checked(tmp_path: Path) -> None:
+    base = "/api/connector/engine/measure"
+    async with running_core(tmp_path) as core:
+        cases: list[tuple[str, dict[str, Any], int]] = [
+            ("~999/undo", {}, 404),
+            ("~999/extend", {"until": 5}, 404),
+            ("~999/end", {"reason": "x"}, 404),
+            ("x/undo", {}, 404),
+            ("~999/extend", {"until": "x"}, 400),
+            ("~999/shorten", {"until": -1}, 400),
+            ("~999/end", {"reason": " "}, 400),
+            ("~999/end", {}, 400),
+        ]
+        for path, body, status in cases:
+            answer = await core.send("POST", f"{base}/{path}", body, profile="analyst")
+            assert answer.status_code == status, (path, answer.text)
+        for path, body, _ in cases[:3]:
+            assert (await core.send("POST", f"{base}/{path}", body, profile="read-only")).status_code == 403
+        assert (await core.send("GET", f"{base}?target=x&by=anna", profile="read-only")).json() == []
+        assert (await core.send("GET", f"{base}?alert=x")).status_code == 400
+        assert 'responder_bot_measures{state="unknown"} 0.0' in (await core.send("GET", "/metrics")).text
