@@ -268,7 +268,7 @@ async def _prune(
     settings = _bot_settings(args)
     if not all(file.is_file() for file in files_of(settings.bot.database)):
         return {}
-    store = open_store(settings.bot.database)
+    store = open_store(settings.bot.database, core_cli.opening())
     try:
         retention = Retention(store, now_ms, settings.retention.message_days, ask_core)
         return await (retention.preview() if args.dry_run else retention.prune())
@@ -284,7 +284,7 @@ def _forget_messages(args: argparse.Namespace) -> int:
     for path in files_of(location):
         if not path.is_file():
             raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
-    count = asyncio.run(forget_messages(location))
+    count = asyncio.run(forget_messages(location, core_cli.opening()))
     print(f"Forgot {count} messages; the bot shows what comes from now on.", file=sys.stderr)
     return 0
 

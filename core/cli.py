@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from core.authorization import Caller
     from core.common.database import Database, Transaction
     from core.common.database.location import Location
+    from core.common.database.schema import Opening
     from core.common.database.transfer import Store, Sum
     from core.common.disk import Share, Stored
     from core.engines.base import Catalogue
@@ -271,12 +272,19 @@ def settings_with_database(args: argparse.Namespace) -> "CoreSettings":
     return settings
 
 
+def opening() -> "Opening":
+    """For a command, whose standard output is for what it prints."""
+    from core.common.database.schema import Opening
+
+    return Opening(lambda sentence: _say(sentence, sys.stderr))
+
+
 @asynccontextmanager
 async def _opened(location: "Location", store: "Store | None" = None) -> "AsyncIterator[Database]":
     """A store (default: core's), whether core runs or not."""
     from core.store.opening import STORE
 
-    database = (store or STORE).open(location)
+    database = (store or STORE).open(location, opening())
     try:
         yield database
     finally:

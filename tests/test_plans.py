@@ -11,6 +11,7 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import STORE as BOTS
+from core.common.database.schema import Opening
 from core.store.opening import STORE as CORES
 from tests import statements, stores
 from tests.bench.grown import fill_postgresql
@@ -164,7 +165,7 @@ async def test_postgresql_reads_none_of_them_as_a_whole_either(tmp_path: Path) -
     connections = []
     for name, open_ in (("bot", BOTS.open), ("core", CORES.open)):
         url = stores.on_postgresql(tmp_path / name)
-        await open_(url).close()
+        await open_(url, Opening()).close()
         connections.append(psycopg.connect(url.text, autocommit=True))
     bot, core = connections
     with closing(bot), closing(core):

@@ -16,6 +16,7 @@ from bot.outbox.store import STORE as BOTS
 from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.common.database.location import Location
+from core.common.database.schema import Opening
 from core.common.database.transfer import Store, export, load
 from core.common.errors import ResponderBotError
 from core.store import events
@@ -34,7 +35,7 @@ LATER = 2**63 - 1  # when no lease stands
 
 
 async def exported(store: Store, location: Location) -> str:
-    database, file = store.open(location), io.StringIO()
+    database, file = store.open(location, Opening()), io.StringIO()
     try:
         await export(store, database, file, LATER)
     finally:
@@ -43,7 +44,7 @@ async def exported(store: Store, location: Location) -> str:
 
 
 async def imported(store: Store, location: Location, text: str) -> None:
-    database = store.open(location)
+    database = store.open(location, Opening())
     try:
         await load(store, database, io.StringIO(text))
     finally:
@@ -78,7 +79,7 @@ def value_for(column: str, kind: str, key: int, number: int) -> str | int:
 @BOTH
 async def test_every_table_and_value_comes_back_as_it_was(tmp_path: Path, store: Store) -> None:
     source, back = tmp_path / "source.db", tmp_path / "back.db"
-    await store.open(source).close()
+    await store.open(source, Opening()).close()
     fill(source)
     text = await exported(store, source)
     between = on_postgresql(tmp_path / "between")
@@ -108,7 +109,7 @@ async def test_numbers_go_on_where_they_were(tmp_path: Path, target: str) -> Non
 
     async def next_message(location: Location, key: str) -> int:
         sql = "INSERT INTO message (key, channel, payload, version, post_id, ts) VALUES (:key, 'C', '', 1, '', '')"
-        database = BOTS.open(location)
+        database = BOTS.open(location, Opening())
         try:
             row = await database.transaction(lambda tx: tx.row(f"{sql} RETURNING number", {"key": key}))
         finally:
@@ -130,7 +131,7 @@ async def test_numbers_go_on_where_they_were(tmp_path: Path, target: str) -> Non
 
 async def test_what_an_import_refuses_leaves_nothing(tmp_path: Path) -> None:
     source, target = tmp_path / "a.db", on_postgresql(tmp_path / "b")
-    await CORES.open(source).close()
+    await CORES.open(source, Opening()).close()
     fill(source)
     text = await exported(CORES, source)
     lines = text.splitlines(keepends=True)
@@ -160,7 +161,7 @@ async def test_what_an_import_refuses_leaves_nothing(tmp_path: Path) -> None:
 async def test_no_change_of_an_export_is_imported(tmp_path: Path, data: st.DataObject) -> None:
     source = tmp_path / "small.db"
     if not source.exists():
-        await BOTS.open(source).close()
+        await BOTS.open(source, Opening()).close()
         with closing(sqlite3.connect(source)) as connection, connection:
             connection.execute("INSERT INTO state VALUES ('cursor', '12')")
     text = await exported(BOTS, source)
@@ -195,7 +196,7 @@ async def command(folder: Path, *args: str) -> Ended:
 async def test_a_core_goes_on_where_it_was(tmp_path: Path) -> None:
     """On PostgreSQL, and back on SQLite: the same lists, the feed without a gap, and what waited goes on."""
     setup = await setup_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
-    await BOTS.open(tmp_path / "core.db.slack").close()
+    await BOTS.open(tmp_path / "core.db.slack", Opening()).close()
     before = (tmp_path / "settings.toml").read_text() + f'[bot]\ndatabase = "{tmp_path}/core.db.slack"\n'
     (tmp_path / "settings.toml").write_text(before)
     config = ("--config", "settings.toml")

@@ -25,6 +25,7 @@ from core.common.clock import Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.location import Location
 from core.common.database.probe import Probe
+from core.common.database.schema import Opening
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 POLL_S = 0.2  # how soon a request of another replica is seen
@@ -339,7 +340,7 @@ class MessageOutbox:
         return problems
 
 
-async def forget_messages(location: Location) -> int:
+async def forget_messages(location: Location, opening: Opening | None = None) -> int:
     """Delete from the bot's database all that names objects of core; returns how many messages it knew.
 
     The messages stay in Slack as they are. Who watches a responder still does.
@@ -357,7 +358,7 @@ async def forget_messages(location: Location) -> int:
         tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")
         return count
 
-    store = open_store(location)
+    store = open_store(location, opening)
     try:
         return await store.transaction(work)
     finally:

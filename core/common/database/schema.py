@@ -71,10 +71,16 @@ class Migration:
     """What it takes for a while, as a multiple of the database's size."""
 
 
+def _log(sentence: str) -> None:
+    log.info("migrating", message=sentence)
+
+
 class Opening:
     """What is done to a database before it can be used; any thread may read `sentence` and call `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], None] = _log) -> None:
+        """`tell` gets `sentence` as each step begins."""
+        self._tell = tell
         self.stop: Callable[[], None] = lambda: None
         """Interrupts what is running, so that the migration is undone."""
         self._database = self._does = ""
@@ -124,12 +130,5 @@ class Opening:
         for statement in statements:
             if self._steps:
                 self._done, self._does = self._done + 1, migration.does
-                log.info(
-                    "migrating",
-                    database=self._database,
-                    does=migration.does,
-                    step=self._done,
-                    steps=self._steps,
-                    takes_bytes=self._takes,
-                )
+                self._tell(self.sentence)
             yield statement

@@ -15,6 +15,7 @@ import sqlite_utils
 
 from core.common.database.base import Database, Reads, Row, Transaction
 from core.common.database.location import Location
+from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 
 ROWS_AT_ONCE = 100  # in memory: a document may have a megabyte
@@ -27,7 +28,7 @@ class Store:
     name: str
     migrate: Callable[[sqlite_utils.Database], None]
     """Makes its tables on SQLite."""
-    open: Callable[[Location], Database]
+    open: Callable[[Location, Opening], Database]
     """Opens or creates it. Raises ResponderBotError."""
     running: str
     """Selects `host` of each process that works on it at `:now` (ms)."""

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from core.app import serving
 from core.common.database import Dialect
-from core.common.database.schema import Migration
+from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 from core.store.opening import open_database
 from core.store.schema import MIGRATIONS
@@ -112,8 +112,8 @@ async def test_core_lives_but_is_not_ready_while_it_migrates_and_undoes_it_when_
     assert f"({DOES}), for " in ready.json()["message"]
     assert " kB of disk." in ready.json()["message"]
     assert {(other.status_code, other.json()["type"]) for other in others} == {(503, ready.json()["type"])}
-    steps = [(line["step"], line["steps"], line["does"]) for line in logged if line["event"] == "migrating"]
-    assert steps == [(1, 3, DOES), (2, 3, DOES)]
+    steps = [line["message"].partition(": ")[2] for line in logged if line["event"] == "migrating"]
+    assert [step.partition(", for ")[0] for step in steps] == [f"step 1 of 3 ({DOES})", f"step 2 of 3 ({DOES})"]
     assert not is_migrated(folder)
     assert tags(folder) == ["kept"]
 
@@ -129,7 +129,7 @@ async def test_a_migration_that_is_killed_is_undone(folder: Path) -> None:
         *(sys.executable, "-c", PROGRAM, location), stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
-    while b"step=2" not in await child.stdout.readline():
+    while b"step 2 of 3" not in await child.stdout.readline():
         pass
     child.kill()
     await child.communicate()
@@ -152,6 +152,15 @@ async def test_a_migration_without_room_is_refused_and_changes_nothing(folder: P
     assert error.value.code == "unavailable"
     assert not is_migrated(folder)
     await opened_with(folder)
+
+
+async def test_a_command_tells_each_step(folder: Path) -> None:
+    told: list[str] = []
+    location = stores.location(folder / "core.db")
+    await open_database(location, Opening(told.append), [*MIGRATIONS, SECOND]).close()
+    assert [sentence.partition(": ")[2].partition(", for ")[0] for sentence in told] == [
+        f"step {number} of 2 ({DOES})" for number in (1, 2)
+    ]
 
 
 async def test_nothing_is_told_of_tables_that_are_made(tmp_path: Path) -> None:
