@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.redaction import refanged
+from bot.clearance import refanged
 from bot.settings import Grouping
 from core.models import Alert
 

@@ -15,11 +15,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app.channels import Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.downloads import download
-from bot.app.groups import GroupSync
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
+from bot.app.user_groups import GroupSync
 from bot.app.workers import Workers, cancel_and_wait
 from bot.block_kit.text import utc_time
+from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Check, Services
 from bot.features.home import handlers as home
@@ -31,7 +32,6 @@ from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
 from bot.outbox.store import open_store
-from bot.redaction import RED
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs

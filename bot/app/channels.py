@@ -10,9 +10,9 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clearance import CLEAR
 from bot.features.base import Check
 from bot.outbox.errors import classify
-from bot.redaction import CLEAR
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES

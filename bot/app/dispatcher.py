@@ -17,7 +17,7 @@ from bot.app.replies import Replies
 from bot.app.workers import Workers, cancel_and_wait
 from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
-from bot.features.authorization import refusal, whom_to_ask
+from bot.features.authorization import refusal, who_can_help
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.identity import Identity
 from bot.message import Message
@@ -32,7 +32,7 @@ from core.models import Person
 QUEUE_SIZE = 1_000  # further READ interactions are refused
 WORKERS = 16
 SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who asks
-ANSWER_S = 2.0  # core's time for an ANSWER entry; Slack waits 3 s
+RESPONSE_S = 2.0  # core's time for a RESPONSE entry; Slack waits 3 s
 ACCEPT_S = 2.0  # the database's time to store a click; Slack waits 3 s
 WRITE_AGAIN_S = 1.0
 REPLAY_EVERY_S = 2.0
@@ -86,13 +86,13 @@ class AppInstallation:
         """Whether every team in the payload is the bot's own; with a Slack Connect guest one isn't."""
         return bool(interaction.teams) and interaction.teams <= {self.team_id, self.enterprise_id}
 
-    def learn(self, answer: AsyncSlackResponse) -> None:
+    def learn(self, response: AsyncSlackResponse) -> None:
         """Take over the answer of `auth.test`."""
-        self.enterprise_id = str(answer.get("enterprise_id") or "")
-        self.bot_user_id = str(answer["user_id"])
-        self.bot_id = str(answer.get("bot_id") or "")
-        self.workspace_url = str(answer.get("url") or "")
-        self.team_id = str(answer["team_id"])
+        self.enterprise_id = str(response.get("enterprise_id") or "")
+        self.bot_user_id = str(response["user_id"])
+        self.bot_id = str(response.get("bot_id") or "")
+        self.workspace_url = str(response.get("url") or "")
+        self.team_id = str(response["team_id"])
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Dispatcher:
             await self._channel_event(interaction, ack)
         elif entry is None:
             await self._refuse(interaction, "" if interaction.type == "event" else UNKNOWN_TEXT, ack)
-        elif entry.ack is Ack.ANSWER:
+        elif entry.ack is Ack.RESPONSE:
             await self._answer(_QueuedInteraction(entry, interaction, text), ack)
         elif entry.ack is Ack.WRITE:
             await self._accept(_QueuedInteraction(entry, interaction, text, interaction.idempotency_key), ack)
@@ -187,8 +187,8 @@ class Dispatcher:
             self._run_in_background(self._on_channel_changed(interaction.channel))
 
     async def _refuse(self, interaction: Interaction, text: str, ack: Acknowledge) -> None:
-        answer = _as_acknowledgement(interaction, notices.error(text)) if text else None
-        await (ack(dict(answer)) if answer else ack())
+        response = _as_acknowledgement(interaction, notices.error(text)) if text else None
+        await (ack(dict(response)) if response else ack())
         if text and interaction.type in ("action", "shortcut"):
             self._run_in_background(self._replies(interaction).respond(notices.error(text)))
 
@@ -211,14 +211,14 @@ class Dispatcher:
             log.warning("queue_full", type=interaction.type)  # it is replayed once its lease in the inbox expires
 
     async def _withdraw(self, key: str, accepting: "asyncio.Task[bool]") -> None:
-        """The person was told that nothing is done: it may be stored late, and is not to be carried out then."""
+        """The person has read that nothing is done, so it must not be carried out if it is stored late."""
         is_new = (await asyncio.gather(accepting, return_exceptions=True))[0]
         if is_new is not False:  # else it came before, and was accepted then
             self._unstored.add(key)
             await self._write_until_stored(key, lambda: self._outbox.inbox.complete(key))
 
     async def _write_until_stored(self, key: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write while the database is away, so that what a person was told holds."""
+        """Repeat a write while the database is away, so that what a person has read holds."""
         try:
             while True:
                 try:
@@ -241,7 +241,7 @@ class Dispatcher:
     async def _answer(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
         """Acknowledge with the handler's result. If it is late, say so; a view is updated with the result later."""
         task = asyncio.create_task(self._result(item))
-        done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
+        done, _ = await asyncio.wait({task}, timeout=RESPONSE_S)
         if done:
             result = task.result()
             await (ack(dict(result)) if result else ack())
@@ -253,7 +253,7 @@ class Dispatcher:
             await self._refuse(item.interaction, BUSY_TEXT, ack)
 
     async def _result(self, item: _QueuedInteraction) -> Json | None:
-        """The result of an ANSWER entry; errors become results too."""
+        """The result of a RESPONSE entry; errors become results too."""
         item.begin()
         requests: list[RefreshRequest] = []
         try:
@@ -264,7 +264,7 @@ class Dispatcher:
                 await self._outbox.finish(requests)
                 return result
         except ResponderBotError as error:
-            refused = notices.for_error(error, await whom_to_ask(self._services, error))
+            refused = notices.for_error(error, await who_can_help(self._services, error))
         except Exception:
             refused = notices.internal(self._log_internal_error(item.interaction))
         return _as_acknowledgement(item.interaction, refused)
@@ -316,7 +316,7 @@ class Dispatcher:
         """Whether another replica carries it out, since this one was frozen for a while."""
         try:
             return not await self._outbox.inbox.holds(key)
-        except ResponderBotError:  # the person is told so below
+        except ResponderBotError:  # the response below says so
             return False
 
     async def _run_handler(
@@ -331,7 +331,7 @@ class Dispatcher:
             return refused
         except ResponderBotError as error:
             log.info("interaction_refused", type=item.interaction.type, code=error.code)
-            return notices.for_error(error, await whom_to_ask(self._services, error))
+            return notices.for_error(error, await who_can_help(self._services, error))
         except SlackApiError as error:
             return self._slack_error(item.interaction, error)
         except Exception:
@@ -391,7 +391,7 @@ class Dispatcher:
         return Replies(interaction, self._services.slack, self._session)
 
     def _log_internal_error(self, interaction: Interaction) -> str:
-        """Log the current exception. Returns the number that the person is told and the log has."""
+        """Log the current exception. Returns the number that the log and the person get."""
         number = secrets.token_hex(4)
         log.exception("internal_error", number=number, type=interaction.type)
         return number

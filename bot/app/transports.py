@@ -139,10 +139,10 @@ class SocketTransport:
     async def connect(self) -> None:
         """Connect to Slack. Raises SlackApiError if Slack refuses the app token."""
         await self.close()
-        answer = await self._app.client.apps_connections_open(app_token=self._section.app_token)
+        response = await self._app.client.apps_connections_open(app_token=self._section.app_token)
         handler = AsyncSocketModeHandler(self._app, self._section.app_token, logger=_socket_log)
         handler.client.proxy = self._app.client.proxy  # as for the Web API
-        handler.client.wss_uri = answer["url"]
+        handler.client.wss_uri = response["url"]
         # It would try again with an address that Slack takes only once; `until_lost` has us ask for another one.
         handler.client.default_auto_reconnect_enabled = False
         self._handler = handler

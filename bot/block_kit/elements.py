@@ -1,4 +1,4 @@
-"""Buttons and what stands around them, as Slack's objects; texts are plain and ours, or cleaned already."""
+"""Buttons and the blocks around them, as Slack's objects; texts are plain and ours, or cleaned already."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Short answers that only one person sees: not linked, channel not set up, errors, confirmations."""
+"""Short responses that only one person sees: not linked, channel not set up, errors, confirmations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
+from bot.clearance import tlp_name
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import tlp_name
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.models import Person
@@ -15,7 +15,7 @@ from core.models import Person
 MAX_PEOPLE = 3  # that are named
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
-# Requests that may have run something although their answer was lost have sentences of their own.
+# Requests that may have run something although their response was lost have sentences of their own.
 STORE_AWAY = (
     "The bot's database can't be used now; look at the card before you ask again, since what you asked for may be done."
 )

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from bot.block_kit import ids
 from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
+from bot.clearance import MASK, RedactedView, defang, withheld
 from bot.message import Block, ButtonIds, Intent
-from bot.redaction import MASK, RedactedView, defang, withheld
 from core.models import SEVERITY_NAMES, Artifact
 
 TITLE_LIMIT = 300  # characters

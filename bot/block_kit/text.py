@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.redaction import defang, visible
+from bot.clearance import defang, visible
 from core.common.words import spaced
 
 # Slack's limits, in characters

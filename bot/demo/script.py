@@ -134,9 +134,9 @@ class DemoScript:
         await self._command(self._lea, "lea", "/responder template")
         view = await self._lea.until(_template_form, STEP_S)
         self._transcript.say("lea", f"fills in the form: {TEMPLATE}")
-        answer = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
-        if answer.get("errors"):
-            raise DemoFailed(f"the form was refused: {answer['errors']}")
+        response = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
+        if response.get("errors"):
+            raise DemoFailed(f"the form was refused: {response['errors']}")
         await self._lea.until(lambda view: bool(view.modal) and not _template_form(view), STEP_S)
         created = await self._environment.lead.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
@@ -145,9 +145,9 @@ class DemoScript:
 
     async def _command(self, who: EmulatedUser, name: str, text: str) -> None:
         self._transcript.say(name, text, ALERTS)
-        answer = await who.command(ALERTS, text)
-        if not answer.get("ok"):
-            raise DemoFailed(f"{text} was not acknowledged: {answer.get('text')}")
+        response = await who.command(ALERTS, text)
+        if not response.get("ok"):
+            raise DemoFailed(f"{text} was not acknowledged: {response.get('text')}")
 
     async def _choose(self, ts: str, responder: str) -> None:
         """Ben selects a responder in the menu of a message."""

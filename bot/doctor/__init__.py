@@ -11,8 +11,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
-from bot.app.groups import GroupSync
 from bot.app.transports import EVENTS_PATH, web_client
+from bot.app.user_groups import GroupSync
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help.doctor import core_checks

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from bot.clearance import RedactedView, Subject
 from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
@@ -15,7 +16,6 @@ from bot.features.runs.views.request import RunRequest
 from bot.features.templates import views as templates
 from bot.features.undos import views as undos
 from bot.message import Message
-from bot.redaction import RedactedView, Subject
 from core.models import (
     AccessRequest,
     Action,
@@ -56,13 +56,13 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     )
     extension = Extension(id="~17", asked_by="anna", asked_at=now_ms, approval=_approval(now_ms))
     longer = done.model_copy(update={"undo": Undo(responder="Release_1_0", extension=extension)})
-    broken = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
+    overriding = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
     person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
     listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
         "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
-        "broken glass": approvals.approval_request(broken, subject, **request),
+        "override": approvals.approval_request(overriding, subject, **request),
         "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
         "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),

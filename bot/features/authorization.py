@@ -55,7 +55,7 @@ async def _either(services: Services, **conditions: Any) -> str:
         return ""
 
 
-async def whom_to_ask(services: Services, error: ResponderBotError) -> str:
+async def who_can_help(services: Services, error: ResponderBotError) -> str:
     """Who can do, or give, what core or we have refused somebody; "" for other errors."""
     if error.code != "forbidden":
         return ""

@@ -23,7 +23,7 @@ class Ack(Enum):
 
     READ = "read"  # at once; the handler runs later, from a bounded queue in memory
     WRITE = "write"  # once the interaction is committed to the inbox, which is replayed after a crash
-    ANSWER = "answer"  # the handler's return value is the acknowledgement; core has 2 s
+    RESPONSE = "response"  # the handler's return value is the acknowledgement; core has 2 s
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Services:
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     commands: Mapping[str, "Command"]  # by verb
     publish_home: Callable[["Context"], Awaitable[None]]  # the App Home of who clicked
-    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": each is told
+    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
     usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it
     group_checks: Callable[[], Sequence[Check]] = lambda: ()  # of those groups, without asking Slack
     command: str = "/responder"

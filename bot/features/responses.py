@@ -8,13 +8,13 @@ import structlog
 from slack_sdk.errors import SlackClientError
 
 from bot.block_kit import notices
+from bot.clearance import Subject
 from bot.features.authorization import missing_permission
 from bot.features.base import Context, Json
 from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
 from bot.message import ButtonIds, Intent, Message
 from bot.outbox.buttons import LIFE_MS
 from bot.outbox.errors import classify
-from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Permission
 
@@ -78,7 +78,7 @@ async def refresh_cards(context: Context, subject: Subject) -> None:
 
 
 async def clicked_intent(context: Context) -> Intent | None:
-    """What the clicked button means; None if it is no longer valid, which the person is then told."""
+    """What the clicked button means; None if it is no longer valid, and the person reads why."""
     try:
         return await context.services.outbox.buttons.resolve(
             button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.names import title, titled_as
+from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import find_ids, split_name_and_id, split_words
 from bot.outbox.links import card_link
-from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged, visible
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Action, Alert, Artifact, Document, OfferedResponder, parse_id

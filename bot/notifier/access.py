@@ -1,4 +1,4 @@
-"""The messages about requests for access: cards for admins, and what the person is told."""
+"""The messages about requests for access: cards for admins, and a message to the person."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class AccessMessages:
         if request.status != "pending" and (posted or has_changed):
             key, content = (
                 f"told:{request.id}:{request.team}:{request.slack_user}",
-                access_requests.told(request, self._command),
+                access_requests.decision(request, self._command),
             )
             desired.append(DesiredMessage(key, request.slack_user, content, by_person=True))
         return desired

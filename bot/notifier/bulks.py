@@ -56,9 +56,9 @@ class BulkMessages:
         """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
         remaining = list(keys)
         bulks: dict[str, BulkCounts] = {}
-        async for answer in self._core.documents_in_pages(key.split(":")[1] for key in remaining):
-            bulks.update({bulk.id: bulk for bulk in answer.bulks})
-            self._as_of.update({bulk.id: answer.as_of for bulk in answer.bulks})
+        async for response in self._core.documents_in_pages(key.split(":")[1] for key in remaining):
+            bulks.update({bulk.id: bulk for bulk in response.bulks})
+            self._as_of.update({bulk.id: response.as_of for bulk in response.bulks})
         rendered = [(key, bulks.get(key.split(":")[1])) for key in remaining]
         desired: list[DesiredMessage] = []
         for key, bulk in rendered:

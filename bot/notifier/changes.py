@@ -89,7 +89,7 @@ def has_new_alerts(page: EventPage) -> bool:
 
 
 def merge(earlier: Document, later: Document) -> Document:
-    """One document of two answers that each have a part of it: the later one, with what only the earlier one has."""
+    """One document of two responses that each have a part of it: the later one, with what only the earlier one has."""
 
     def both(name: str) -> list[Any]:
         of_later = getattr(later, name)

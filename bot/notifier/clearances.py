@@ -1,4 +1,4 @@
-"""Renders messages again that show more, or less, than may be seen now: see bot/docs/redaction.md."""
+"""Renders messages again that show more, or less, than may be seen now: see bot/docs/clearance.md."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from itertools import islice
 
 import structlog
 
+from bot.clearance import RED, RedactedView, Subject, withheld
 from bot.message import Message
 from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
@@ -13,7 +14,6 @@ from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.models import is_person
-from bot.redaction import RED, RedactedView, Subject, withheld
 from core.common.errors import ResponderBotError
 from core.models import Document
 

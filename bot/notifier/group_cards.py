@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from bot.clearance import RedactedView, Subject
 from bot.features.alert_groups.views import group_card
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
@@ -11,9 +12,8 @@ from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.groups import AlertGroup
+from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
-from bot.redaction import RedactedView, Subject
 from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS
 from core.models import Document
 
@@ -40,20 +40,20 @@ class GroupCards:
 
     async def render_urgent(self) -> None:
         """Render new cards, those that somebody waits for, and those that may show too much."""
-        await self._render(await self._outbox.groups.changed(self._clock(), WITHHOLDING))
+        await self._render(await self._outbox.alert_groups.changed(self._clock(), WITHHOLDING))
 
     async def render_changed(self) -> bool:
         """Render all cards that have changed, and let alerts follow; False once there is nothing left to do.
 
         While a storm or a mute goes on there is: its end changes the card.
         """
-        await self._render(await self._outbox.groups.changed(self._clock()))
+        await self._render(await self._outbox.alert_groups.changed(self._clock()))
         are_left = await self._follow()
-        return are_left or await self._outbox.groups.are_waiting()
+        return are_left or await self._outbox.alert_groups.are_waiting()
 
     async def enforce(self, channel: str, clearance: int) -> None:
         """Render the cards again that were rendered for another clearance of the channel."""
-        stale = await self._outbox.groups.stale(channel, clearance)
+        stale = await self._outbox.alert_groups.stale(channel, clearance)
         await self._render([replace(group, rank=WITHHOLDING) for group in stale])
 
     async def _render(self, groups: Sequence[AlertGroup]) -> None:
@@ -64,7 +64,7 @@ class GroupCards:
 
     async def _card(self, group: AlertGroup) -> DesiredMessage:
         clearance = self._access.clearance_of(group.channel)
-        content = await self._outbox.groups.content(group, clearance)
+        content = await self._outbox.alert_groups.content(group, clearance)
         now = self._clock()
 
         def render(_clearance: int, button: ButtonIds) -> Message:
@@ -81,14 +81,14 @@ class GroupCards:
         that somebody has closed meanwhile.
         """
         since, are_left = self._clock() - STORM_MS, False
-        for digest in await self._outbox.groups.digests(since):
+        for digest in await self._outbox.alert_groups.digests(since):
             if not self._access.is_set_up(digest.channel):
                 continue
-            ids = await self._outbox.groups.to_follow(digest.key, since, FOLLOWERS)
+            ids = await self._outbox.alert_groups.to_follow(digest.key, since, FOLLOWERS)
             are_left = are_left or bool(ids)
             if not ids:
                 continue
-            waiting = await self._outbox.groups.unsent_alerts(digest.channel, LAST_ALERT, FEW_WAITING)
+            waiting = await self._outbox.alert_groups.unsent_alerts(digest.channel, LAST_ALERT, FEW_WAITING)
             if waiting < FEW_WAITING:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
                 placing = await Placing.of(self._outbox, self._access, self._clock, ids)

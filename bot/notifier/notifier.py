@@ -17,7 +17,7 @@ from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
-from bot.outbox.groups import is_group
+from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.errors import ResponderBotError
@@ -228,11 +228,11 @@ class Notifier:
 
     async def _read_documents(self, ids: Iterable[str]) -> Mapping[str, Document]:
         documents: dict[str, Document] = {}
-        async for answer in self._core.documents_in_pages(i for i in ids if parse_id(i) is not None):
-            for document in answer.documents:
+        async for response in self._core.documents_in_pages(i for i in ids if parse_id(i) is not None):
+            for document in response.documents:
                 earlier = documents.get(document.id)
                 documents[document.id] = document if earlier is None else merge(earlier, document)
-                self._rendered_as_of[document.id] = answer.as_of
+                self._rendered_as_of[document.id] = response.as_of
         return documents
 
     # --- pages of the feed ------------------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from bot.clearance import RedactedView, Subject
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
-from bot.outbox.groups import DIGEST, GROUP, AlertGroup, Groups, PlacedAlerts, Placement, new_key
+from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, PlacedAlerts, Placement, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
-from bot.redaction import RedactedView, Subject
 from bot.settings import Grouping
 from bot.storms import CRITICAL_ALIKE, FEW_WAITING, MOST_WAITING, STORM_MS, alike
 from core.common.clock import MINUTE_MS
@@ -29,7 +29,9 @@ class _Alike:
 class Placing:
     """Places the alerts of one page of the feed; `placed` is then written with it."""
 
-    def __init__(self, groups: Groups, access: ChannelAccess, now: int, known: Mapping[str, list[Placement]]) -> None:
+    def __init__(
+        self, groups: AlertGroups, access: ChannelAccess, now: int, known: Mapping[str, list[Placement]]
+    ) -> None:
         self._groups = groups
         self._access = access
         self._now = now
@@ -44,7 +46,7 @@ class Placing:
         outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int], root_ids: Iterable[str]
     ) -> "Placing":
         """With where these alerts stand already."""
-        return Placing(outbox.groups, access, clock_ms(), await outbox.groups.placements(root_ids))
+        return Placing(outbox.alert_groups, access, clock_ms(), await outbox.alert_groups.placements(root_ids))
 
     async def place(
         self,

@@ -9,6 +9,7 @@ import structlog
 from slack_sdk.errors import SlackClientError
 
 from bot.block_kit.names import titled_as
+from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
@@ -21,7 +22,6 @@ from bot.outbox.errors import classify
 from bot.outbox.links import card_link
 from bot.outbox.models import card_key, is_person
 from bot.outbox.watches import APPROVALS, RESPONDER
-from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
 
@@ -157,12 +157,12 @@ class Renderer:
     async def bulk_places(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
-        While it waits for approval, the channels that show its object, and the people who want to be told of
+        While it waits for approval, the channels that show its object, and the people who watch
         approvals; once it has ended, those who watch. People as `team:user`.
         """
         subject, places = timeline.target(action), list[str]()
         if approvals.is_open(action, self._clock()):
-            placed = await self._outbox.groups.placements([timeline.root_id])
+            placed = await self._outbox.alert_groups.placements([timeline.root_id])
             grouped = [placement.channel for placement in placed.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             places += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
@@ -181,10 +181,10 @@ class Renderer:
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
         replies_ = await self._end_replies(await self._whole(action, timeline), subject, timeline)
         problems = await self._undo_problems(action, subject, timeline)
-        is_told = undos.is_told(action)
+        has_problem = undos.has_problem(action)
         return [
             *(reply for reply in replies_ if reply.key in posted),
-            *(reply for reply in problems if is_told or reply.key in posted),
+            *(reply for reply in problems if has_problem or reply.key in posted),
         ]
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -280,7 +280,7 @@ class Renderer:
         return desired
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """What people who asked to be told of approvals get, and what those who got it shall see now."""
+        """The direct messages to people who watch approvals, and what those already sent say now."""
         prefix = f"ask:{action.id}:"
         keys = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
         if approvals.is_open(action, self._clock()):

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.clearance import Subject
 from bot.outbox import MessageRecord
-from bot.redaction import Subject
 from bot.settings import Grouping, Route
 from core.models import Action, Alert, Case, Document, Person
 
@@ -28,7 +28,7 @@ class ChannelAccess:
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
     approvers: Sequence[str] = ()  # user groups and people who are mentioned where an approval is asked for
-    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": they are told each
+    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
     command: str = "/responder"
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/

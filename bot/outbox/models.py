@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from bot.clearance import RedactedView
 from bot.message import Intent, Message
-from bot.redaction import RedactedView
 from core.common.database import Row
 
 # Values of the column `rank`: what is sent first has the lowest (bot/docs/delivery.md#what-goes-first).
@@ -130,7 +130,7 @@ class MessageRecord:
 
     key: str
     channel: str  # as in the settings; a user id for a direct message
-    conversation: str  # the channel id that Slack answers with; differs for a direct message
+    conversation: str  # the channel id in Slack's response; differs for a direct message
     root_id: str
     thread_of: str
     payload: str

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import buttons, groups, messages, refreshes, state
+from bot.outbox import alert_groups, buttons, messages, refreshes, state
+from bot.outbox.alert_groups import AlertGroup, AlertGroups, PlacedAlerts
 from bot.outbox.buttons import Buttons
-from bot.outbox.groups import AlertGroup, Groups, PlacedAlerts
 from bot.outbox.inbox import Inbox
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
 from bot.outbox.refreshes import StoredRequest
@@ -73,7 +73,7 @@ class MessageOutbox:
         self.replicas = Replicas(self._store, clock_ms, lease_clock=lease_clock)
         self.inbox = Inbox(self._store, clock_ms, self.replicas)
         self.watches = Watches(self._store, clock_ms)
-        self.groups = Groups(self._store)
+        self.alert_groups = AlertGroups(self._store)
         self._refresh_requested = asyncio.Event()
         self.sender = Sender(
             self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
@@ -112,7 +112,7 @@ class MessageOutbox:
 
         def move(tx: Transaction, now: int) -> None:
             if placed is not None:
-                groups.write(tx, placed)
+                alert_groups.write(tx, placed)
             state.set_value(tx, "cursor", str(cursor))
             state.set_value(tx, "last_event", last_event)
             refreshes.fulfil_until(tx, cursor, now)
@@ -126,7 +126,7 @@ class MessageOutbox:
 
         def fulfil(tx: Transaction, now: int) -> None:
             if placed is not None:
-                groups.write(tx, placed)
+                alert_groups.write(tx, placed)
             refreshes.fulfil(tx, requests, now)
 
         await self._write(desired, fulfil)
@@ -138,9 +138,9 @@ class MessageOutbox:
 
         def note(tx: Transaction, _now: int) -> None:
             for group in rendered:
-                groups.rendered(tx, group)
+                alert_groups.rendered(tx, group)
             if placed is not None:
-                groups.write(tx, placed)
+                alert_groups.write(tx, placed)
 
         await self._write(desired, note)
 
@@ -158,7 +158,7 @@ class MessageOutbox:
 
         def work(tx: Transaction) -> None:
             messages.invalidate_clearances(tx)
-            groups.forget_texts(tx)
+            alert_groups.forget_texts(tx)
 
         await self._store.transaction(work)
 
@@ -329,7 +329,7 @@ class MessageOutbox:
 
     async def storms(self) -> list[Storm]:
         """The storms that go on, one for each channel."""
-        return await self.groups.storms(self._clock())
+        return await self.alert_groups.storms(self._clock())
 
     async def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""

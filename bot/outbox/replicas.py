@@ -19,7 +19,7 @@ LEASE_MS = 6_000  # a replica that hasn't renewed its lease for so long loses wh
 RENEW_MS = 2_000  # how often each renews it
 LOOK_MS = 1_000  # how often each looks at the others
 PAUSE_MS = 4_000  # after a pause between looks that is longer, the others have LEASE_MS again: maybe nobody could renew
-FORGET_MS = 3_600_000  # how long a replica that was lost is still told of
+FORGET_MS = 3_600_000  # how long a lost replica is still listed
 _LEADER = "lead"
 
 

@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 CONTENT_KEEP_MS = 30 * DAY_MS  # of a message that Slack shows; one that changes is rendered anyway
 STEP_S = 0.008  # of the writer's time; the commit comes on top
 PAUSE_S = 0.05  # after each step, for all others
-AT_ONCE = 200  # core answers no more ids at once
+AT_ONCE = 200  # core takes no more ids at once
 
 _PARTS = {
     "file": "file WHERE message_key IN ({keys})",
@@ -146,11 +146,11 @@ class Retention:
     ) -> Counter[str]:
         roots = [subject.root_id for subject in subjects if subject.root_id and subject.root_id not in seen]
         seen.update(roots)
-        answer = await self._ask_core(roots) if roots else None
-        over = {root_id for root_id, at in answer.closed_at.items() if at < self._before} if answer else set()
-        gone = {*over, *answer.missing} if answer else over
+        response = await self._ask_core(roots) if roots else None
+        over = {root_id for root_id, at in response.closed_at.items() if at < self._before} if response else set()
+        gone = {*over, *response.missing} if response else over
         due = [subject for subject in subjects if not subject.root_id or subject.root_id in gone]
-        return await work(due, answer.database if answer else None) if due else Counter()
+        return await work(due, response.database if response else None) if due else Counter()
 
     @property
     def _before(self) -> int:

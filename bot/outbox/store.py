@@ -77,7 +77,7 @@ def _resume(tx: Transaction, made_at: int) -> None:
 
 _TABLES = """
 -- key: such as alert:~12:C0SOC. channel: as in the settings, or a person's id for a direct message; conversation: as
--- Slack answers it. thread_of: the key of the message that it replies to. payload: "" once Slack
+-- Slack's response has it. thread_of: the key of the message that it replies to. payload: "" once Slack
 -- has shown it for long. version: of the desired content;
 -- attempted_version: of the post that is under way; attempted_at: when the first post without a known outcome began, or
 -- 0. post_id: random, in its metadata, by which a lost post is found. is_plain: Slack refused its blocks: only text is

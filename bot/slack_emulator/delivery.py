@@ -62,10 +62,10 @@ class AppDelivery:
         self.record("to_app", what, payload)
         if self._faults.take(f"twice:{kind}"):
             self._in_background(self._send(kind, payload))
-        answer = await self._send(kind, payload)
-        if answer.body:
-            self.record("from_app", f"{what} (ack)", answer.body)
-        return answer
+        response = await self._send(kind, payload)
+        if response.body:
+            self.record("from_app", f"{what} (ack)", response.body)
+        return response
 
     def send_event(self, event_name: str, event: Json, channel: Channel | None = None) -> None:
         """Deliver an event if the app subscribed to it, with retries until acknowledged."""
@@ -92,16 +92,16 @@ class AppDelivery:
     async def _send_with_retries(self, payload: Json) -> None:
         """Send an event; retry after each of the retry delays until it is acknowledged."""
         self.record("to_app", f"event {payload['event']['type']}", payload)
-        answer = await self._send("events_api", payload, (0, ""))
+        response = await self._send("events_api", payload, (0, ""))
         if self._faults.take("twice:events_api"):
             await self._send("events_api", payload, (1, "timeout"))
         for attempt, delay_s in enumerate(self._retry_delays_s, start=1):
-            if answer.error is None or answer.no_retry:
+            if response.error is None or response.no_retry:
                 return
             await asyncio.sleep(delay_s)
-            reason = self._retry_reason(answer.error)
+            reason = self._retry_reason(response.error)
             self.record("to_app", f"event {payload['event']['type']} (retry {attempt}: {reason})", payload)
-            answer = await self._send("events_api", payload, (attempt, reason))
+            response = await self._send("events_api", payload, (attempt, reason))
 
     def _retry_reason(self, error: str) -> str:
         if self.requests_url is None:

@@ -56,10 +56,10 @@ class HttpDelivery:
         if retry is not None and retry[0]:
             headers |= {"X-Slack-Retry-Num": str(retry[0]), "X-Slack-Retry-Reason": retry[1]}
         self._session = self._session or aiohttp.ClientSession()
-        async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as answer:
-            text = await answer.text()
-            if not 200 <= answer.status < 300:
-                raise HttpRefused(answer.status, no_retry=answer.headers.get("X-Slack-No-Retry") == "1")
+        async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            text = await response.text()
+            if not 200 <= response.status < 300:
+                raise HttpRefused(response.status, no_retry=response.headers.get("X-Slack-No-Retry") == "1")
             return _response_payload(text)
 
     async def close(self) -> None:

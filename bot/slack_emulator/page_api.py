@@ -120,9 +120,9 @@ class PageApi:
         token = request.query.get("token")
         if token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             rest = request.rel_url.without_query_params("token")
-            answer: web.StreamResponse = web.Response(status=303, headers={"Location": str(rest), **PAGE_HEADERS})
-            answer.set_cookie(self._cookie_name(request), self._token, httponly=True, samesite="Strict", path="/")
-            return answer
+            response: web.StreamResponse = web.Response(status=303, headers={"Location": str(rest), **PAGE_HEADERS})
+            response.set_cookie(self._cookie_name(request), self._token, httponly=True, samesite="Strict", path="/")
+            return response
         if not self._allowed(request):
             text = "Open the page at the address that the emulator printed when it started: it contains the token.\n"
             return web.Response(status=403, text=text, headers=PAGE_HEADERS)
@@ -210,11 +210,11 @@ class PageApi:
         if stored is None:
             raise PageError("file_not_found", "This file isn't there any more.", status=404)
         kind = PICTURES.get(stored.name.rpartition(".")[2].lower(), "application/octet-stream")
-        answer = web.Response(body=stored.content, content_type=kind, headers=PAGE_HEADERS)
+        response = web.Response(body=stored.content, content_type=kind, headers=PAGE_HEADERS)
         if kind == "application/octet-stream":
             quoted = "".join(c if c.isalnum() or c in "._-" else "_" for c in stored.name)
-            answer.headers["Content-Disposition"] = f'attachment; filename="{quoted}"'
-        return answer
+            response.headers["Content-Disposition"] = f'attachment; filename="{quoted}"'
+        return response
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """The live feed of one open page."""

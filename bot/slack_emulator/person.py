@@ -164,8 +164,8 @@ class EmulatedUser:
 
     async def say(self, channel: str, text: str, thread_ts: str | None = None) -> Json:
         """Post a message and return it."""
-        answer = await self._post("say", channel=channel, text=text, thread_ts=thread_ts)
-        return dict(answer["message"])
+        response = await self._post("say", channel=channel, text=text, thread_ts=thread_ts)
+        return dict(response["message"])
 
     async def dm(self, user_id: str) -> str:
         """Open the direct messages with a user; return the channel id."""
@@ -197,12 +197,12 @@ class EmulatedUser:
     ) -> list[Json]:
         """Query a select menu; return option groups `{"label", "options"}` (ungrouped options: label None)."""
         where = {"channel": channel, "ts": message_ts, "view_id": view_id}
-        answer = await self._post("options", **where, block_id=block_id, action_id=action_id, query=query)
-        if "error" in answer:
-            raise Refused(200, answer)
-        if "option_groups" in answer:
-            return list(answer["option_groups"])
-        return [{"label": None, "options": answer["options"]}]
+        response = await self._post("options", **where, block_id=block_id, action_id=action_id, query=query)
+        if "error" in response:
+            raise Refused(200, response)
+        if "option_groups" in response:
+            return list(response["option_groups"])
+        return [{"label": None, "options": response["options"]}]
 
     async def submit(self, view_id: str, values: Json) -> Json:
         """Submit a modal with `{block_id: {action_id: value}}`; the response has `errors` by block_id, if any."""
@@ -234,8 +234,8 @@ class EmulatedUser:
         assert self._session is not None  # noqa: S101  # connect opened it
         form = aiohttp.FormData({"user": self.user_id, **({"channel": channel} if channel else {})})
         form.add_field("file", content, filename=name)
-        async with self._session.post(f"{self.url}/page/upload", data=form) as answer:
-            return dict((await _json_body(answer))["file"])
+        async with self._session.post(f"{self.url}/page/upload", data=form) as response:
+            return dict((await _json_body(response))["file"])
 
     # queries
 
@@ -269,9 +269,9 @@ class EmulatedUser:
         """Download a file."""
         await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
-        async with self._session.get(f"{self.url}/page/file/{file_id}") as answer:
-            answer.raise_for_status()
-            return await answer.read()
+        async with self._session.get(f"{self.url}/page/file/{file_id}") as response:
+            response.raise_for_status()
+            return await response.read()
 
     @property
     def live_view(self) -> EmulatorView:
@@ -323,20 +323,20 @@ class EmulatedUser:
         await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
         payload = {"user": self.user_id, **body}
-        async with self._session.post(f"{self.url}/page/{what}", json=payload) as answer:
-            return await _json_body(answer)
+        async with self._session.post(f"{self.url}/page/{what}", json=payload) as response:
+            return await _json_body(response)
 
     async def _get(self, what: str, **query: str) -> Json:
         if self._session is None:
             await self.connect()
         assert self._session is not None  # noqa: S101  # connect opened it
         params = {"user": self.user_id, **query}
-        async with self._session.get(f"{self.url}/page/{what}", params=params) as answer:
-            return await _json_body(answer)
+        async with self._session.get(f"{self.url}/page/{what}", params=params) as response:
+            return await _json_body(response)
 
 
-async def _json_body(answer: aiohttp.ClientResponse) -> Json:
-    body: Json = await answer.json()
-    if answer.status != 200:
-        raise Refused(answer.status, body)
+async def _json_body(response: aiohttp.ClientResponse) -> Json:
+    body: Json = await response.json()
+    if response.status != 200:
+        raise Refused(response.status, body)
     return body

@@ -50,7 +50,7 @@ class ResponseUrls:
                 return
             del self._issued[oldest]
 
-    def use(self, key: str, answer: Json) -> None:
+    def use(self, key: str, response: Json) -> None:
         """Handle a post to a response_url. Raises SlackError (`used_url`, `expired_url`, malformed message)."""
         response_url = self._issued.get(key)
         if response_url is None:
@@ -59,23 +59,23 @@ class ResponseUrls:
             raise SlackError("expired_url", status=404)
         if response_url.uses >= MAX_USES:
             raise SlackError("used_url", status=404)
-        self.respond(response_url.channel, response_url.user_id, answer, response_url)
+        self.respond(response_url.channel, response_url.user_id, response, response_url)
         response_url.uses += 1
 
-    def respond(self, channel: Channel, user_id: str, answer: Json, response_url: ResponseUrl | None = None) -> None:
+    def respond(self, channel: Channel, user_id: str, response: Json, response_url: ResponseUrl | None = None) -> None:
         """Post a response: ephemeral by default, `in_channel`, or replacing the original message."""
-        if answer.get("delete_original"):
+        if response.get("delete_original"):
             self._delete(response_url)
             return
-        posting.check(answer)
-        content = posting.content_of(answer)
-        if answer.get("replace_original") and response_url is not None and response_url.message_ts is not None:
+        posting.check(response)
+        content = posting.content_of(response)
+        if response.get("replace_original") and response_url is not None and response_url.message_ts is not None:
             self._replace(response_url, response_url.message_ts, content)
             return
         message = posting.from_app(self._team, content)
-        if answer.get("thread_ts"):
-            message["thread_ts"] = answer["thread_ts"]
-        if answer.get("response_type") == "in_channel":
+        if response.get("thread_ts"):
+            message["thread_ts"] = response["thread_ts"]
+        if response.get("response_type") == "in_channel":
             posting.send(self._team, self._delivery, channel, message)
         else:
             self._team.post_ephemeral(channel, user_id, message)

@@ -255,8 +255,8 @@ class SlackEmulator:
         """Send Slack's `url_verification` challenge; whether the app returned it."""
         challenge = secrets.token_urlsafe(30)
         payload = {"token": self._delivery.verification_token, "challenge": challenge, "type": "url_verification"}
-        answer = await self._delivery.request("events_api", "url_verification", payload)
-        return challenge in (answer.body.get("challenge"), answer.body.get("text"))
+        response = await self._delivery.request("events_api", "url_verification", payload)
+        return challenge in (response.body.get("challenge"), response.body.get("text"))
 
     # Socket Mode connections
 

@@ -165,11 +165,11 @@ class SocketMode:
 
 def _handle_acknowledgement(connection: Connection, text: str) -> None:
     try:
-        answer = json.loads(text)
+        response = json.loads(text)
     except ValueError:
         return
-    if isinstance(answer, dict) and isinstance(answer.get("envelope_id"), str):
-        connection.acknowledge(answer["envelope_id"], answer.get("payload") or {})
+    if isinstance(response, dict) and isinstance(response.get("envelope_id"), str):
+        connection.acknowledge(response["envelope_id"], response.get("payload") or {})
 
 
 def _disconnect(reason: str) -> Json:

@@ -67,15 +67,15 @@ class UserActions:
             response_url=self._response_urls.issue(channel, user_id),
             trigger_id=self._views.new_trigger_id(user_id),
         )
-        answer = await self._delivery.request("slash_commands", "slash_commands", payload)
-        if answer.error is None:
-            return self._show_answer(user, channel, command, answer)
-        return self._command_failed(user, channel, command, answer.error)
+        response = await self._delivery.request("slash_commands", "slash_commands", payload)
+        if response.error is None:
+            return self._show_answer(user, channel, command, response)
+        return self._command_failed(user, channel, command, response.error)
 
-    def _show_answer(self, user: User, channel: Channel, command: str, answer: Acknowledgement) -> Json:
-        if answer.body.get("text") or answer.body.get("blocks") or answer.body.get("attachments"):
+    def _show_answer(self, user: User, channel: Channel, command: str, response: Acknowledgement) -> Json:
+        if response.body.get("text") or response.body.get("blocks") or response.body.get("attachments"):
             try:
-                self._response_urls.respond(channel, user.id, answer.body)
+                self._response_urls.respond(channel, user.id, response.body)
             except SlackError as refused:
                 return self._command_failed(user, channel, command, refused.code)
         return {"ok": True}
@@ -221,16 +221,16 @@ class UserActions:
         payload = interactions.block_suggestion(
             self._common("block_suggestion", user_id), origin, block, element, query
         )
-        answer = await self._delivery.request("interactive", "block_suggestion", payload)
-        if answer.error is not None:
-            return {"options": [], "error": answer.error}
-        faults = problems("options", answer.body)
+        response = await self._delivery.request("interactive", "block_suggestion", payload)
+        if response.error is not None:
+            return {"options": [], "error": response.error}
+        faults = problems("options", response.body)
         if faults:
             self._delivery.record("from_app", "block_suggestion refused", {"problems": faults})
             return {"options": [], "error": "invalid_options", "problems": faults}
         key = (user_id, origin.key, block["block_id"], element["action_id"])
-        self._loaded_options.setdefault(key, []).extend(elements.options_of(answer.body))
-        return answer.body
+        self._loaded_options.setdefault(key, []).extend(elements.options_of(response.body))
+        return response.body
 
     async def _chosen_value(
         self, user_id: str, origin: InteractionOrigin, block: Json, element: Json, value: Any
@@ -296,25 +296,25 @@ class UserActions:
             self._views.new_trigger_id(user_id, view["id"]),
             self._view_response_urls(user_id, view),
         )
-        answer = await self._delivery.request("interactive", "view_submission", payload)
-        if answer.error is not None:
+        response = await self._delivery.request("interactive", "view_submission", payload)
+        if response.error is not None:
             self._notice(user_id, None, CONNECTION_TROUBLE)
-            return {"ok": False, "error": answer.error, "text": CONNECTION_TROUBLE}
+            return {"ok": False, "error": response.error, "text": CONNECTION_TROUBLE}
         try:
-            return self._after_submission(user_id, view, answer.body)
+            return self._after_submission(user_id, view, response.body)
         except (SlackError, KeyError, TypeError) as refused:
             self._delivery.record("from_app", "view_submission refused", {"problem": str(refused), **_more(refused)})
             self._notice(user_id, None, CONNECTION_TROUBLE)
             return {"ok": False, "error": "invalid_response", "text": CONNECTION_TROUBLE, **_more(refused)}
 
-    def _after_submission(self, user_id: str, view: Json, answer: Json) -> Json:
-        response_action = answer.get("response_action")
+    def _after_submission(self, user_id: str, view: Json, response: Json) -> Json:
+        response_action = response.get("response_action")
         if response_action == "errors":
-            return self._show_errors(user_id, view, answer["errors"])
+            return self._show_errors(user_id, view, response["errors"])
         if response_action == "update":
-            self._views.replace(user_id, view, answer["view"])
+            self._views.replace(user_id, view, response["view"])
         elif response_action == "push":
-            self._views.push_for(user_id, answer["view"])
+            self._views.push_for(user_id, response["view"])
         elif response_action == "clear":
             self._views.close(user_id, view, whole_stack=True)
         elif response_action is None:
@@ -391,12 +391,12 @@ class UserActions:
     # helpers
 
     async def _interact(self, user_id: str, origin: InteractionOrigin, what: str, payload: Json) -> Json:
-        answer = await self._delivery.request("interactive", what, payload)
-        if answer.error is None:
+        response = await self._delivery.request("interactive", what, payload)
+        if response.error is None:
             return {"ok": True}
-        text = "This app took too long to respond." if answer.error == "operation_timeout" else CONNECTION_TROUBLE
+        text = "This app took too long to respond." if response.error == "operation_timeout" else CONNECTION_TROUBLE
         self._notice(user_id, origin.channel, text)
-        return {"ok": False, "error": answer.error, "text": text}
+        return {"ok": False, "error": response.error, "text": text}
 
     def _common(self, kind: str, user_id: str) -> Json:
         return interactions.base(self._team, kind, self._user(user_id), self._delivery.verification_token)

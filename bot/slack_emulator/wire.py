@@ -46,16 +46,16 @@ class AppEndpoints:
             return error_response(refused)
         token = _token(request, values)
         try:
-            answer = web.json_response(web_api.call(self._api, name, token, values))
+            response = web.json_response(web_api.call(self._api, name, token, values))
         except SlackError as refused:
-            answer = error_response(refused)
+            response = error_response(refused)
         if token is not None and hmac.compare_digest(token.encode(), self._api.bot_token.encode()):
-            answer.headers["x-oauth-scopes"] = ",".join(self._api.manifest.scopes)
-        self._show(name, values, answer)
-        return answer
+            response.headers["x-oauth-scopes"] = ",".join(self._api.manifest.scopes)
+        self._show(name, values, response)
+        return response
 
-    def _show(self, name: str, values: Json, answer: web.Response) -> None:
-        body = json.loads(answer.text or "{}")
+    def _show(self, name: str, values: Json, response: web.Response) -> None:
+        body = json.loads(response.text or "{}")
         status = "ok" if body.get("ok") else str(body.get("error"))
         shown: Json = {**values, **{key: _parsed_json(values[key]) for key in ("blocks", "view") if key in values}}
         if not body.get("ok"):
@@ -123,8 +123,8 @@ class AppEndpoints:
             await fault.until.wait()
         if fault.kind == "lose_request":
             return _abort(request)
-        answer = await do()
-        return _abort(request) if fault.kind == "lose_answer" else answer
+        response = await do()
+        return _abort(request) if fault.kind == "lose_answer" else response
 
 
 async def arguments(request: web.Request) -> Json:

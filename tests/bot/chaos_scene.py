@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from bot.block_kit import ids
+from bot.clearance import Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
 from bot.features.command_text import find_ids
-from bot.redaction import Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from bot.slack_emulator.person import Refused
 from core.client import CoreClient

@@ -154,7 +154,7 @@ def _decided(request: AccessRequest) -> str:
 
 
 async def _clicked(context: Context) -> Intent | None:
-    """What the clicked button means; None if it is no longer valid, which the person is then told."""
+    """What the clicked button means; None if it is no longer valid, and the person reads so."""
     token = button_token(context)
     where = {"channel": context.channel, "message_ts": context.message_ts, "user": context.user}
     try:
@@ -199,7 +199,7 @@ FEATURE = Feature(
         ids.ADMIN_REQUESTS: Entry(on_requests_button, modal_title="Requests for access"),
     },
     views={
-        ids.ACCESS_DENY_VIEW: Entry(on_deny_view, Ack.ANSWER),
-        ids.ACCESS_LOGIN_VIEW: Entry(on_login_view, Ack.ANSWER),
+        ids.ACCESS_DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
+        ids.ACCESS_LOGIN_VIEW: Entry(on_login_view, Ack.RESPONSE),
     },
 )

@@ -1,4 +1,4 @@
-"""Requests for access: the button to ask, the card for admins, what the person is told, and the modals to decide."""
+"""Requests for access: the button to ask, the card for admins, the messages to the person, and the modals to decide."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ APPROVE, DENY = "access_approve", "access_deny"  # of intents
 
 
 def waiting(request: AccessRequest) -> str:
-    """What somebody is told whose request waits."""
+    """What somebody with a pending request reads."""
     until = slack_date(request.expires_at, WHEN)
     return f"Your request for access waits for an admin until {until}. I'll let you know here in Slack."
 
@@ -91,7 +91,7 @@ def requests_view(requests: Sequence[AccessRequest], button: ButtonIds, done: st
 
 
 def deny_view(request: AccessRequest, *, in_list: bool) -> dict[str, Any]:
-    """Asks for the reason, which the person is told."""
+    """Asks for the reason, which the person reads."""
     reason = modals.text_field(
         "reason", "Reason", multiline=True, hint="The person reads it, and the admins on the card."
     )
@@ -121,8 +121,8 @@ def login_view(request: AccessRequest, profile: str, why: str, *, in_list: bool)
 # --- for the person -------------------------------------------------------------------------------------------------
 
 
-def told(request: AccessRequest, command: str) -> Message:
-    """What the person who asked is told once it is decided or has expired."""
+def decision(request: AccessRequest, command: str) -> Message:
+    """What the person who asked reads once it is decided or has expired."""
     if request.status == "approved":
         may = "see alerts and run responders" if request.profile == "analyst" else "see alerts, and run nothing"
         text = (

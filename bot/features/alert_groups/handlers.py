@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, notices
 from bot.block_kit.text import DAY_AND_TIME, count, slack_date
+from bot.clearance import Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
 from bot.features.alert_groups.views import PAGE, ListedAlert
@@ -13,9 +14,8 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.message import Intent
 from bot.outbox import RefreshRequest
-from bot.outbox.groups import AlertGroup
+from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import card_key
-from bot.redaction import Subject, may_see
 from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
 from core.models import Alert, Document
@@ -45,10 +45,10 @@ async def on_group_button(context: Context) -> None:
 
 
 async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup | None:
-    """The group that a button is about; None if it is forgotten, which the person is then told."""
+    """The group that a button is about; None if it is forgotten, and the person reads so."""
     if intent is None:
         return None
-    group = await context.services.outbox.groups.group(intent.object_id)
+    group = await context.services.outbox.alert_groups.group(intent.object_id)
     if group is None:
         text = f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
         await responses.respond(context, notices.notice(text), "Too old")
@@ -58,14 +58,14 @@ async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup |
 async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
     """Show a page of the group's alerts, as far as this person may see them."""
     offset, outbox = int(intent.argument or 0), context.services.outbox
-    members = await outbox.groups.members(group.key, offset, PAGE)
+    members = await outbox.alert_groups.members(group.key, offset, PAGE)
     root_ids = [member.root_id for member in members]
     documents, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
     alerts = [
         ListedAlert(member.root_id, _subject(documents.get(member.root_id)), member.at, links[member.root_id])
         for member in members
     ]
-    content = await outbox.groups.content(group, -1)
+    content = await outbox.alert_groups.content(group, -1)
     clearance = own_clearance(context)
     await responses.show_with_buttons(
         context,
@@ -109,8 +109,8 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
 
 async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None:
     outbox = context.services.outbox
-    await outbox.groups.ungroup(group.key)
-    newest = await outbox.groups.members(group.key, 0, LIFTED)
+    await outbox.alert_groups.ungroup(group.key)
+    newest = await outbox.alert_groups.members(group.key, 0, LIFTED)
     members = [member for member in newest if not member.has_card]
     context.refresh_requests.extend(RefreshRequest(card_key(lifted.root_id, group.channel)) for lifted in members)
     context.refresh_requests.append(RefreshRequest(group.key))
@@ -124,7 +124,7 @@ async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     until = 0 if intent.argument == "0" else until_morning(now)
     if intent.argument in ("1", "8"):
         until = now + int(intent.argument) * HOUR_MS
-    await context.services.outbox.groups.mute(group.key, until)
+    await context.services.outbox.alert_groups.mute(group.key, until)
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Alerts like these are no longer muted."
     if until:
@@ -142,7 +142,7 @@ def until_morning(now_ms: int) -> int:
 async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Alert]]:
     """The alerts of the group that this person may see, newest first, in pages."""
     outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
-    while members := await outbox.groups.members(group.key, offset, READ_AT_ONCE):
+    while members := await outbox.alert_groups.members(group.key, offset, READ_AT_ONCE):
         offset += len(members)
         documents = await _documents(context, [member.root_id for member in members])
         alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
@@ -152,8 +152,8 @@ async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Al
 async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
     documents: dict[str, Document] = {}
-    async for answer in context.core.documents_in_pages(root_ids):
-        documents.update({document.id: document for document in answer.documents})
+    async for response in context.core.documents_in_pages(root_ids):
+        documents.update({document.id: document for document in response.documents})
     return documents
 
 

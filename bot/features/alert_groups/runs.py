@@ -12,7 +12,7 @@ from bot.features.base import Context, Entry, Feature
 from bot.features.runs import flow
 from bot.features.runs.targets import MOST, Target, find_targets, run_target
 from bot.features.runs.views.request import RunRequest
-from bot.outbox.groups import AlertGroup
+from bot.outbox.alert_groups import AlertGroup
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
@@ -56,7 +56,7 @@ async def on_group_menu(context: Context) -> None:
             )
         objects = tuple(run_target(target.view.subject) for target in members.targets)
         request = RunRequest(objects, responder.id, channel=group.channel)
-        await flow.ask(context, request, responder, members.targets, members.on)
+        await flow.ask(context, flow.Question(request, responder, members.targets, members.on))
     elif members.offered:
         await responses.show_with_buttons(
             context,
@@ -70,7 +70,7 @@ async def on_group_menu(context: Context) -> None:
 
 
 async def _members(context: Context, group: AlertGroup) -> _Members:
-    groups = context.services.outbox.groups
+    groups = context.services.outbox.alert_groups
     newest = await groups.members(group.key, 0, MOST)
     targets = list((await find_targets(context, [member.root_id for member in newest])).values())
     offered: dict[str, OfferedResponder] = {}

@@ -23,8 +23,8 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject, defang
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, defang
 from bot.storms import STORM_MS, GroupContent, Storm
 from core.models import SEVERITY_NAMES, OfferedResponder
 

@@ -2,13 +2,13 @@
 
 from bot.block_kit import notices
 from bot.block_kit.text import person_name
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.alerts.views import assignment
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import is_ephemeral, is_in_modal
 from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
-from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import Alert
 

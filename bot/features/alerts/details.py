@@ -1,10 +1,10 @@
 """`/responder alert ~id`: an alert in full, for the one who asked."""
 
+from bot.clearance import may_see
 from bot.features import responses, subjects
 from bot.features.alerts.views.details import alert_in_full
 from bot.features.authorization import own_clearance, who_may_see
 from bot.features.base import Command, Context, Entry, Feature
-from bot.redaction import may_see
 from core.common.errors import ResponderBotError
 
 USAGE = "alert ~id"

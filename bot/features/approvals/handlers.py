@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 
 from bot.block_kit import ids, notices
 from bot.block_kit.text import count, foreign, person_name
+from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import is_home
 from bot.features.runs.views import runs
-from bot.redaction import RedactedView
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action

@@ -17,10 +17,10 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from core.models import SEVERITY_NAMES, Action, Person, Policy
 
 TITLE_LIMIT = 200  # characters
@@ -28,7 +28,7 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
-END = "You asked to be told of approvals. `/responder watch off approvals` ends it."
+END = "You watch approvals. `/responder watch off approvals` ends it."
 
 
 def policy_text(policy: Policy | None) -> str:
@@ -128,7 +128,7 @@ def request_blocks(
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
     asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
-    blocks: list[Block] = [section(asks), *glass(action, view)]
+    blocks: list[Block] = [section(asks), *override_blocks(action, view)]
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
@@ -181,17 +181,17 @@ def may_decide(action: Action, person: Person, subject: Subject) -> bool:
     return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
 
 
-def glass(action: Action, view: RedactedView) -> list[Block]:
+def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     """What a run overrides and why, for whoever is to approve it or reads how it went."""
-    broken = action.break_glass
-    if broken is None or not view.is_open:
+    override = action.break_glass
+    if override is None or not view.is_open:
         return []
-    overrides = "; ".join(view.inputs(refusal.message) for refusal in broken.overrides)
-    by = f" and *{person_name(broken.approved_by)}*" if broken.approved_by else ""
+    overrides = "; ".join(view.inputs(refusal.message) for refusal in override.overrides)
+    by = f" and *{person_name(override.approved_by)}*" if override.approved_by else ""
     who = f"*{person_name(action.created_by)}*{by} {'override' if by else 'overrides'}"
-    why = foreign(view.inputs(broken.reason), 1000, lines=True).replace("\n", "\n>")
-    asks = "" if broken.approved_by else "\nAnother org-admin has to approve it."
-    return [section(f"🔴 *Breaks glass*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
+    why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
+    asks = "" if override.approved_by else "\nAnother org-admin has to approve it."
+    return [section(f"🔴 *Override*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:
@@ -256,7 +256,7 @@ def approval_request(
     on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
     text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
     blocks: list[Block] = [section(f"{mention} {text}" if mention and waits else text)]
-    blocks += glass(action, view)
+    blocks += override_blocks(action, view)
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import count
+from bot.clearance import RedactedView, Subject
 from bot.features import responses
 from bot.features.approvals import views as approvals
 from bot.features.approvals.handlers import UNKNOWN_OUTCOME
@@ -23,7 +24,6 @@ from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
-from bot.redaction import RedactedView, Subject
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import BulkTarget, parse_id
@@ -40,14 +40,14 @@ async def on_retry(context: Context) -> None:
     posted = await context.services.outbox.message_at(context.channel, context.message_ts)
     place = posted.key.split(":", 2)[2] if posted is not None else context.channel
     key = f"retry-{button_token(context)}"
-    answer = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
-    if answer is None:
+    response = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
+    if response is None:
         raise ResponderBotError("unavailable", UNKNOWN)
     context.refresh_requests.extend(
-        RefreshRequest(bulk_key(bulk_id, place)) for bulk_id in (answer.id, intent.object_id)
+        RefreshRequest(bulk_key(bulk_id, place)) for bulk_id in (response.id, intent.object_id)
     )
-    accepted = sum(entry.action is not None for entry in answer.actions)
-    text = f"Runs again on {count(accepted, 'object')}; {len(answer.actions) - accepted} refused ({answer.id})."
+    accepted = sum(entry.action is not None for entry in response.actions)
+    text = f"Runs again on {count(accepted, 'object')}; {len(response.actions) - accepted} refused ({response.id})."
     await responses.respond(context, notices.notice(text))
 
 
@@ -106,12 +106,12 @@ async def on_decision(context: Context) -> None:
     approves = intent.what == "bulk_approve"
     decide = context.core.approve_bulk if approves else context.core.deny_bulk
     try:
-        answer = await decide(intent.object_id)
+        response = await decide(intent.object_id)
     except ResponderBotError as error:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
-    outcome = views.decided(await masked(context, answer), "approved" if approves else "denied")
+    outcome = views.decided(await masked(context, response), "approved" if approves else "denied")
     await responses.respond(context, outcome, "Done")
 
 
@@ -120,8 +120,8 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
     valid_ids = [one for one in by_id if parse_id(one) is not None]
-    async for answer in context.core.documents_in_pages(valid_ids):
-        for document in answer.documents:
+    async for response in context.core.documents_in_pages(valid_ids):
+        for document in response.documents:
             actions = {action.id: action for action in document.actions}
             known = {*actions, *within(document, [target.object_id for target in targets])}
             for one in [one for one in by_id if one in known]:

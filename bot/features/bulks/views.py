@@ -18,11 +18,11 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView
 from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, Policy
 
 REASONS = 10
@@ -208,10 +208,10 @@ def _whole_title(view: RedactedView) -> str:
     return foreign(clip_middle(view.title(), REVIEW_TITLE_LIMIT), REVIEW_TITLE_LIMIT)
 
 
-def decided(answer: BulkAnswer, verb: str) -> Message:
+def decided(response: BulkAnswer, verb: str) -> Message:
     """What became of a decision on all."""
-    refused = [(entry.object_id, questions.why_not(entry)) for entry in answer.actions if questions.why_not(entry)]
-    text = f"You {verb} {count(len(answer.actions) - len(refused), 'run')}."
+    refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
+    text = f"You {verb} {count(len(response.actions) - len(refused), 'run')}."
     blocks: list[Block] = [section(text)]
     if refused:
         blocks.append(section(questions.why_refused("*Not decided*", refused)))

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids, notices
 from bot.block_kit.text import code
+from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
 from bot.features.command_text import closest_match, match_names
-from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import CaseTemplate
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import code, context, count, foreign, foreign_plain, section
+from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import questions
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject
 from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30

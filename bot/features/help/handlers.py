@@ -64,7 +64,7 @@ def _may_use(person: Person | None, command: Command) -> bool:
     return command.permission is None or command.permission in person.permissions
 
 
-UNKNOWN = Entry(on_unknown_command, Ack.ANSWER, is_public=True)
-MISTYPED = Entry(on_mistyped_command, Ack.ANSWER)
+UNKNOWN = Entry(on_unknown_command, Ack.RESPONSE, is_public=True)
+MISTYPED = Entry(on_mistyped_command, Ack.RESPONSE)
 
 FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this list")})

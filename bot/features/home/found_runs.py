@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.block_kit import names
+from bot.clearance import Subject
 from bot.features import subjects
 from bot.features.approvals import views as approvals
 from bot.features.base import Context
 from bot.features.home.views.home import HomeRun
-from bot.redaction import Subject
 from core.models import Action, Document, Person, Policy
 
 MANY, SOME = 500, 50
@@ -33,8 +33,8 @@ class FoundRuns:
     async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
         """Read the documents of these actions."""
         documents: list[Document] = []
-        async for answer in context.core.documents_in_pages(action.id for action in actions):
-            documents += answer.documents
+        async for response in context.core.documents_in_pages(action.id for action in actions):
+            documents += response.documents
         by_action = {action.id: document for document in documents for action in document.actions}
         subjects_by_action: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}

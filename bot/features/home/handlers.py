@@ -5,6 +5,7 @@ from typing import Any
 
 from bot.block_kit import notices
 from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.access_requests import views as access_requests
 from bot.features.alert_groups.views import storm_sentence
@@ -18,7 +19,6 @@ from bot.features.people import handlers as people
 from bot.features.runs.views import runs
 from bot.message import ButtonIds
 from bot.outbox.replicas import summary
-from bot.redaction import Subject
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import Person

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bot.block_kit import ids
+from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.home import found_runs
@@ -12,7 +13,6 @@ from bot.features.home.views import overview, paused
 from bot.features.home.views.home import HomeRun, by_bulk
 from bot.features.payload import clicked_element, is_home
 from bot.features.runs.views import runs
-from bot.redaction import RedactedView
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import Action, Person

@@ -146,8 +146,8 @@ FEATURE = Feature(
         ids.GROUP_CHANGE: Entry(on_group_button),
     },
     views={
-        ids.PEOPLE_VIEW: Entry(on_people_view, Ack.ANSWER),
-        ids.GROUP_VIEW: Entry(on_group_view, Ack.ANSWER),
-        ids.PEOPLE_ACCESS_VIEW: Entry(on_access_view, Ack.ANSWER),
+        ids.PEOPLE_VIEW: Entry(on_people_view, Ack.RESPONSE),
+        ids.GROUP_VIEW: Entry(on_group_view, Ack.RESPONSE),
+        ids.PEOPLE_ACCESS_VIEW: Entry(on_access_view, Ack.RESPONSE),
     },
 )

@@ -1,11 +1,11 @@
 """`/responder list ~id`: what can run on an object, and why the rest can't."""
 
+from bot.clearance import may_see
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance, who_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.responders.matching import matching
 from bot.features.responders.views import responder_list
-from bot.redaction import may_see
 
 USAGE = "list ~id"
 

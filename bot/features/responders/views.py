@@ -23,8 +23,8 @@ from bot.block_kit.text import (
     strip_markup,
     utc_time,
 )
+from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, artifact_title, may_see, refanged
 from core.models import OBJECT_TYPES, OfferedResponder
 
 MAX_TITLES = 6  # of responders, in the line of an artifact
@@ -212,7 +212,7 @@ def _groups(
         responders = [r for r in ordered if r.name in runnable]
         heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
         groups.append(_Entries(heading, _with(target, responders, searchable), f"{artifact.id}:"))
-    if is_artifact:  # why it can't take a domain is told to nobody who asks about an address
+    if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
     return [*groups, _Entries(CANNOT, _with(own, cannot, searchable), about=lambda responder: reasons(responder, view))]

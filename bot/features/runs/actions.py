@@ -1,10 +1,10 @@
 """`/responder actions ~id`: what ran on an object."""
 
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.runs.views.runs import action_list
-from bot.redaction import RedactedView, Subject
 
 USAGE = "actions ~id"
 

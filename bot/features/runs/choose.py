@@ -5,6 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names
 from bot.block_kit.elements import MAX_OPTIONS, message_option
+from bot.clearance import RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
@@ -13,7 +14,6 @@ from bot.features.runs.targets import MOST, Target, find_targets, offered_on, ru
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
-from bot.redaction import RedactedView, Subject, refanged
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, parse_id
 
@@ -119,5 +119,5 @@ FEATURE = Feature(
         ids.SEVERAL: Entry(on_several_button, modal_title=run_form.SEVERAL_TITLE),
         ids.SEVERAL_ALERTS: Entry(on_alerts_button),
     },
-    options={ids.SEVERAL_TARGETS: Entry(on_target_options, Ack.ANSWER)},
+    options={ids.SEVERAL_TARGETS: Entry(on_target_options, Ack.RESPONSE)},
 )

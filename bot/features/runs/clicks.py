@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bot.block_kit import ids, names
 from bot.block_kit.elements import NOTHING
+from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
@@ -14,7 +15,6 @@ from bot.features.runs import flow
 from bot.features.runs.targets import Target, run_target
 from bot.features.runs.views import run_form, runs
 from bot.features.runs.views.request import RunRequest
-from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
@@ -45,7 +45,7 @@ async def _start_selected(context: Context, subject: Subject, offered: Sequence[
         return False
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
-        raise ResponderBotError("not_found", "That responder is no longer on offer; open the menu again.")
+        raise ResponderBotError("not_found", "That responder is no longer available; open the menu again.")
     request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
     return await flow.proceed(context, request, responder, [Target(view, offered)])
 
@@ -62,7 +62,7 @@ async def on_run_button(context: Context) -> None:
     running = await context.core.action(request.anyway) if request.anyway else None
     if running is not None and not runs.is_open(running):
         responder, targets = await flow.offered(context, request)
-        await flow.ask(context, replace(request, anyway=""), responder, targets, ended=running)
+        await flow.ask(context, flow.Question(replace(request, anyway=""), responder, targets, ended=running))
         return
     await flow.start(context, request, f"run-{button_token(context)}")
 
@@ -77,7 +77,7 @@ async def on_form_button(context: Context) -> None:
 async def _show_form(context: Context, request: RunRequest) -> None:
     responder, targets = await flow.offered(context, request)
     if request.override_reason is not None and responder.can_run:
-        raise ResponderBotError("conflict", "No rule stands in the way of it any more; run it as usual.")
+        raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
     await flow.show_form(context, request, responder, targets[0].view)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.block_kit import names
+from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
@@ -12,7 +13,6 @@ from bot.features.runs import flow
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
-from bot.redaction import Subject
 from core.common.errors import ResponderBotError
 from core.models import Artifact, OfferedResponder
 
@@ -66,7 +66,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     targets = list((await find_targets(context, object_ids)).values())
     is_part = any(one.view.subject.part(object_ids[1]) for one in targets if one.view.subject.id == object_ids[0])
     if len(object_ids) == 2 and (is_part or len(targets) == 1):
-        return False  # an alert and its observable, or what isn't there, which is told as for one
+        return False  # an alert and its observable, or what isn't there, as with one id
     if not targets:
         raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} objects. Nothing was run.")
     offered = offered_on(targets)

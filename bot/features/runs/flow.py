@@ -4,11 +4,12 @@ Every way in leads to `proceed`, and what somebody has confirmed to `start`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
 from bot.block_kit.text import count, foreign, slack_date
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
@@ -23,7 +24,6 @@ from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
-from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from core.models import Action, BulkAnswer, OfferedResponder
 
@@ -55,7 +55,7 @@ async def proceed(
         await show_form(context, request, responder, view)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
-        await ask(context, request, responder, targets, on)
+        await ask(context, Question(request, responder, targets, on))
         return False
     return await start(context, request, context.idempotency_key, responder, view)
 
@@ -108,44 +108,47 @@ async def show_form(
     )
 
 
-async def ask(
-    context: Context,
-    request: RunRequest,
-    responder: OfferedResponder,
-    targets: Sequence[Target],
-    on: str = "",
-    ended: Action | None = None,
-) -> None:
-    """Ask to confirm the run; `ended` is the one that was open when the person was asked before."""
-    name = "Run this?" if len(request.targets) == 1 else run_form.SEVERAL_TITLE
-    await responses.show(context, name, await question(context, request, responder, targets, on, ended))
+@dataclass(frozen=True)
+class Question:
+    """What somebody confirms before a run.
 
+    `on` says on which of several objects; `ended` is the run that was open when the person was asked before.
+    """
 
-async def question(
-    context: Context,
-    request: RunRequest,
-    responder: OfferedResponder,
-    targets: Sequence[Target],
-    on: str = "",
-    ended: Action | None = None,
-) -> Message:
-    """What `ask` shows. Its button holds the request with all inputs, so it works for an hour only."""
+    request: RunRequest
+    responder: OfferedResponder
+    targets: Sequence[Target]
+    on: str = ""
+    ended: Action | None = None
 
-    def shown(button: ButtonIds) -> Message:
-        if len(request.targets) == 1 and not on:
-            return questions.confirm(request, responder, targets[0].view, button=button, ended=ended)
+    @property
+    def title(self) -> str:
+        return "Run this?" if len(self.request.targets) == 1 else run_form.SEVERAL_TITLE
+
+    async def message(self, context: Context) -> Message:
+        """The question. Its button holds the request with all inputs, so it works for an hour only."""
+        key = f"run:{context.idempotency_key}"
+        return await responses.with_buttons(context, key, self._shown, life_ms=QUESTION_MS)
+
+    def _shown(self, button: ButtonIds) -> Message:
+        request, responder = self.request, self.responder
+        if len(request.targets) == 1 and not self.on:
+            return questions.confirm(request, responder, self.targets[0].view, button=button, ended=self.ended)
         ready, refused = [], []
-        for target in targets:
+        for target in self.targets:
             here = target.responder(responder.id)
             if here is not None and here.can_run:
                 ready.append(target.view)
             else:
-                lacks = f"{title(responder)} doesn't take it"
-                refused.append((target.view.subject.id, reasons(here, target.view) if here is not None else lacks))
-        objects = on or on_so_many(len(targets), len(request.targets))
+                reason = reasons(here, target.view) if here is not None else f"{title(responder)} doesn't take it"
+                refused.append((target.view.subject.id, reason))
+        objects = self.on or on_so_many(len(self.targets), len(request.targets))
         return questions.confirm_several(request, responder, ready, refused, objects, button=button)
 
-    return await responses.with_buttons(context, f"run:{context.idempotency_key}", shown, life_ms=QUESTION_MS)
+
+async def ask(context: Context, question: Question) -> None:
+    """Ask to confirm the run."""
+    await responses.show(context, question.title, await question.message(context))
 
 
 # --- start ----------------------------------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ async def create_action(
 
 
 async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]:
-    """The run with its titles, and what it is on; what was started is told also where core can't be asked for them."""
+    """The run with its titles, and its target; without them where core does not answer, as the start is confirmed."""
     try:
         return await subjects.of_action(context.core, action)
     except ResponderBotError:
@@ -247,7 +250,7 @@ async def offered(context: Context, request: RunRequest) -> tuple[OfferedRespond
     responder = next((here for one in targets if (here := one.responder(request.responder_id))), None)
     if responder is None:
         on = ", ".join(target.object_id for target in request.targets[:3])
-        raise ResponderBotError("not_found", f"{request.responder_id} is no longer on offer for {on}.")
+        raise ResponderBotError("not_found", f"{request.responder_id} is no longer available for {on}.")
     return responder, targets
 
 
@@ -277,23 +280,23 @@ def started_message(action: Action, view: RedactedView) -> Message:
 
 async def _start_several(context: Context, request: RunRequest, key: str) -> None:
     body = request.bulk_input()
-    answer = await until_answered(lambda: context.core.run_bulk(body, key))
-    if answer is None:
+    response = await until_answered(lambda: context.core.run_bulk(body, key))
+    if response is None:
         raise ResponderBotError("unavailable", UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) is not None
     place = request.channel if is_channel else f"{context.team}:{context.user}"
-    context.refresh_requests.append(RefreshRequest(bulk_key(answer.id, place)))
-    await responses.respond(context, questions.outcome(await masked(context, answer)), run_form.SEVERAL_TITLE)
+    context.refresh_requests.append(RefreshRequest(bulk_key(response.id, place)))
+    await responses.respond(context, questions.outcome(await masked(context, response)), run_form.SEVERAL_TITLE)
 
 
-async def masked(context: Context, answer: BulkAnswer) -> BulkAnswer:
+async def masked(context: Context, response: BulkAnswer) -> BulkAnswer:
     """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
-    refused = [entry.object_id for entry in answer.actions if entry.action is None]
+    refused = [entry.object_id for entry in response.actions if entry.action is None]
     visible = await find_targets(context, refused, responders=False)
     entries = [
         entry.model_copy(update={"message": visible[entry.object_id].view.text(entry.message or "")})
         if entry.action is None and entry.object_id in visible
         else entry
-        for entry in answer.actions
+        for entry in response.actions
     ]
-    return answer.model_copy(update={"actions": entries})
+    return response.model_copy(update={"actions": entries})

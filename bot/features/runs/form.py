@@ -7,6 +7,7 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, message_option
 from bot.block_kit.text import escape
+from bot.clearance import RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
@@ -18,7 +19,6 @@ from bot.features.runs.choose import GONE, request_of
 from bot.features.runs.targets import Target, load, offered_on, run_target
 from bot.features.runs.views import inputs, run_form
 from bot.features.runs.views.request import RunRequest
-from bot.redaction import RedactedView, Subject, may_see
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
 
@@ -209,7 +209,7 @@ async def _submitted(
     view, modal = targets[0].view, view_of(context)
     is_several = len(request.targets) > 1
     if responder is None:
-        return _menu_error(modal, view.subject, "That responder is no longer on offer; choose again.")
+        return _menu_error(modal, view.subject, "That responder is no longer available; choose again.")
     if not responder.can_run and request.override_reason is None and not is_several:
         return _menu_error(modal, view.subject, f"It can't run: {reasons(responder, view)}")
     if not run_form.is_shown(modal, request, responder):
@@ -223,7 +223,7 @@ async def _submitted(
         return modals.errors(problems)
     request = replace(request, responder_id=responder.id)
     if is_several or asks:
-        question = await flow.question(context, request, responder, targets)
+        question = await flow.Question(request, responder, targets).message(context)
         return modals.update(modals.message_view(run_form.SEVERAL_TITLE, question))
     return await _start(context, request, responder, view)
 
@@ -290,8 +290,8 @@ async def _typed_subject(context: Context, typed: str) -> Subject:
 FEATURE = Feature(
     commands={"start": Command(Entry(on_start_command, modal_title=run_form.TITLE), "start", "", "manageAction")},
     actions={ids.VALUE: Entry(on_object_field), ids.START_RESPONDER: Entry(on_responder_field)},
-    options={ids.VALUE: Entry(on_object_options, Ack.ANSWER)},
-    views={ids.START_VIEW: Entry(on_run_view, Ack.ANSWER), ids.SEVERAL_VIEW: Entry(on_run_view, Ack.ANSWER)},
+    options={ids.VALUE: Entry(on_object_options, Ack.RESPONSE)},
+    views={ids.START_VIEW: Entry(on_run_view, Ack.RESPONSE), ids.SEVERAL_VIEW: Entry(on_run_view, Ack.RESPONSE)},
     shortcuts={
         ids.RUN_SHORTCUT: Entry(on_start_command, modal_title=run_form.TITLE),
         ids.RUN_MESSAGE_SHORTCUT: Entry(on_message_shortcut, modal_title=run_form.TITLE),

@@ -2,13 +2,13 @@
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import message_option
+from bot.clearance import RedactedView
 from bot.features import subjects
 from bot.features.authorization import own_clearance, who_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
 from bot.features.responders.views import responder_options
 from bot.features.runs.views.request import RunRequest
-from bot.redaction import RedactedView
 from core.common.errors import ResponderBotError
 
 
@@ -45,7 +45,7 @@ async def _options(context: Context, object_id: str) -> Json:
 
 FEATURE = Feature(
     options={
-        ids.MENU: Entry(on_responder_options, Ack.ANSWER),
-        ids.START_RESPONDER: Entry(on_start_options, Ack.ANSWER),
+        ids.MENU: Entry(on_responder_options, Ack.RESPONSE),
+        ids.START_RESPONDER: Entry(on_start_options, Ack.RESPONSE),
     }
 )

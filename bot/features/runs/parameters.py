@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bot.clearance import RedactedView
 from bot.features.base import Context
 from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
-from bot.redaction import RedactedView
 from core.common.errors import ResponderBotError
 from core.models import Action, OfferedResponder, Parameter
 

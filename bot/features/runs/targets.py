@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.block_kit.text import count
+from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.redaction import RedactedView, Subject
 from core.models import Document, OfferedResponder, RunTarget
 
 MOST = 100  # of one request to core
@@ -44,8 +44,8 @@ async def load(context: Context, object_ids: Sequence[str]) -> Sequence[Target]:
 async def find_targets(context: Context, object_ids: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
     """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
     clearance, targets = own_clearance(context), dict[str, Target]()
-    async for answer in context.core.documents_in_pages(object_ids, responders=responders):
-        for document in answer.documents:
+    async for response in context.core.documents_in_pages(object_ids, responders=responders):
+        for document in response.documents:
             for object_id in within(document, object_ids):
                 subject = Subject.in_document(document, object_id)
                 view = RedactedView(subject, clearance) if subject is not None else None

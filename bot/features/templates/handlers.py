@@ -139,8 +139,8 @@ FEATURE = Feature(
         ids.TEMPLATE_FROM_JSON: Entry(on_template_json_button),
     },
     views={
-        ids.TEMPLATE_VIEW: Entry(on_template_view, Ack.ANSWER),
-        ids.TEMPLATE_JSON_VIEW: Entry(on_template_json_view, Ack.ANSWER),
-        ids.TEMPLATE_CHECK_VIEW: Entry(on_template_check_view, Ack.ANSWER),
+        ids.TEMPLATE_VIEW: Entry(on_template_view, Ack.RESPONSE),
+        ids.TEMPLATE_JSON_VIEW: Entry(on_template_json_view, Ack.RESPONSE),
+        ids.TEMPLATE_CHECK_VIEW: Entry(on_template_check_view, Ack.RESPONSE),
     },
 )

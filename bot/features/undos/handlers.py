@@ -1,6 +1,7 @@
 """Undo runs: Undo and Release now at once, Extend to another time."""
 
 from bot.block_kit import ids, modals, notices
+from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_of
@@ -8,7 +9,6 @@ from bot.features.retries import until_answered
 from bot.features.runs.flow import started_message
 from bot.features.runs.views import undo_state
 from bot.features.undos import views
-from bot.redaction import RedactedView
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Policy
@@ -116,5 +116,5 @@ FEATURE = Feature(
         ids.UNDO: Entry(on_undo_button, Ack.WRITE),
         ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
     },
-    views={ids.EXTEND_VIEW: Entry(on_extend_view, Ack.ANSWER)},
+    views={ids.EXTEND_VIEW: Entry(on_extend_view, Ack.RESPONSE)},
 )

@@ -15,10 +15,10 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.undo_state import time_field
 from bot.message import ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, Extension, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
@@ -88,8 +88,8 @@ def extend_view(action: Action, view: RedactedView, policy: Policy) -> dict[str,
 # --- in the thread --------------------------------------------------------------------------------------------------
 
 
-def is_told(action: Action) -> bool:
-    """Whether the thread is told that core could not carry out, or finish, what it was to undo."""
+def has_problem(action: Action) -> bool:
+    """Whether the thread says that core could not carry out, or finish, what it was to undo."""
     return action.undo is not None and action.undo.status in ("waiting", "failed")
 
 

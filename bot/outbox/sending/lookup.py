@@ -31,11 +31,11 @@ async def posts_of(
         "latest": str(to_ms // 1000 + 2 * CLOCK_SKEW_S),
     }
     for _ in range(MAX_PAGES):
-        answer = await slack.api_call(method, http_verb="GET", params=query_params(request))
-        for candidate in answer.get("messages") or []:
+        response = await slack.api_call(method, http_verb="GET", params=query_params(request))
+        for candidate in response.get("messages") or []:
             if _post_id(candidate) == message.post_id:
                 yield str(candidate["ts"])
-        request["cursor"] = (answer.get("response_metadata") or {}).get("next_cursor") or ""
+        request["cursor"] = (response.get("response_metadata") or {}).get("next_cursor") or ""
         if not request["cursor"]:
             break
 

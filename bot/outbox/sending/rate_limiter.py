@@ -1,4 +1,4 @@
-"""How fast the bot may call Slack: Slack's published limits, and what its 429 answers ask for."""
+"""How fast the bot may call Slack: Slack's published limits, and what its 429 responses ask for."""
 
 from dataclasses import dataclass
 

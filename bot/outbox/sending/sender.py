@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clearance import RED
 from bot.outbox import messages
 from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
@@ -17,7 +18,6 @@ from bot.outbox.replicas import Replicas
 from bot.outbox.sending import files, lookup, order
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
-from bot.redaction import RED
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 
@@ -312,15 +312,15 @@ class Sender:
             call.post_began_at = now
         thread = {"thread_ts": message.root_ts} if message.root_ts else {}
         self._check_lease()
-        answer = await self._slack.api_call(
+        response = await self._slack.api_call(
             POST, json={"channel": channel, **self._content(message), **thread, "unfurl_links": False}
         )
-        return self._sent(message, message.version, str(answer["ts"]), str(answer["channel"]))
+        return self._sent(message, message.version, str(response["ts"]), str(response["channel"]))
 
     async def _open_conversation(self, message: MessageRecord) -> str:
         """The channel id of the direct messages to a person."""
-        answer = await self._slack.api_call("conversations.open", json={"users": message.channel})
-        channel = str(answer["channel"]["id"])
+        response = await self._slack.api_call("conversations.open", json={"users": message.channel})
+        channel = str(response["channel"]["id"])
         await self._store.transaction(lambda tx: messages.set_conversation(tx, message.key, channel))
         return channel
 

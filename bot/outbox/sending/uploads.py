@@ -60,23 +60,23 @@ class Uploads:
     async def _upload_content(self, message: MessageRecord) -> str:
         """Send the text to Slack, which shows it nowhere yet; returns the file's id."""
         content = message.file_text.encode("utf-8", "replace")
-        answer = await self._slack.api_call(
+        response = await self._slack.api_call(
             "files.getUploadURLExternal",
             http_verb="GET",
             params={"filename": message.file_name, "length": str(len(content))},
         )
-        async with aiohttp.ClientSession() as session, session.post(str(answer["upload_url"]), data=content) as put:
+        async with aiohttp.ClientSession() as session, session.post(str(response["upload_url"]), data=content) as put:
             put.raise_for_status()
-        return str(answer["file_id"])
+        return str(response["file_id"])
 
     async def _is_posted(self, message: MessageRecord) -> bool:
         thread = {"channel": message.slack_channel, "ts": message.root_ts or message.ts}
-        answer = await self._slack.api_call(
+        response = await self._slack.api_call(
             "conversations.replies",
             http_verb="GET",
             params=query_params({**thread, "oldest": message.ts, "limit": 200}),
         )
-        files = [file for reply in answer.get("messages") or [] for file in reply.get("files") or []]
+        files = [file for reply in response.get("messages") or [] for file in reply.get("files") or []]
         return any(file.get("id") == message.file_id and file.get("mode") != "tombstone" for file in files)
 
 

@@ -88,15 +88,15 @@ def _view(validation: Validation, view: Mapping[str, Any], kind: str) -> None:
         check_blocks(validation, view["blocks"], "/view/blocks", BLOCKS_IN_VIEW)
 
 
-def _suggestions(validation: Validation, answer: Mapping[str, Any]) -> None:
-    validation.only(answer, "", "options option_groups")
-    both = [name for name in ("options", "option_groups") if answer.get(name) is not None]
+def _suggestions(validation: Validation, response: Mapping[str, Any]) -> None:
+    validation.only(response, "", "options option_groups")
+    both = [name for name in ("options", "option_groups") if response.get(name) is not None]
     if len(both) != 1:
         validation.add("", "must define either `options` or `option_groups`, but not both")
     if "options" in both:
-        check_options(validation, answer["options"], "/options", low=0)
+        check_options(validation, response["options"], "/options", low=0)
     if "option_groups" in both:
-        check_option_groups(validation, answer["option_groups"], "/option_groups", low=0)
+        check_option_groups(validation, response["option_groups"], "/option_groups", low=0)
 
 
 _SURFACES: dict[str, Callable[[Validation, Mapping[str, Any]], None]] = {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.block_kit import modals, notices
+from bot.clearance import RedactedView, Subject
 from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
@@ -22,7 +23,6 @@ from bot.features.runs.views.request import RunRequest
 from bot.features.templates import views as templates
 from bot.features.undos import views as undos
 from bot.message import Message
-from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.limits import problems
 from core.models import (
     AccessRequest,
@@ -365,7 +365,7 @@ def test_requests_for_access_fit() -> None:
     every = [request(1), *(request(2, status, **decided) for status in ("approved", "denied", "expired"))]
     for one in every:
         fine(access_requests.card(one, button))
-        fine(access_requests.told(one, "/responder"))
+        fine(access_requests.decision(one, "/responder"))
         fine_view(access_requests.deny_view(one, in_list=True))
         fine_view(access_requests.login_view(one, "analyst", samples.HOSTILE, in_list=False))
     fine_view(access_requests.requests_view([request(n) for n in range(100)], button, samples.HOSTILE))

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from bot.clearance import Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
 from bot.message import Message
-from bot.redaction import Subject
 from tests.bot import samples
 from tests.bot.samples import NOW, button
 

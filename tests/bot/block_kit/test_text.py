@@ -15,7 +15,7 @@ from bot.block_kit.text import (
     strip_markup,
     utc_time,
 )
-from bot.redaction import defang
+from bot.clearance import defang
 
 
 @given(st.text(max_size=300), st.integers(1, 80))

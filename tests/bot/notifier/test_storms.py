@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bot.outbox import RateLimiter
-from bot.outbox.groups import Card
+from bot.outbox.alert_groups import Card
 from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clearance import RedactedView, Subject
 from bot.outbox import ClearanceGuard, MessageOutbox
 from bot.outbox.store import open_store
-from bot.redaction import RedactedView, Subject
 from core.common.errors import ResponderBotError
 from tests.bot.outbox.harness import (
     REPORT,

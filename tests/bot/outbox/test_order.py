@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from bot.clearance import RedactedView, Subject
 from bot.message import Message
 from bot.outbox import DesiredMessage, RateLimiter
-from bot.redaction import RedactedView, Subject
 from tests.bot.outbox.harness import SOC, OutboxEnvironment, all_sent, cancelled, desired, outbox_environment, until
 
 OTHER = "C0OTHER"

@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.message import Intent
 from bot.outbox import DesiredMessage, RefreshRequest
-from bot.outbox.groups import PlacedAlerts, Placement
+from bot.outbox.alert_groups import PlacedAlerts, Placement
 from bot.outbox.retention import CONTENT_KEEP_MS, DAY_MS, Retention
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clearance import RedactedView, Subject
 from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
 from bot.outbox.store import open_store
-from bot.redaction import RedactedView, Subject
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.database import Dialect
 from core.common.errors import ResponderBotError

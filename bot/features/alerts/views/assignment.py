@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import person_name, section
+from bot.clearance import RedactedView
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView
 from core.models import Action, Policy
 
 MAX_RUNS = 5

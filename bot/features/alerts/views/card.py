@@ -31,10 +31,10 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject, tlp_name, withheld
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, tlp_name, withheld
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
 
 MAX_RUNS = 15  # lines

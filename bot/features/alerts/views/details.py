@@ -17,10 +17,10 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, withheld
 from core.models import TLP_NAMES, Alert, Hold
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for

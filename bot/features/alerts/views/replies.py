@@ -16,13 +16,13 @@ from bot.block_kit.text import (
     person_name,
     section,
 )
+from bot.clearance import RedactedView, Subject, withheld
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import ReportView, read_report
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, Log, Policy
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
@@ -49,7 +49,7 @@ def end_reply(
     report = read_report(action)
     blocks: list[Block] = [section(_headline(action, view))]
     if view.is_open:
-        blocks += _context(action, view) + approvals.glass(action, view)
+        blocks += _context(action, view) + approvals.override_blocks(action, view)
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
@@ -182,6 +182,6 @@ def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Mess
     lines = [_headline(action, view), title] if view.is_open else [_headline(action, view)]
     if view.is_open and (result := runs.result_text(action, view, 1000)):
         lines.append(result)
-    end = "You asked to be told. `/responder watch` shows what you watch, and how to end it."
+    end = "You watch this. `/responder watch` lists what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))
     return Message(_push_text(action, view), blocks, runs.color(action))

@@ -7,11 +7,11 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element
 from bot.block_kit.text import DAY_AND_TIME, context, person_name, plain, section, slack_date
+from bot.clearance import RedactedView, Subject
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
-from bot.redaction import RedactedView, Subject
 from core.models import TLP_NAMES, Action, Person
 
 MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks

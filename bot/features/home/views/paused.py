@@ -6,9 +6,9 @@ from bot.block_kit import ids
 from bot.block_kit.elements import button_element, confirmation
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import DAY_AND_TIME, count, foreign, section, slack_date
+from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject, withheld
 from core.models import Action, PausedResponder
 
 MAX_SHOWN = 4  # in a Home, which has at most 100 blocks

@@ -10,10 +10,10 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.text import OPTION_LIMIT, clip, foreign_plain, plain
+from bot.clearance import RedactedView
 from bot.features.responders.views import option_value
 from bot.features.runs.views import runs
 from bot.message import Block
-from bot.redaction import RedactedView
 from core.models import Action, OfferedResponder, Parameter
 
 PREFIX = "input:"  # of the block ids of fields

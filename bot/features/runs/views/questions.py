@@ -23,11 +23,11 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
+from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.redaction import RedactedView, Subject
 from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
 INPUT_LIMIT = 300  # characters of one, whose author typed it
@@ -206,7 +206,7 @@ def cannot_run(
     blocks: list[Block] = [section(text)]
     if button is not None:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
-        elements = [button_element("Break glass ...", ids.BREAK_GLASS, value, style="danger")]
+        elements = [button_element("Override ...", ids.BREAK_GLASS, value, style="danger")]
         blocks.append(actions(*elements))
     return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
 
@@ -248,10 +248,10 @@ def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict
     return button_element(label, ids.DISMISS, button(Intent("dismiss", subject.id)))
 
 
-def outcome(answer: BulkAnswer) -> Message:
+def outcome(response: BulkAnswer) -> Message:
     """How many runs were accepted, how many refused, and why."""
-    accepted = [entry for entry in answer.actions if entry.action is not None]
-    refused = [(entry.object_id, why_not(entry)) for entry in answer.actions if why_not(entry)]
+    accepted = [entry for entry in response.actions if entry.action is not None]
+    refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     text = f"{count(len(accepted), 'run')} accepted, {len(refused)} refused."
     blocks: list[Block] = [section(text)]
     if refused:

@@ -10,9 +10,9 @@ from pydantic.dataclasses import dataclass
 
 from bot.block_kit import modals, names
 from bot.block_kit.text import defang_indicators, foreign
+from bot.clearance import RedactedView
 from bot.features.runs.views import inputs, runs, undo_state
 from bot.message import Block
-from bot.redaction import RedactedView
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Action, BreakGlassInput, BulkInput, Kind, OfferedResponder, RunInput, RunTarget
 from core.models.inputs import NOTE_LIMIT
@@ -113,9 +113,9 @@ class RunRequest:
     def run_input(self) -> RunInput:
         """What core gets for a run on one object."""
         (target,) = self.targets
-        glass = BreakGlassInput(reason=self.override_reason) if self.override_reason else None
+        override = BreakGlassInput(reason=self.override_reason) if self.override_reason else None
         return RunInput(
-            **self._options(), object_type=target.object_type, object_id=target.object_id, break_glass=glass
+            **self._options(), object_type=target.object_type, object_id=target.object_id, break_glass=override
         )
 
     def bulk_input(self) -> BulkInput:
@@ -144,7 +144,7 @@ def option_fields(request: RunRequest, key: str, responder: OfferedResponder) ->
     if request.override_reason is not None:
         hint = "Whoever looks at it later reads this."
         why = request.override_reason or request.note
-        blocks.insert(0, modals.text_field("glass", "Why", initial=why, multiline=True, optional=False, hint=hint))
+        blocks.insert(0, modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint))
     else:
         hint = "Whoever sees the run reads it, so write no secret here."
         blocks.append(modals.text_field("note", "Note", initial=request.note, hint=hint))
@@ -154,11 +154,11 @@ def option_fields(request: RunRequest, key: str, responder: OfferedResponder) ->
 def submitted_options(view: modals.View, request: RunRequest, key: str) -> tuple[RunRequest, dict[str, str]]:
     """The request with what these fields have, and what is wrong by block id."""
     values, problems = modals.values(view), dict[str, str]()
-    reason = values.get("glass", "").strip()
+    reason = values.get("override", "").strip()
     if request.override_reason is not None and not reason:
-        problems["glass"] = "Say why."
+        problems["override"] = "Say why."
     note = values.get("note", "").strip()
-    for block_id, text in (("glass", reason), ("note", note)):
+    for block_id, text in (("override", reason), ("note", note)):
         if len(text) > NOTE_LIMIT:  # whoever approves is to read all of it
             problems[block_id] = _too_long(text)
     minutes = undo_state.minutes_of(values.get(_undo_block(key), ""))

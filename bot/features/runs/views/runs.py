@@ -24,10 +24,10 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
+from bot.clearance import MASK, RedactedView, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
-from bot.redaction import MASK, RedactedView, withheld
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS
 from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter
@@ -212,17 +212,17 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
     if approval is not None and awaits_approval(action):
         left = approval.expires_at - now_ms
         until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
-        return f"{approved}{glass(action, view)} · {until}"
+        return f"{approved}{override_text(action, view)} · {until}"
     result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
-    return approved + (f" · {result}" if result else "") + glass(action, view) + undo_state.words(action, view)
+    return approved + (f" · {result}" if result else "") + override_text(action, view) + undo_state.words(action, view)
 
 
-def glass(action: Action, view: RedactedView) -> str:
-    """` · 🔴 *Breaks glass*: why` of a run for which rules were overridden."""
+def override_text(action: Action, view: RedactedView) -> str:
+    """` · 🔴 *Override*: why` of a run for which rules were overridden."""
     if action.break_glass is None or not view.is_open:
         return ""
     by = f", approved by {person_name(action.break_glass.approved_by)}" if action.break_glass.approved_by else ""
-    return f" · 🔴 *Breaks glass*{by}: {foreign(view.inputs(action.break_glass.reason), RESULT_LIMIT)}"
+    return f" · 🔴 *Override*{by}: {foreign(view.inputs(action.break_glass.reason), RESULT_LIMIT)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
@@ -238,8 +238,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     at = slack_date(newest.start_date, DAY_AND_TIME)
     last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
-    broken = next((glass(action, view) for action in actions if action.break_glass is not None), "")
-    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + broken
+    override = next((override_text(action, view) for action in actions if action.break_glass is not None), "")
+    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + override
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:

@@ -2,9 +2,9 @@
 
 from bot.block_kit import modals
 from bot.block_kit.text import count, foreign, slack_date
+from bot.clearance import RedactedView
 from bot.features.runs.views import undo_state
 from bot.message import Block
-from bot.redaction import RedactedView
 from core.models import OPEN_STATUSES, Action, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")

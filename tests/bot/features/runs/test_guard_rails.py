@@ -194,14 +194,14 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submit(form["id"], {"glass": {"value:glass": why}}))["errors"]
     await env["lea"].submit(form["id"], {"glass": {"value:glass": "The beacon <!channel> spreads"}})
-    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Breaks glass*: *lea* overrides")))
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* overrides")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "org-admin")
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.client.approve(newest.id)
     await env.until("anna", in_thread(card["ts"], "*lea* and *admin* override"))
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Breaks glass*, approved by admin: The beacon"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Override*, approved by admin: The beacon"))
 
 
 async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may(env: FeatureEnvironment) -> None:

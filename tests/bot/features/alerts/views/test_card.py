@@ -5,10 +5,10 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.subjects import AMBER, GREY, safe_link
+from bot.clearance import Subject
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply
 from bot.message import Intent, Message
-from bot.redaction import Subject
 from core.models import Action, Approval, Policy, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.text import escape
+from bot.clearance import Subject
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply, report_file, watcher_message
 from bot.features.approvals.views import approval_request, whole_request
 from bot.message import Intent
-from bot.redaction import Subject
 from core.models import Action, Approval, Artifact
 from tests.bot.features.alerts.views.test_card import texts_of
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report
@@ -240,7 +240,7 @@ def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
     assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
         "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\n"
         "Marked as read.",
-        "You asked to be told. `/responder watch` shows what you watch, and how to end it.",
+        "You watch this. `/responder watch` lists what you watch, and how to end it.",
     ]
 
 

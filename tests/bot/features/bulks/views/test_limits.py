@@ -3,11 +3,11 @@
 import json
 
 from bot.block_kit import modals
+from bot.clearance import RedactedView, Subject
 from bot.features.bulks import views as bulks
 from bot.features.bulks.views import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
-from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.limits import problems
 from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, Undo
 from tests.bot import samples

@@ -1,10 +1,10 @@
 """Lists, menus, and an alert in full."""
 
 from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.responders.views import responder_options
 from bot.features.runs.views.runs import action_list
-from bot.redaction import RedactedView, Subject
 from core.models import Alert, Hold
 from tests.bot.features.alerts.views.test_card import card, texts_of
 from tests.bot.samples import NOW, alert, artifact, awaiting, button, ended, responder

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import inputs, run_form
-from bot.redaction import RedactedView, Subject
 from bot.slack_emulator.elements import state_of, with_ids
 from bot.slack_emulator.limits import problems
 from bot.slack_emulator.views import VIEW_BYTES

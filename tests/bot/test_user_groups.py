@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.groups import EVERY_S, GroupSync
+from bot.app.user_groups import EVERY_S, GroupSync
 from bot.doctor import access_checks, checks
 from bot.settings import GroupSection, parse
 from core.authorization import COMMAND_LINE

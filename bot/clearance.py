@@ -1,4 +1,4 @@
-"""What a channel or a person may see of an object, by clearance. Pure; see bot/docs/redaction.md.
+"""What a channel or a person may see of an object, by clearance. Pure; see bot/docs/clearance.md.
 
 All text of an object that goes to Slack passes through here.
 """

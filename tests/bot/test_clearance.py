@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.clearance import MASK, RedactedView, Subject, may_see, visible, withheld
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
@@ -19,7 +20,6 @@ from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.undos import views as undos
 from bot.message import Message
-from bot.redaction import MASK, RedactedView, Subject, may_see, visible, withheld
 from core.models import (
     Action,
     Alert,
@@ -51,7 +51,7 @@ def dump(shown: Any) -> str:
 
 
 def overriding(action: Action) -> Action:
-    """The same, with broken glass."""
+    """The same, with rules overridden."""
     protected = Refusal(rule="protect", message=INPUTS, lift="ask")
     glass = BreakGlass(reason=INPUTS, overrides=[protected], approved_by=PERSON)
     return action.model_copy(update={"break_glass": glass})

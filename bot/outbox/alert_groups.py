@@ -96,7 +96,7 @@ def is_group(key: str) -> bool:
     return key.partition(":")[0] in (GROUP, DIGEST)
 
 
-class Groups:
+class AlertGroups:
     """The groups of all channels."""
 
     def __init__(self, store: "Database") -> None:
