@@ -22,10 +22,10 @@ from core.models import (
     Alert,
     Approval,
     Artifact,
-    BreakGlass,
     Extension,
     Log,
     OfferedResponder,
+    Override,
     Parameter,
     Person,
     Policy,
@@ -56,7 +56,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     )
     extension = Extension(id="~17", asked_by="anna", asked_at=now_ms, approval=_approval(now_ms))
     longer = done.model_copy(update={"undo": Undo(responder="Release_1_0", extension=extension)})
-    overriding = waiting.model_copy(update={"break_glass": BreakGlass(reason="It spreads.", overrides=[])})
+    overriding = waiting.model_copy(update={"override": Override(reason="It spreads.", overrides=[])})
     person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
     listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {

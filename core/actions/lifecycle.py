@@ -30,9 +30,9 @@ from core.models import (
     Action,
     ActionStatus,
     Approval,
-    BreakGlass,
     MeasureOfRun,
     Outcome,
+    Override,
     RunInput,
     Undo,
     parse_id,
@@ -115,7 +115,7 @@ class Lifecycle:
         *,
         has_slot: bool = False,
         bulk_id: int | None = None,
-        break_glass: BreakGlass | None = None,
+        override: Override | None = None,
         undo: Undo | None = None,
         undoes: int | None = None,
     ) -> Action:
@@ -127,7 +127,7 @@ class Lifecycle:
         """
         now, number = self._clock(), objects.next_id(tx)
         run_id = f"{number}-{secrets.token_hex(8)}"
-        needed = section.approval + (break_glass is not None)
+        needed = section.approval + (override is not None)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
         approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
         action = Action(
@@ -148,9 +148,9 @@ class Lifecycle:
             report="{}",
             created_by=caller.login,
             created_at=now,
-            note=(break_glass.reason if break_glass else request.note.strip()) or None,
+            note=(override.reason if override else request.note.strip()) or None,
             approval=approval,
-            break_glass=break_glass,
+            override=override,
             bulk=None if bulk_id is None else f"~{bulk_id}",
             undo=undo,
             undoes=None if undoes is None else f"~{undoes}",
@@ -231,9 +231,9 @@ class Lifecycle:
             self._guards.require_now(tx, row, target.asked, json.loads(row["parameters"]))
         approval = rights.with_vote(approval, caller, "approve", votes, self._clock())
         action = action.model_copy(update={"approval": approval})
-        if action.break_glass is not None and caller.profile == "org-admin":
-            glass = action.break_glass.model_copy(update={"approved_by": caller.login})
-            action = action.model_copy(update={"break_glass": glass})
+        if action.override is not None and caller.profile == "org-admin":
+            override = action.override.model_copy(update={"approved_by": caller.login})
+            action = action.model_copy(update={"override": override})
         if is_approved:
             owner = self._owner(row["engine_name"], row["responder_name"], has_slot=False)
             stored.set_approved(tx, row["id"], action.to_json(), owner)

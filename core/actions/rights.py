@@ -53,8 +53,8 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
     if approval is None:
         sentence = f"{row['responder_name']} needs approval by now, so it did not run; run it again."
         return sentence if section.approval else ""
-    if action.break_glass is not None and not _is_admin(reads, login):
-        return f"{login} broke glass for this and is no org-admin any more, so it did not run."
+    if action.override is not None and not _is_admin(reads, login):
+        return f"{login} overrode rules for this and is no org-admin any more, so it did not run."
     votes = standing_votes(reads, guards, action, approval, target)
     if is_approved(reads, guards, action, votes):
         return ""
@@ -76,10 +76,10 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
     org-admin."""
     if not may_run(reads, login):
         return False
-    if action.break_glass is not None and _is_admin(reads, login):
+    if action.override is not None and _is_admin(reads, login):
         return True
     section = guards.section(action.responder_name)
-    if action.break_glass is not None and not section.approval:
+    if action.override is not None and not section.approval:
         return False
     return guards.is_among(reads, section.approve_by, login)
 
@@ -88,9 +88,9 @@ def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[st
     """Whether these valid votes suffice. An override needs an org-admin's in addition."""
     if action.approval is None:
         return True
-    section, glass = guards.section(action.responder_name), action.break_glass
-    needed = max(action.approval.needed, section.approval + (glass is not None))
-    if glass is None:
+    section, override = guards.section(action.responder_name), action.override
+    needed = max(action.approval.needed, section.approval + (override is not None))
+    if override is None:
         return len(votes) >= needed
     named = [login for login in votes if guards.is_among(reads, section.approve_by, login)]
     return len(votes) >= needed and len(named) >= needed - 1 and any(_is_admin(reads, login) for login in votes)
@@ -210,9 +210,9 @@ def with_vote(
 
 def _why_not_vote(guards: Guards, action: Action) -> str:
     approvers = guards.section(action.responder_name).approve_by
-    if action.break_glass is not None:
+    if action.override is not None:
         who = f"{names_of(approvers)} and org-admins" if approvers else "org-admins"
-        return f"You are not authorized to approve or deny this run, which breaks glass; only {who} are."
+        return f"You are not authorized to approve or deny this run, which overrides rules; only {who} are."
     return (
         f"You are not authorized to approve or deny runs of {action.responder_name}; only {names_of(approvers or ())}"
         " may."

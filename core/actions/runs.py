@@ -116,7 +116,7 @@ class Runs:
             await self._database.snapshot(lambda reads: self._guards.compare(reads, run))
 
         engine_name = checked.choice.engine_name
-        waits = bool(checked.section.approval or checked.request.break_glass or checked.choice.engine is None)
+        waits = bool(checked.section.approval or checked.request.override or checked.choice.engine is None)
         slot = None if waits else self._runner.take_slot(engine_name)
 
         def work(tx: Transaction) -> tuple[StartedRun, Job | Report | None]:
@@ -151,11 +151,11 @@ class Runs:
             check_parameters(reads, declared, request.parameters, self._guards.login),
             secret_names(declared),
         )
-        note, glass = reports.why_without_secrets(request.note, values, secrets), request.break_glass
-        if glass is not None:
-            reason = reports.why_without_secrets(glass.reason, values, secrets)
-            glass = glass.model_copy(update={"reason": reason})
-        checked = request.model_copy(update={"parameters": values, "note": note, "break_glass": glass})
+        note, override = reports.why_without_secrets(request.note, values, secrets), request.override
+        if override is not None:
+            reason = reports.why_without_secrets(override.reason, values, secrets)
+            override = override.model_copy(update={"reason": reason})
+        checked = request.model_copy(update={"parameters": values, "note": note, "override": override})
         section = self._guards.section(choice.merged.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
@@ -175,18 +175,18 @@ class Runs:
         """
         request, choice, undoing = checked.request, checked.choice, checked.undoing
         undone = None if undoing is None else undoing.require(tx)
-        is_ruled = self._guards.has_rules(choice.merged.name) or request.break_glass is not None
+        is_ruled = self._guards.has_rules(choice.merged.name) or request.override is not None
         if undone is not None:
             target = targets.to_undo(tx, undone)
         else:
             target = _as_now(tx, checked.target, is_whole=is_ruled)
             target = self._acting(checked.caller, target, request, choice)
-        glass = None
+        override = None
         if is_ruled:
             undoes = undone is not None
             run = AskedRun(choice.merged.name, checked.caller.login, target, request.parameters, undoes=undoes)
-            reason = request.break_glass.reason if request.break_glass else None
-            glass = self._guards.require(tx, run, reason, checked.caller.profile)
+            reason = request.override.reason if request.override else None
+            override = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.merged.name)
         choice = self._with_free_slot(tx, choice, request, target)
@@ -202,7 +202,7 @@ class Runs:
             bulk_id=bulk_id,
             undo=checked.undo,
             undoes=None if undoing is None else undoing.number,
-            break_glass=glass,
+            override=override,
         )
         if undoing is not None and undone is not None:
             undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)

@@ -413,7 +413,7 @@ class HoldInput(Input):
 NOTE_LIMIT = 500  # characters
 
 
-class BreakGlassInput(Input):
+class OverrideInput(Input):
     """Override protection and rates, as an org-admin, with another org-admin's approval."""
 
     reason: str = Field(
@@ -462,8 +462,10 @@ class RunTarget(Input):
 class RunInput(RunTarget, RunOptions):
     """`POST /api/connector/engine/action`."""
 
-    break_glass: BreakGlassInput | None = Field(
-        None, description="override protection and rates, as an org-admin; another one has to approve"
+    override: OverrideInput | None = Field(
+        None,
+        alias="breakGlass",
+        description="override protection and rates, as an org-admin; another one has to approve",
     )
 
 

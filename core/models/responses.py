@@ -264,7 +264,7 @@ class Refusal(ApiModel):
         return self.rule in ("protect", "rate", "rate_per_target")
 
 
-class BreakGlass(ApiModel):
+class Override(ApiModel):
     """Why the rules that blocked a run were overridden; the action's votes say who did so and when."""
 
     reason: str
@@ -435,7 +435,7 @@ class Action(Identified):
     note: str | None = None
     """The requester's reason."""
     approval: Approval | None = None
-    break_glass: BreakGlass | None = None
+    override: Override | None = Field(None, alias="breakGlass")
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     undo: Undo | None = None

@@ -15,7 +15,7 @@ from core.authorization import expand, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import SEVERITY_NAMES, Action, BreakGlass, PausedResponder, Refusal, parse_id
+from core.models import SEVERITY_NAMES, Action, Override, PausedResponder, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
 from core.settings import Rate, ResponderSection, section_for
@@ -39,7 +39,7 @@ _CODES: Mapping[str, Code] = {
     "rate": "rate_limited",
     "rate_per_target": "rate_limited",
 }
-_GLASS = "an org-admin may break glass, with a reason and another org-admin's approval"
+_OVERRIDE = "an org-admin may override it, with a reason and another org-admin's approval"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Guards:
         yield from _of_only_on(self.section(run.responder_name), run.target)
         yield from self._of_rates(reads, run, per_target=True)
 
-    def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> BreakGlass | None:
+    def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> Override | None:
         """Require that no rule blocks a run, or return what it overrides, if it has a `reason` to.
 
         Raises ResponderBotError: forbidden, bad_request, conflict or rate_limited, for the first rule that blocks it.
@@ -133,14 +133,14 @@ class Guards:
                 raise _error(run.responder_name, refusal, self._clock())
             return None
         if profile != "org-admin":
-            raise ResponderBotError("forbidden", "You are not authorized to break glass, only an org-admin is.")
+            raise ResponderBotError("forbidden", "You are not authorized to override rules, only an org-admin is.")
         for refusal in refusals:
             if not refusal.overridable:
                 raise _error(run.responder_name, refusal, self._clock())
         if not refusals:
             sentence = "No rule blocks this run, so there is nothing to override; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
-        return BreakGlass(reason=reason, overrides=refusals)
+        return Override(reason=reason, overrides=refusals)
 
     def compare(self, reads: Reads, run: AskedRun) -> None:
         """Compare a run with the protected targets before its transaction, which then finds the answers in memory."""
@@ -158,9 +158,9 @@ class Guards:
         refusals = self.refusals(reads, run)
         if not refusals:
             return ""
-        glass = Action.model_validate_json(row["doc"]).break_glass
+        override = Action.model_validate_json(row["doc"]).override
         for refusal in refusals:
-            if glass is None or not _is_overridden(refusal, glass.overrides):
+            if override is None or not _is_overridden(refusal, override.overrides):
                 return f"{row['responder_name']} did not run: {refusal.message}; {refusal.lift}."
         return ""
 
@@ -170,8 +170,8 @@ class Guards:
         run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
         for refusal in self.refusals(reads, run):
             if refusal.rule in _TEMPORARY:
-                glass = Action.model_validate_json(row["doc"]).break_glass
-                if glass is None or not _is_overridden(refusal, glass.overrides):
+                override = Action.model_validate_json(row["doc"]).override
+                if override is None or not _is_overridden(refusal, override.overrides):
                     raise _error(run.responder_name, refusal, self._clock())
 
     def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
@@ -253,11 +253,11 @@ class Guards:
                 left -= protected.cost_of(text)
                 if left < 0:
                     yield _refusal(
-                        "protect", f"it is given too much to compare with [protect], from {where} on", _GLASS
+                        "protect", f"it is given too much to compare with [protect], from {where} on", _OVERRIDE
                     )
                     return
                 if (why := protected.entry_for(text)) is not None:
-                    yield _refusal("protect", f"{where} is {why}", _GLASS)
+                    yield _refusal("protect", f"{where} is {why}", _OVERRIDE)
                     break
 
     def _of_breaker(self, reads: Reads, section: ResponderSection, name: str) -> Iterator[Refusal]:
@@ -275,10 +275,10 @@ class Guards:
                 continue
             if on:  # the runs may be on an artifact that the caller may not see
                 what = f"the limit of {_runs(rate)} on this target in {_period(rate)} is reached"
-                yield _refusal("rate_per_target", what, _GLASS)
+                yield _refusal("rate_per_target", what, _OVERRIDE)
                 continue
             what = f"{used} of {rate.runs} runs in {_period(rate)} are used"
-            yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _GLASS, until=free_at)
+            yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
         """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""

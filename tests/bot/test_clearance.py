@@ -25,11 +25,11 @@ from core.models import (
     Alert,
     Approval,
     Attachment,
-    BreakGlass,
     Document,
     Extension,
     InputTitle,
     OfferedResponder,
+    Override,
     Parameter,
     Person,
     Refusal,
@@ -53,8 +53,8 @@ def dump(shown: Any) -> str:
 def overriding(action: Action) -> Action:
     """The same, with rules overridden."""
     protected = Refusal(rule="protect", message=INPUTS, lift="ask")
-    glass = BreakGlass(reason=INPUTS, overrides=[protected], approved_by=PERSON)
-    return action.model_copy(update={"break_glass": glass})
+    glass = Override(reason=INPUTS, overrides=[protected], approved_by=PERSON)
+    return action.model_copy(update={"override": glass})
 
 
 def undone(action: Action) -> Action:

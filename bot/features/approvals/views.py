@@ -183,7 +183,7 @@ def may_decide(action: Action, person: Person, subject: Subject) -> bool:
 
 def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     """What a run overrides and why, for whoever is to approve it or reads how it went."""
-    override = action.break_glass
+    override = action.override
     if override is None or not view.is_open:
         return []
     overrides = "; ".join(view.inputs(refusal.message) for refusal in override.overrides)

@@ -28,11 +28,11 @@ from core.models import (
     AccessRequest,
     Action,
     Alert,
-    BreakGlass,
     CaseTemplate,
     Group,
     Log,
     OfferedResponder,
+    Override,
     PausedResponder,
     Person,
     Policy,
@@ -426,7 +426,7 @@ def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> N
 
 def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
     hostile = samples.HOSTILE * 3
-    glass = BreakGlass(reason=hostile, overrides=[Refusal(rule="protect", message=hostile, lift=hostile)] * 5)
+    glass = Override(reason=hostile, overrides=[Refusal(rule="protect", message=hostile, lift=hostile)] * 5)
     alert = samples.alert(title=hostile)
     subject = Subject.alert(alert)
     actions = []
@@ -440,7 +440,7 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
             }
         )
         ended = samples.ended(number=40 + n, message=hostile, responder_name=f"R{n}")
-        actions.append(ended.model_copy(update={"undo": undo, "break_glass": glass}))
+        actions.append(ended.model_copy(update={"undo": undo, "override": glass}))
     fine(alert_card(alert, actions, clearance=3, button=button, now_ms=NOW))
     policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
     for action in actions[:6]:
@@ -448,5 +448,5 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         fine(undos.extension_reply(action, subject, clearance=3, button=button, now_ms=NOW))
         fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy))
-    waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"break_glass": glass})
+    waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
     fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW, confirm=hostile))

@@ -163,9 +163,9 @@ async def test_who_approves_is_checked_and_shown(core: RunningCore) -> None:
     assert (await ended(core, action))["status"] == "Success"
 
 
-async def test_glass_is_broken_over_http(core: RunningCore) -> None:
+async def test_a_rule_is_overridden_over_http(core: RunningCore) -> None:
     await core.key("org-admin", "chief")
-    alert = await new_alert(core, "glass", "10.0.0.5")
+    alert = await new_alert(core, "override", "10.0.0.5")
     body = body_of("Plain", alert["id"], breakGlass={"reason": "It is infected"})
     assert (await core.send("POST", RUN, body, profile="analyst")).status_code == 403
     wrong = await core.send("POST", RUN, {**body, "breakGlass": {"reason": "  "}})
@@ -175,9 +175,9 @@ async def test_glass_is_broken_over_http(core: RunningCore) -> None:
     path = f"{RUN}/{action.json()['id']}/approve"
     assert (await core.send("POST", path, {}, profile="analyst")).status_code == 403
     assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
-    glass = (await ended(core, action))["breakGlass"]
-    assert (glass["reason"], glass["approvedBy"]) == ("It is infected", "chief@responder-bot.local")
-    assert [item["rule"] for item in glass["overrides"]] == ["protect"]
+    override = (await ended(core, action))["breakGlass"]
+    assert (override["reason"], override["approvedBy"]) == ("It is infected", "chief@responder-bot.local")
+    assert [item["rule"] for item in override["overrides"]] == ["protect"]
 
 
 async def test_a_paused_responder_is_listed_told_and_resumed(
@@ -253,8 +253,8 @@ async def test_the_runs_of_a_bulk_and_of_its_retry_have_its_note(core: RunningCo
     assert [entry["action"]["note"] for entry in retried["actions"]] == ["drill", "drill"]
 
 
-async def test_the_reason_of_broken_glass_is_the_note(core: RunningCore) -> None:
-    alert = await new_alert(core, "glass note", "10.0.0.6")
+async def test_the_reason_of_an_override_is_the_note(core: RunningCore) -> None:
+    alert = await new_alert(core, "override note", "10.0.0.6")
     for more, status in (({"reason": "It spreads"}, 201), ({"reason": "x" * 501}, 400)):
         body = body_of("Plain", alert["artifacts"][0]["id"], "case_artifact", note="drill", breakGlass=more)
         answer = await core.send("POST", RUN, body)

@@ -1,4 +1,4 @@
-"""Protected targets and broken glass: what no responder runs on, however somebody tries, and who may override it."""
+"""Protected targets and overrides: what no responder runs on, however somebody tries, and who may override it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ DC = {"dataType": "ip", "data": "hxxp://10.0.0[.]5/"}
 OTHER = {"dataType": "ip", "data": "198.51.100.7"}
 ON_ARTIFACT: dict[str, Any] = {"objectType": "case_artifact"}
 CHIEF = caller("chief", "org-admin")
-GLASS = {"reason": "The controller itself is infected"}
+OVERRIDE = {"reason": "The controller itself is infected"}
 
 
 async def with_chief(harness: Harness) -> None:
@@ -50,7 +50,7 @@ async def test_no_object_is_a_way_to_a_protected_artifact(tmp_path: Path) -> Non
         alert, (bad, good) = await alert_with(harness, DC, OTHER)
         assert await refused(harness, objectId=bad, **ON_ARTIFACT) == (
             "bad_request",
-            f"{NAME} can't run: its target is protected (10.0.0.0/8); an org-admin may break glass, with a reason and"
+            f"{NAME} can't run: its target is protected (10.0.0.0/8); an org-admin may override it, with a reason and"
             " another org-admin's approval.",
         )
         assert f"the artifact {bad} is protected (10.0.0.0/8)" in (await refused(harness, objectId=alert))[1]
@@ -165,7 +165,7 @@ async def test_an_unreadable_list_stops_all_runs_but_those_that_only_tell(tmp_pa
         )
         assert await refused(harness) == (
             "bad_request",
-            f"{NAME} can't run: {sentence}; an administrator has to mend it.",
+            f"{NAME} can't run: {sentence}; an administrator has to correct it.",
         )
         assert await harness.database.read(harness.guards.problems) == [f"{sentence}."]
         await started(harness, responderId="BlockHost_1_0")
@@ -186,20 +186,20 @@ async def test_lists_leave_out_what_cannot_run_on_a_protected_target(tmp_path: P
         assert await harness.database.read(offered) == [[], [NAME]]
 
 
-# --- break glass ------------------------------------------------------------------------------------------------------
+# --- overriding -----------------------------------------------------------------------------------------------------
 
 
 async def broken(harness: Harness, target: str, who: Caller = LEAD, **more: Any) -> Action:
-    return await started(harness, who, objectId=target, breakGlass=GLASS, **more)
+    return await started(harness, who, objectId=target, breakGlass=OVERRIDE, **more)
 
 
-async def test_glass_is_broken_by_two_org_admins_and_it_is_kept_why(tmp_path: Path) -> None:
+async def test_two_org_admins_override_a_rule_and_the_reason_is_kept(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         await with_chief(harness)
         _, (bad,) = await alert_with(harness, DC)
         for who in (ANNA, BEN):
-            code, sentence = await refused(harness, who, objectId=bad, breakGlass=GLASS, **ON_ARTIFACT)
-            assert (code, sentence) == ("forbidden", "You are not authorized to break glass, only an org-admin is.")
+            code, sentence = await refused(harness, who, objectId=bad, breakGlass=OVERRIDE, **ON_ARTIFACT)
+            assert (code, sentence) == ("forbidden", "You are not authorized to override rules, only an org-admin is.")
         action = await broken(harness, bad, **ON_ARTIFACT)
         assert (action.status, action.approval and action.approval.needed) == ("Waiting", 1)
         for who, reason in ((ANNA, "only org-admins are"), (LEAD, "somebody else must")):
@@ -210,23 +210,23 @@ async def test_glass_is_broken_by_two_org_admins_and_it_is_kept_why(tmp_path: Pa
         await finish(harness)
         ended = await harness.ended(action.id)
         assert ended.status == "Success"
-        assert ended.break_glass is not None
-        assert ended.break_glass.model_dump(include={"reason", "approved_by"}) == {
-            "reason": GLASS["reason"],
+        assert ended.override is not None
+        assert ended.override.model_dump(include={"reason", "approved_by"}) == {
+            "reason": OVERRIDE["reason"],
             "approved_by": "chief@example.org",
         }
-        (override,) = ended.break_glass.overrides
+        (override,) = ended.override.overrides
         assert (override.rule, override.message) == ("protect", "its target is protected (10.0.0.0/8)")
         shown = json.loads(await harness.actions.list_json("case_artifact", bad) or "")
-        assert shown[0]["breakGlass"]["reason"] == GLASS["reason"]
+        assert shown[0]["breakGlass"]["reason"] == OVERRIDE["reason"]
 
 
-async def test_glass_is_not_broken_where_nothing_stands_in_the_way(tmp_path: Path) -> None:
+async def test_nothing_is_overridden_where_no_rule_blocks_the_run(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED, policies=rules(run_by=["lead"])) as harness:
-        code, sentence = await refused(harness, LEAD, breakGlass=GLASS)
+        code, sentence = await refused(harness, LEAD, breakGlass=OVERRIDE)
         assert (code, "leave out breakGlass" in sentence) == ("bad_request", True)
         await with_chief(harness)
-        code, sentence = await refused(harness, CHIEF, breakGlass=GLASS)  # who may run it can't be overridden
+        code, sentence = await refused(harness, CHIEF, breakGlass=OVERRIDE)  # who may run it can't be overridden
         assert (code, "only lead may run it" in sentence) == ("forbidden", True)
     with pytest.raises(ValueError, match="reason"):
         RunInput.model_validate(
@@ -234,7 +234,7 @@ async def test_glass_is_not_broken_where_nothing_stands_in_the_way(tmp_path: Pat
         )
 
 
-async def test_broken_glass_needs_the_approvals_of_the_settings_as_well(tmp_path: Path) -> None:
+async def test_an_override_needs_the_approvals_of_the_settings_as_well(tmp_path: Path) -> None:
     policies = rules(approval=1, approve_by=["ben"])
     async with open_harness(tmp_path, protected=PROTECTED, policies=policies) as harness:
         await with_chief(harness)
@@ -251,14 +251,14 @@ async def test_broken_glass_needs_the_approvals_of_the_settings_as_well(tmp_path
         assert (await harness.ended(action.id)).status == "Success"
 
 
-async def test_an_org_admin_who_is_none_any_more_breaks_no_glass(tmp_path: Path) -> None:
+async def test_an_org_admin_who_is_none_any_more_overrides_nothing(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         await with_chief(harness)
         _, (bad,) = await alert_with(harness, DC)
         first, second = [await broken(harness, bad, **ON_ARTIFACT) for _ in range(2)]
         await harness.people.set_profile("lead", "analyst")
         await harness.actions.approve(CHIEF, first.id)
-        assert "broke glass for this and is no org-admin any more" in await message_of(harness, first)
+        assert "overrode rules for this and is no org-admin any more" in await message_of(harness, first)
         await harness.people.set_profile("lead", "org-admin")
         await harness.people.set_profile("chief", "analyst")
         with pytest.raises(ResponderBotError, match="only org-admins are"):
@@ -266,7 +266,7 @@ async def test_an_org_admin_who_is_none_any_more_breaks_no_glass(tmp_path: Path)
         assert not harness.engine.runs
 
 
-async def test_a_run_that_breaks_glass_gets_nothing_that_is_added_later(tmp_path: Path) -> None:
+async def test_an_overriding_run_gets_nothing_that_is_added_later(tmp_path: Path) -> None:
     async with open_harness(tmp_path, protected=PROTECTED) as harness:
         await with_chief(harness)
         alert, _ = await alert_with(harness, DC)
@@ -289,7 +289,7 @@ async def test_a_rate_is_overridden_and_goes_on_counting(tmp_path: Path) -> None
         await harness.actions.approve(CHIEF, action.id)
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
-        harness.clock.now_ms += HOUR_MS // 2  # the first is over, the one that broke glass is not
+        harness.clock.now_ms += HOUR_MS // 2  # the first is over, the overriding one is not
         assert (await refused(harness))[0] == "rate_limited"
 
 
@@ -297,7 +297,7 @@ async def test_a_pause_cannot_be_overridden(tmp_path: Path) -> None:
     policies: Mapping[str, ResponderSection] = rules(breaker={"failures": 1, "within_minutes": 10}, rate=["1/1h"])
     async with open_harness(tmp_path, policies=policies) as harness:
         await ran(harness, success=False)
-        codes: Sequence[str] = [(await refused(harness, LEAD, breakGlass=GLASS))[0] for _ in range(2)]
+        codes: Sequence[str] = [(await refused(harness, LEAD, breakGlass=OVERRIDE))[0] for _ in range(2)]
         assert codes == ["conflict", "conflict"]
 
 

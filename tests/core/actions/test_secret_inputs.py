@@ -90,14 +90,14 @@ async def test_no_byte_of_a_secret_is_left_once_its_run_has_ended(tmp_path: Path
     assert traces(tmp_path) == []
 
 
-async def test_why_glass_is_broken_shows_no_secret(tmp_path: Path) -> None:
+async def test_the_reason_of_an_override_shows_no_secret(tmp_path: Path) -> None:
     policies = {BLOCK: section(rate=("1/1h",))}
     async with open_harness(tmp_path, policies=policies) as harness:
         await harness.actions.start(ANNA, run_input(harness))
         request = run_input(harness, parameters=GIVEN, breakGlass={"reason": NOTE})
         action = (await harness.actions.start(LEAD, request)).action
-        assert action.break_glass is not None
-        assert (action.note, action.break_glass.reason) == ("since REMOVED was seen",) * 2
+        assert action.override is not None
+        assert (action.note, action.override.reason) == ("since REMOVED was seen",) * 2
 
 
 async def test_no_byte_of_a_secret_is_left_among_many_runs(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bot.clearance import RedactedView
 from bot.features.runs.views import inputs, runs, undo_state
 from bot.message import Block
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Action, BreakGlassInput, BulkInput, Kind, OfferedResponder, RunInput, RunTarget
+from core.models import OBJECT_TYPES, Action, BulkInput, Kind, OfferedResponder, OverrideInput, RunInput, RunTarget
 from core.models.inputs import NOTE_LIMIT
 
 TEXT_LIMIT = 3000  # characters that Slack takes as a modal's metadata
@@ -113,9 +113,9 @@ class RunRequest:
     def run_input(self) -> RunInput:
         """What core gets for a run on one object."""
         (target,) = self.targets
-        override = BreakGlassInput(reason=self.override_reason) if self.override_reason else None
+        override = OverrideInput(reason=self.override_reason) if self.override_reason else None
         return RunInput(
-            **self._options(), object_type=target.object_type, object_id=target.object_id, break_glass=override
+            **self._options(), object_type=target.object_type, object_id=target.object_id, override=override
         )
 
     def bulk_input(self) -> BulkInput:

@@ -219,10 +219,10 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
 
 def override_text(action: Action, view: RedactedView) -> str:
     """` · 🔴 *Override*: why` of a run for which rules were overridden."""
-    if action.break_glass is None or not view.is_open:
+    if action.override is None or not view.is_open:
         return ""
-    by = f", approved by {person_name(action.break_glass.approved_by)}" if action.break_glass.approved_by else ""
-    return f" · 🔴 *Override*{by}: {foreign(view.inputs(action.break_glass.reason), RESULT_LIMIT)}"
+    by = f", approved by {person_name(action.override.approved_by)}" if action.override.approved_by else ""
+    return f" · 🔴 *Override*{by}: {foreign(view.inputs(action.override.reason), RESULT_LIMIT)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
@@ -238,7 +238,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     at = slack_date(newest.start_date, DAY_AND_TIME)
     last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
-    override = next((override_text(action, view) for action in actions if action.break_glass is not None), "")
+    override = next((override_text(action, view) for action in actions if action.override is not None), "")
     return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + override
 
 
@@ -319,7 +319,7 @@ def input_lines(action: Action, view: RedactedView, limit: int, *, note_limit: i
 
 def _has_note(action: Action) -> bool:
     """Whether a note is shown beside the inputs; that of an override stands beside what it overrides."""
-    return bool(action.note) and action.break_glass is None
+    return bool(action.note) and action.override is None
 
 
 def parameter_lines(
