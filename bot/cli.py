@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from core.app import Core
     from core.common.database.transfer import Store
     from core.common.settings_file import Sections
-    from core.models import ClosedObjects
+    from core.models import Alert, ClosedObjects
     from core.settings import CoreSettings
 
 MAX_PORT = 65_534  # core takes the next one
@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     core_cli.register(commands)
     core_cli.register_store(commands, _bots_store)
     core_cli.register_prune(commands, _prune)
+    core_cli.register_source(commands, _card_lines)
     return core_cli.run(parser.parse_args(argv))
 
 
@@ -432,6 +433,15 @@ def _try(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", sentence) from error
     with folder as name:
         return _try_in(args, Path(name))
+
+
+def _card_lines(alert: "Alert") -> list[str]:
+    """The card of an alert as plain text, for somebody who may see it."""
+    from bot.demo.transcript import lines_of
+    from bot.features.alerts.views.card import alert_card
+
+    card = alert_card(alert, [], clearance=alert.tlp, button=lambda _: "", now_ms=alert.created_at)
+    return lines_of({"blocks": card.blocks})
 
 
 def _try_in(args: argparse.Namespace, state: Path) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core.engines.base import Catalogue
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
-    from core.models import ClosedObjects
+    from core.models import Alert, ClosedObjects
     from core.people import People
     from core.settings import CoreSettings, EngineSection
 
@@ -36,6 +36,9 @@ PruneBot = Callable[
     [argparse.Namespace, "Callable[[Collection[str]], Awaitable[ClosedObjects]]"], "Awaitable[Mapping[str, int]]"
 ]
 """Prunes the bot's database, given the arguments and a function that tells which objects are closed."""
+
+CardLines = Callable[["Alert"], Sequence[str]]
+"""The card of an alert as plain text."""
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
@@ -109,7 +112,6 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
-    _register_source(subparsers)
     _register_group(subparsers)
     _register_responders(subparsers)
     _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
@@ -195,13 +197,18 @@ def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb("list", _group_list, "list all groups with their members")
 
 
-def _register_source(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "CardLines") -> None:
+    """Add `source`, which also shows the card of an alert, which core doesn't know."""
     verb = _group(subparsers, "source", "add, list and test what sends alerts in a shape of its own")
     text = "add the user of a source; prints the section of the settings, the key and the lines for the product"
     add = verb("add", _source_add, text)
     add.add_argument("name", metavar="NAME", help="small letters, digits, dots, _ and -, such as edge")
     add.add_argument("--preset", required=True, metavar="PRESET", help="a product, such as suricata")
-    test = verb("test", _source_test, "print what a message becomes, and what of it is not used; stores nothing")
+    test = verb(
+        "test",
+        partial(_source_test, card_lines),
+        "print what a message becomes, and what of it is not used; stores nothing",
+    )
     test.add_argument("name", metavar="NAME", help="a source of the settings, or a preset")
     test.add_argument("file", type=Path, metavar="FILE", help="the message, such as one that could not be read")
     verb("list", _source_list, "list all sources of the settings, what came from them, and when")
@@ -474,11 +481,12 @@ def _source_add(args: argparse.Namespace) -> int:
     return _with_people(args, work)
 
 
-def _source_test(args: argparse.Namespace) -> int:
+def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
     settings = _settings(args)
+    from core.common.clock import now_ms
     from core.settings import SourceSection
     from core.sources.ingest import Source
-    from core.sources.mapping import unused
+    from core.sources.mapping import preview, unused
 
     section = settings.source.get(args.name) or SourceSection(preset=args.name)
     source = Source.of(args.name, section, settings.responder)
@@ -488,6 +496,7 @@ def _source_test(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", f"{args.file} can't be read ({error.strerror}).") from error
     for incoming in reading.incoming:
         print(incoming.request.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True, indent=1))
+        print("\n".join(["Its card:", *(f"  {line}" for line in card_lines(preview(incoming.request, now_ms())))]))
         if incoming.is_resolved:
             print("It is over: it closes the alert with this sourceRef, if nobody is assigned to it.")
         for note in incoming.notes:

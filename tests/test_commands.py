@@ -33,6 +33,7 @@ IN_CI = {
 START = "pip install uv && uv run responder-bot try"
 ADD_ANNA = "uv run responder-bot user add anna --profile analyst --slack-id U0123ABCD"
 ADD_USER = "responder-bot user add LOGIN --profile PROFILE [--slack-id [T...:]U...] [--clearance amber]"
+SURICATA = "core/sources/presets/suricata.body.json"
 ENDING: Mapping[str, str] = {
     "uv run": "uv run responder-bot --help",
     "uv sync": "",
@@ -51,6 +52,9 @@ ENDING: Mapping[str, str] = {
     "responder-bot responders install": "",
     "responder-bot responders install [DIR]": "responder-bot responders install core/bundled",
     "responder-bot responders list": "",
+    "responder-bot user key NAME --keep-old": "responder-bot user key --help",
+    "responder-bot source add NAME --preset PRESET": "responder-bot source add --help",
+    "responder-bot source test suricata FILE": f"responder-bot source test suricata {SURICATA}",
     "responder-bot init": "responder-bot init --help",
     "responder-bot restore": "responder-bot restore --help",
     "responder-bot hosts": "",
@@ -103,13 +107,13 @@ def test_try_downloads_no_checkers_and_no_server() -> None:
 
 
 def test_no_page_shows_commands_where_no_test_looks() -> None:
-    """Shell blocks are marked `sh`, and those with curl stand on two pages, whose test runs them."""
+    """Shell blocks are marked `sh`, and those with curl stand on three pages, whose tests run them."""
     languages = {
         language for page in files(".md") for language in re.findall(r"^ *```(\w*)\n(?!\n)", page.read_text(), re.M)
     }
     assert languages <= {"sh", "toml", "json", "python", "text", ""}
     with_curl = [page for page in files(".md") if any("curl" in block for block in blocks(page, "sh"))]
-    assert sorted(with_curl) == sorted([README, ROOT / "core/docs/responders.md"])
+    assert sorted(with_curl) == sorted([README, ROOT / "core/docs/responders.md", ROOT / "core/docs/sources.md"])
     assert [page for page in files(".md") if blocks(page, "")] == []
 
 

@@ -30,6 +30,7 @@ MAIL = "ResponderBot_Mail_1_0"
 BLOCK = "ResponderBot_BlockAddress_1_0"
 UNBLOCK = "ResponderBot_ReleaseAddress_1_0"
 C2 = "198.51.100.23"  # of the first sample alert
+SURICATA = "suricata"
 ISOLATE = "Demo_Isolate_Host_1_0"
 RELEASE = "Demo_Release_Host_1_0"
 
@@ -97,6 +98,7 @@ async def demo_environment(
             for slack_id, name, _, profile, clearance in PEOPLE
         }
         keys["siem"] = await core.add_user("siem", "source", 0, "")
+        keys[SURICATA] = await core.add_user(SURICATA, "source", 0, "")
         keys["bot"] = await core.add_user("bot", "service", 0, "")
         siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
         lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
@@ -105,6 +107,8 @@ async def demo_environment(
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
         await emulator.wait_connected()
         _write_addresses(state / "try.json", emulator, core.url, keys)
+        address = f"{core.url}/api/ingest/{SURICATA}"
+        _write_private(state / "suricata.curl", f'url = "{address}"\nuser = "{SURICATA}:{keys[SURICATA]}"\n')
         yield DemoEnvironment(emulator, core.url, keys, siem, lead, received)
 
 
@@ -161,6 +165,7 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
     make_private(blocked)
     block_list = {"config": {"file": str(blocked / "addresses.txt")}, "writable": [str(blocked)]}
     return {
+        "source": {SURICATA: {"preset": SURICATA}},
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},
         "engine": [{"name": "local", "type": "process", "responders": [str(HERE / "responders")]}],
         "responder": {
@@ -230,7 +235,11 @@ def _write_addresses(file: Path, emulator: SlackEmulator, core_url: str, keys: M
         "keys": dict(keys),
         "channels": {"soc-alerts": ALERTS, "csirt-exchange": SHARED, "soc-major": NIGHT},
     }
+    _write_private(file, json.dumps(content, indent=2))
+
+
+def _write_private(file: Path, content: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:
         os.fchmod(out.fileno(), 0o600)  # the file of an earlier run may have another mode
-        out.write(json.dumps(content, indent=2))
+        out.write(content)

@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 from core.bundled.ExtractIndicators.extract_indicators import indicators
 from core.field_types import MAX_ARTIFACTS
-from core.models import SEVERITY_NAMES, TLP_NAMES, AlertInput, ArtifactsInput
+from core.models import SEVERITY_NAMES, TLP_NAMES, Alert, AlertInput, ArtifactsInput
+from core.records.artifacts import artifact_of, expand_artifacts
+from core.records.writes import made
 from core.settings import MappingSection, ObservableSection
 from core.sources.bodies import MAX_ALERTS, Reason, UnreadableError, decode_email, decode_lines
 from core.sources.paths import LookedAtTooMuchError, Path, Reader, parse, values_at
@@ -70,6 +72,14 @@ class Reading:
     skipped: int = 0
     items: list[Any] = field(default_factory=list)
     """The alerts as they were sent."""
+
+
+def preview(request: AlertInput, now: int) -> Alert:
+    """The alert that a request becomes, without a number of its own."""
+    items = expand_artifacts(request.artifacts)
+    fields = {name: getattr(request, name) for name in AlertInput.model_fields if name not in ("artifacts", "date")}
+    artifacts = [artifact_of(number, item, "", now) for number, item in enumerate(items, 1)]
+    return Alert(**made(0, "", now), **fields, date=request.date or now, artifacts=artifacts)
 
 
 def unused(item: Any, paths: Iterable[Path]) -> list[str]:

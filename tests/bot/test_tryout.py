@@ -1,5 +1,6 @@
 """`responder-bot try`: the scripted demo end to end, in its own process."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,9 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from bot.demo.transcript import text_of
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from tests import programs
+from tests.documents import ROOT, blocks
 from tests.programs import PIPE, Program
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")  # unreachable; local addresses must bypass them
@@ -63,6 +66,36 @@ async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
     assert await process.stdout.read() == b""
+
+
+async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_path: Path) -> None:
+    """But for the port, which is free here: from the fourth command on, as the page has them."""
+    (block,) = (found for found in blocks(ROOT / "core/docs/sources.md", "sh") if "try --port" in found)
+    lines, state = block.strip().splitlines(), tmp_path / "state"
+    assert len(lines) == 5
+    start, send = (line.replace("/tmp/responder-bot-try", str(state)) for line in lines[3:])  # noqa: S108 - the page's
+    arguments = start.removeprefix("uv run responder-bot try --port 8000 ").split()
+    process = await started(tmp_path, *arguments)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    addresses = json.loads((state / "try.json").read_text())
+    url, _, token = addresses["page"].partition("/?token=")
+    assert stat.S_IMODE((state / "suricata.curl").stat().st_mode) == 0o600
+    received = []
+    async with EmulatedUser(url, token, "U0ANNA") as anna:
+        for words in ("ET MALWARE Win32/Example CnC Checkin", " · 2 x, last "):
+            curl = await asyncio.create_subprocess_exec(*send.split(), cwd=ROOT, stdout=PIPE)
+            received.append(json.loads((await curl.communicate())[0]))
+            (card,) = await anna.until(
+                lambda view, words=words: [  # type: ignore[misc]  # bound here
+                    text for message in view.messages("C0ALERTS") if words in (text := text_of(message))
+                ]
+            )
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
+    assert [(answer["created"], answer["repeated"]) for answer in received] == [(1, 0), (0, 1)]
+    assert "ET MALWARE Win32/Example CnC Checkin" in card
+    assert "ip `10[.]20[.]4[.]17` · source · +2 more" in card
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
 from core.models import ApiModel
 from core.store import health as stored
+from core.store import sources
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
@@ -154,6 +155,8 @@ class Metrics:
         )
         self._pruned = Counter("responder_bot_pruned", "What retention has deleted", ("kind",), registry=self.registry)
         self._pruned_counted: dict[str, int] = {}
+        self._received = gauge("source_alerts", "What came from a source, by what became of it", ("source", "outcome"))
+        self._last_message = gauge("source_last_message_seconds", "When a source sent something last", ("source",))
         self._actions = gauge("actions", "Actions in the store", ("status", "responder"))
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
@@ -193,6 +196,10 @@ class Metrics:
                 for state in ("starting", "in_force", "unknown"):
                     self._measures.labels(state).set(counts.get(state, 0))
                 hosts = await self._hosts()
+                for row in await self._database.read(sources.list_all):
+                    for outcome in sources.COUNTS:
+                        self._received.labels(row["name"], outcome).set(row[outcome])
+                    self._last_message.labels(row["name"]).set((row["last_at"] or 0) / 1000)
                 self._host_up.clear()
                 for host, up in hosts.items():
                     self._host_up.labels(host).set(int(up))

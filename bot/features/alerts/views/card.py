@@ -117,9 +117,16 @@ def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: in
         ran = count(max(total, len(newest)), "run") if newest else ""
         parts = [status_line(alert, view, newest), source, levels, alert.id, ran]
     else:
-        parts = [source, levels, status_line(alert, view), raised, alert.id]
+        parts = [source, levels, status_line(alert, view), raised, repeats(alert), alert.id]
         parts.append(_tags(alert.tags, alert.source, view))
     return context(" · ".join(part for part in parts if part))
+
+
+def repeats(alert: Alert) -> str:
+    """How often its source has sent it, and when it did so last; "" for once."""
+    if alert.count is None or alert.last_date is None:
+        return ""
+    return f"{alert.count} x, last {slack_date(alert.last_date, DAY_AND_TIME)}"
 
 
 def is_closed(alert: Alert) -> bool:
@@ -128,13 +135,17 @@ def is_closed(alert: Alert) -> bool:
 
 def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
     """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
+    over = f"{foreign(view.text(alert.resolved_by), 80)} says it is over" if alert.resolved_by else ""
     if not is_closed(alert):
-        owner = f" · *{person_name(alert.assignee)}* works on it" if alert.assignee else ""
-        return f"{STATUS_WORDS[alert.status]}{owner}"
+        owner = f"*{person_name(alert.assignee)}* works on it" if alert.assignee else ""
+        return " · ".join(part for part in (STATUS_WORDS[alert.status], owner, over) if part)
     word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"
-    return f"*{word}* by {_changed_by(alert, view, newest)}, {slack_date(alert.updated_at, DAY_AND_TIME)}"
+    at = slack_date(alert.updated_at, DAY_AND_TIME)
+    if over and (alert.updated_by or "").startswith(f"{alert.resolved_by}@"):
+        return f"*{word}*, {over}, {at}"
+    return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}", over) if part)
 
 
 def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:

@@ -18,7 +18,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, withheld
-from bot.features.alerts.views.card import STATUS_WORDS, status_line
+from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.models import TLP_NAMES, Alert, Hold
@@ -89,6 +89,7 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
         "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
         "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
+        "Sent": repeats(alert),
         "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
         "On hold": _hold(alert.hold, view) if alert.hold else "",

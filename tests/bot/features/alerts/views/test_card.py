@@ -124,6 +124,20 @@ def test_a_closed_alert_has_its_title_and_one_line_with_its_outcome() -> None:
     assert [block["type"] for block in waits.blocks[2:]] == ["section", "actions", "context"]
 
 
+def test_a_card_says_how_often_its_source_has_sent_it_and_that_it_is_over() -> None:
+    again: dict[str, Any] = {"count": 12, "last_date": NOW}
+    texts = texts_of(card(**again))
+    assert f" · 12 x, last <!date^{NOW // 1000}^" in texts[-1]
+    assigned = texts_of(card(**again, assignee="ben@x", resolved_by="suricata"))
+    assert " · new · *ben* works on it · suricata says it is over · " in assigned[-1]
+    by_source: dict[str, Any] = {"resolved_by": "suricata", "status": "Ignored", "updated_at": NOW}
+    closed = texts_of(card(**by_source, updated_by="suricata@soc.example"))
+    assert closed[1].startswith("*closed*, suricata says it is over, <!date^")
+    by_ben = texts_of(card(**by_source, updated_by="ben@soc.example"))
+    assert by_ben[1].startswith("*closed* by ben, <!date^")
+    assert " · suricata says it is over · " in by_ben[1]
+
+
 def test_the_card_of_an_alert_in_a_case_keeps_its_newest_runs() -> None:
     runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)]
     texts = texts_of(card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example"))
