@@ -38,7 +38,7 @@ class Starting:
             await self.app(scope, receive, send)
             return
         request = Request(scope, receive, SearchTurns())
-        if request.raw_path == LIVE:
+        if request.raw_path.rstrip("/") == LIVE:
             response = await live(request)
         else:
             sentence = self._opening.sentence or "Core is starting; try again in a moment."

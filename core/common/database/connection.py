@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlite_utils
 
-from core.common.database.errors import STORE_ERRORS, describe
+from core.common.database.errors import STORE_ERRORS, code_of, describe
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 
@@ -64,6 +64,9 @@ def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) ->
             connection.close()
         if not isinstance(error, STORE_ERRORS):
             raise
+        if code_of(error) == sqlite3.SQLITE_BUSY:
+            sentence = f"Another process of responder-bot fills or migrates {path}; start again when it has ended."
+            raise ResponderBotError("unavailable", sentence) from error
         advice = "correct that, or name another file in the settings."
         sentence = f"The database {path} can't be opened ({describe(error)}); {advice}"
         raise ResponderBotError("unavailable", sentence) from error

@@ -65,7 +65,7 @@ class Migration:
     does: str
     """For people, such as "index runs by their note"."""
     sqlite: Sequence[str]
-    """Statements; people are told how many are done."""
+    """Statements; how many are done shows how far it is."""
     postgresql: Sequence[str]
     disk: float = 0.0
     """What it takes for a while, as a multiple of the database's size."""
@@ -126,7 +126,7 @@ class Opening:
         self._database, self._steps, self._began_at = database, statements, time.monotonic()
 
     def statements(self, migration: Migration, statements: Sequence[str]) -> Iterator[str]:
-        """The statements of a migration; each is told before it is run."""
+        """The statements of a migration; each is announced before it runs."""
         for statement in statements:
             if self._steps:
                 self._done, self._does = self._done + 1, migration.does

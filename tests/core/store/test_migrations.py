@@ -6,7 +6,7 @@ There is only the first one yet, so a second is made up here.
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -123,7 +123,9 @@ async def test_core_lives_but_is_not_ready_while_it_migrates_and_undoes_it_when_
     assert tags(folder) == ["kept"]
 
 
-async def test_a_migration_that_is_killed_is_undone(folder: Path) -> None:
+@asynccontextmanager
+async def killed_in_the_middle(folder: Path) -> AsyncIterator[None]:
+    """Another process migrates within, and is killed in the end."""
     location = stores.setting(folder / "core.db")
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, location), stdout=asyncio.subprocess.PIPE
@@ -131,8 +133,24 @@ async def test_a_migration_that_is_killed_is_undone(folder: Path) -> None:
     assert child.stdout is not None
     while b"step 2 of 3" not in await child.stdout.readline():
         pass
-    child.kill()
-    await child.communicate()
+    try:
+        yield
+    finally:
+        child.kill()
+        await child.communicate()
+
+
+@pytest.mark.slow
+async def test_another_process_waits_and_says_so(folder: Path) -> None:
+    async with killed_in_the_middle(folder):
+        with pytest.raises(ResponderBotError, match="Another process of responder-bot fills or migrates") as error:
+            await opened_with(folder)
+    assert error.value.code == "unavailable"
+
+
+async def test_a_migration_that_is_killed_is_undone(folder: Path) -> None:
+    async with killed_in_the_middle(folder):
+        pass
     await opened_with(folder)
     assert not is_migrated(folder)
     await opened_with(folder, SECOND)
