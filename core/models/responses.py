@@ -250,7 +250,7 @@ class InputTitle(ApiModel):
 class Refusal(ApiModel):
     """A rule that blocks a run (core/docs/guards.md)."""
 
-    rule: Literal["run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"]
+    rule: Literal["run_by", "only_on", "approval", "protect", "breaker", "rate", "rate_per_target"]
     message: str
     """Such as `only @containment may run it`, without `until` and a full stop; `lift` has none either."""
     lift: str

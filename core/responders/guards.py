@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from core.authorization import expand, full_login
+from core.authorization import Decider, deciders, expand, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
@@ -28,12 +28,16 @@ MAX_LENGTH_CHARS = 15
 _LENGTH = re.compile("prefix|mask|cidr|length", re.I)
 """Names of parameters that make a network of an address."""
 _ORDER = {
-    rule: number for number, rule in enumerate(("run_by", "only_on", "protect", "breaker", "rate", "rate_per_target"))
+    rule: number
+    for number, rule in enumerate(
+        ("run_by", "only_on", "approval", "protect", "breaker", "rate", "rate_per_target"),
+    )
 }
 _TEMPORARY = ("breaker", "rate", "rate_per_target")
 _CODES: Mapping[str, Code] = {
     "run_by": "forbidden",
     "only_on": "bad_request",
+    "approval": "conflict",
     "protect": "bad_request",
     "breaker": "conflict",
     "rate": "rate_limited",
@@ -99,6 +103,8 @@ class Guards:
         """The rules that block a run now."""
         section = self.section(run.responder_name)
         refusals = [*self.of_caller(reads, run), *self.of_target(reads, run)]
+        if section.approval and not run.number:
+            refusals += self.of_approval(reads, run, deciders(reads))
         refusals += self.of_protect(reads, run) if section.protect else ()
         return sorted(refusals, key=lambda refusal: _ORDER[refusal.rule])
 
@@ -140,6 +146,8 @@ class Guards:
         if not refusals:
             sentence = "No rule blocks this run, so there is nothing to override; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
+        for refusal in self.of_approval(reads, run, deciders(reads), is_override=True):
+            raise _error(run.responder_name, refusal, self._clock())
         return Override(reason=reason, overrides=refusals)
 
     def compare(self, reads: Reads, run: AskedRun) -> None:
@@ -220,6 +228,8 @@ class Guards:
         """A sentence for each rule that can't work as intended: an unreadable list, an empty group."""
         problems = [problem] if (problem := self._protected.current().problem) else []
         for name, section in self._sections.items():
+            if sentence := self._unapproved(reads, name, section):
+                problems.append(sentence)
             for key, names in (("run_by", section.run_by), ("approve_by", section.approve_by)):
                 problems += [
                     f"{key} of {name} names the group {group[1:]}, which has no members;"
@@ -259,6 +269,44 @@ class Guards:
                 if (why := protected.entry_for(text)) is not None:
                     yield _refusal("protect", f"{where} is {why}", _OVERRIDE)
                     break
+
+    def of_approval(
+        self, reads: Reads, run: AskedRun, able: Sequence[Decider], *, is_override: bool = False
+    ) -> Iterator[Refusal]:
+        """Whether too few of those who are able to decide could approve a run that somebody asks for."""
+        section = self.section(run.responder_name)
+        needed = section.approval + is_override
+        others = [one for one in able if one.login != run.login and one.sees >= run.target.clearance]
+        among = self._among(reads, section.approve_by, others)
+        named = [one for one in others if one.login in among]
+        admins = [one for one in others if one.is_admin]
+        found = {one.login for one in (*(named if section.approval else ()), *(admins if is_override else ()))}
+        if len(found) >= needed and len(named) >= section.approval and (admins or not is_override):
+            return
+        who = "nobody else" if not found else f"only {len(found)} of the {needed} people that it takes"
+        lift = "an org-admin may give somebody the right, a higher clearance or a link to Slack"
+        if section.approve_by is not None:
+            lift += f", or put them among {names_of(section.approve_by)}"
+        yield _refusal("approval", f"{who} could approve it", lift)
+
+    def _among(self, reads: Reads, names: Sequence[str] | None, able: Iterable[Decider]) -> frozenset[str]:
+        """The logins of those whom a rule names; None names everybody."""
+        logins = frozenset(one.login for one in able)
+        return logins if names is None else logins & expand(reads, names, self._domain)
+
+    def _unapproved(self, reads: Reads, name: str, section: ResponderSection) -> str:
+        """Why no run of a responder could be approved, whoever asked for it, as a sentence; or `""`."""
+        if not section.approval:
+            return ""
+        able = deciders(reads)
+        named, askers = (self._among(reads, names, able) for names in (section.approve_by, section.run_by))
+        if not askers or any(len(named - {login}) >= section.approval for login in askers):
+            return ""
+        people = "1 person" if len(named) == 1 else f"{len(named)} people"
+        return (
+            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {people} may"
+            " approve; give somebody the right, or change its approval."
+        )
 
     def _of_breaker(self, reads: Reads, section: ResponderSection, name: str) -> Iterator[Refusal]:
         row = stored.paused(reads, name) if section.breaker else None
@@ -324,6 +372,7 @@ class RulesFor:
         self._guards = guards
         self._reads = reads
         self._login = login
+        self._deciders: Sequence[Decider] | None = None
         self._of_caller: dict[str, list[Refusal]] = {}
         self._protected: dict[tuple[str, int, str], list[Refusal]] = {}
 
@@ -335,6 +384,10 @@ class RulesFor:
             if responder_name not in self._of_caller:
                 self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
             refusals = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
+        if self._guards.section(responder_name).approval:
+            if self._deciders is None:
+                self._deciders = deciders(self._reads)
+            refusals += self._guards.of_approval(self._reads, run, self._deciders)
         return refusals + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
@@ -376,7 +429,8 @@ class _Rules:
     @property
     def is_any(self) -> bool:
         section = self.section
-        return bool(section.run_by is not None or section.only_on or section.breaker or self.rates)
+        has_rates = bool(section.breaker or self.rates)
+        return bool(section.run_by is not None or section.only_on or section.approval or has_rates)
 
 
 def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:

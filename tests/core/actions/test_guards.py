@@ -543,7 +543,8 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
 
 async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=1, approve_by=["@leads"])) as harness:
-        (problem,) = await harness.database.read(harness.guards.problems)
+        nobody, problem = await harness.database.read(harness.guards.problems)
+        assert nobody.startswith(f"No run of {NAME} can be approved: ")
         assert problem.startswith(f"approve_by of {NAME} names the group leads, which has no members;")
         await member(harness, "leads", "lead")
         assert await harness.database.read(harness.guards.problems) == []
