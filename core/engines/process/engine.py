@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import structlog
 
 from core.engines import job_folder, run_report
-from core.engines.base import Job, OpenRunIds, Report
+from core.engines.base import Job, Report
 from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
@@ -72,9 +72,11 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
         self._homes: Collection[bytes] = ()
         """The HOME of every process when core started: which job folders have processes that no core follows."""
 
-    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
-        self._homes = await asyncio.to_thread(processes.homes_in_use)
-        await super().clean_up_ended(open_run_ids)
+    async def _leftovers(self) -> set[str]:
+        job_ids = await super()._leftovers()
+        if job_ids:
+            self._homes = await asyncio.to_thread(processes.homes_in_use)
+        return job_ids
 
     # --- one run
 
