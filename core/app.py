@@ -71,7 +71,7 @@ from core.settings import CoreSettings, folder_problems, host_name, run_as_probl
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import hosts as stored_hosts
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0

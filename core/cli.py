@@ -289,7 +289,7 @@ def opening() -> "Opening":
 @asynccontextmanager
 async def _opened(location: "Location", store: "Store | None" = None) -> "AsyncIterator[Database]":
     """A store (default: core's), whether core runs or not."""
-    from core.store.opening import STORE
+    from core.store.database.opening import STORE
 
     database = (store or STORE).open(location, opening())
     try:
@@ -328,7 +328,7 @@ def _core(args: argparse.Namespace) -> int:
 def _init(args: argparse.Namespace) -> int:
     settings = _settings(args)
     from core.common.private_files import make_private
-    from core.store.opening import open_database
+    from core.store.database.opening import open_database
 
     location = settings.core.database
     if isinstance(location, Path):
@@ -377,8 +377,8 @@ async def disk_use(settings: "CoreSettings") -> "list[Stored]":
     """What core keeps on a disk. Raises ResponderBotError if the database can't be opened."""
     from core.common.clock import now_ms
     from core.common.disk import stored_in
-    from core.store.health import stored_since
-    from core.store.opening import STORE
+    from core.store.database.health import stored_since
+    from core.store.database.opening import STORE
 
     days, jobs = settings.retention.alert_days, settings.core.jobs
     found = await stored("core's database", STORE, settings.core.database, stored_since, days)
@@ -723,7 +723,7 @@ def _hosts(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
     from core.hosts.host_list import list_hosts
     from core.hosts.hosts import is_long_silent
-    from core.store.backup import as_time
+    from core.store.database.backup import as_time
 
     hosts = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
@@ -787,7 +787,7 @@ def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
     from core.actions.retention import Retention
     from core.common.clock import now_ms
-    from core.store import backup
+    from core.store.database import backup
 
     async def work(database: "Database") -> None:
         if await database.read(backup.made_at) is not None:
@@ -805,7 +805,7 @@ def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
 
 def _backup(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
-    from core.store.backup import copy
+    from core.store.database.backup import copy
 
     core_database, bot_database = _database_files(
         args,
@@ -831,7 +831,7 @@ def _backup(args: argparse.Namespace) -> int:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from core.store.backup import as_time, restore_backup
+    from core.store.database.backup import as_time, restore_backup
 
     if args.file is None:
         return _mark_restored(args)
@@ -862,7 +862,7 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _mark_restored(args: argparse.Namespace) -> int:
-    from core.store.opening import mark_restored
+    from core.store.database.opening import mark_restored
 
     marked = mark_restored(*_databases(args))
     if not marked:
@@ -917,7 +917,7 @@ def _store_import(bots_store: "Callable[[], Store]", args: argparse.Namespace) -
 
 def _stores(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> "list[tuple[Store, Location, Path]]":
     """Core's store and the bot's, where each is by the settings, and its file."""
-    from core.store.opening import STORE
+    from core.store.database.opening import STORE
 
     core_database, bot_database = _databases(args)
     return [(STORE, core_database, args.file), (bots_store(), bot_database, Path(f"{args.file}.slack"))]

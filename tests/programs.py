@@ -26,7 +26,13 @@ from typing import IO
 ROOT = Path(__file__).parents[1]
 _IMPORTED = (
     *("bot.app", "bot.cli", "bot.demo", "bot.doctor", "bot.outbox.store", "core.app", "core.cli", "core.client"),
-    *("core.store.backup", "core.store.opening", "psycopg", "uvloop", "tests.core.engines.process.engines"),
+    *(
+        "core.store.database.backup",
+        "core.store.database.opening",
+        "psycopg",
+        "uvloop",
+        "tests.core.engines.process.engines",
+    ),
 )
 PIPE = subprocess.PIPE
 _NUMBER = struct.Struct("i")

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from core.common.database import connection
+from core.common.database.sqlite import connection
 
 _LITERAL = re.compile(r"'(?:[^']|'')*'|(?<![\w.])-?\d+(?:\.\d+)?")
 _VERB = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b")

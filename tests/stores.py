@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Identifier
 from bot.outbox.store import open_store
 from core.common.database import Database, Dialect
 from core.common.database.location import Location, PostgresqlUrl
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 from tests.postgresql import schema_url
 
 DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgresql")

@@ -13,7 +13,7 @@ from core.common.database import Dialect
 from core.common.disk import WEEK_MS, Stored, forecast, stored_in
 from core.models import AlertInput
 from core.records.alerts import Alerts
-from core.store.health import stored_since
+from core.store.database.health import stored_since
 from tests import programs, stores
 from tests.bot.outbox.harness import all_sent, desired, outbox_environment
 from tests.clock import SetClock

@@ -8,7 +8,7 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import STORE
-from core.store import schema
+from core.store.database import schema
 from tests.documents import ROOT, files, links, prose, slugs
 
 CONTRIBUTING = ROOT / ".github/CONTRIBUTING.md"

@@ -14,7 +14,7 @@ import pytest
 from bot.outbox.store import open_store
 from core.common.database import Database
 from core.common.private_files import create_database, make_private
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 from tests import programs
 
 UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".format)

@@ -12,7 +12,7 @@ import sqlite_utils
 
 from bot.outbox.store import STORE as BOTS
 from core.common.database.schema import Opening
-from core.store.opening import STORE as CORES
+from core.store.database.opening import STORE as CORES
 from tests import statements, stores
 from tests.bench.grown import fill_postgresql
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment

@@ -20,8 +20,8 @@ from core.common.database.schema import Opening
 from core.common.database.transfer import Store, export, load
 from core.common.errors import ResponderBotError
 from core.store import events
-from core.store.opening import STORE as CORES
-from core.store.opening import open_database
+from core.store.database.opening import STORE as CORES
+from core.store.database.opening import open_database
 from tests import programs
 from tests.core.core_process import core_process, run_body, setup_in
 from tests.core.test_cli import Ended

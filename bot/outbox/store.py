@@ -1,6 +1,6 @@
 """The bot's database: its tables on SQLite and on PostgreSQL, and how it is opened.
 
-As in core/store/schema.py, a first migration makes the tables.
+As in core/store/database/schema.py, a first migration makes the tables.
 """
 
 from functools import partial
@@ -12,8 +12,8 @@ from core.common.database.functions import FUNCTIONS
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import open_postgresql
 from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
-from core.common.database.sqlite import SqliteDatabase, apply
-from core.common.database.transaction import SqliteTransaction
+from core.common.database.sqlite.database import SqliteDatabase, apply
+from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.database.transfer import Store
 
 SCHEMA = "responder_bot"

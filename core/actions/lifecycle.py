@@ -47,8 +47,9 @@ from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target, TargetOfRun
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import backup, events, objects
+from core.store import events, objects
 from core.store import hosts as stored_hosts
+from core.store.database import backup
 
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""

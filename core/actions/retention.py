@@ -22,8 +22,9 @@ from core.records.writes import record_event
 from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
-from core.store import attachments, backup, events
+from core.store import attachments, events
 from core.store import retention as stored
+from core.store.database import backup
 
 DAY_MS, MINUTE_MS = 86_400_000, 60_000
 STEP_S = 0.008  # of the writer's time; the commit comes on top

@@ -18,7 +18,7 @@ from core.common.database import Database, Reads, Row, Transaction
 from core.common.private_files import read_or_create
 from core.store import actions as stored_actions
 from core.store import hosts as stored
-from core.store.backup import as_time
+from core.store.database.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
 LOOKS = 3  # and was seen expired this often: after an outage of the database, others need a moment

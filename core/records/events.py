@@ -8,8 +8,8 @@ from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import NEW_ALERT, Event, EventPage
 from core.records.last_event import LastEvent
-from core.store import backup
 from core.store import events as stored
+from core.store.database import backup
 
 PAGE_EVENTS = 500  # keeps an answer well below the body limit
 POLL_S = 0.1  # between polls for commits of other processes, while a reader waits

@@ -10,10 +10,10 @@ from typing import Any
 
 from core.common.database import Transaction
 from core.common.database.location import PostgresqlUrl
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite.database import SqliteDatabase
 from core.models import Action, Alert
-from core.store.opening import open_database
-from core.store.schema import migrate
+from core.store.database.opening import open_database
+from core.store.database.schema import migrate
 
 KEY = "a-key-of-the-benchmark"
 SERVICE_KEY = "a-service-key-of-the-benchmark"

@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite.database import SqliteDatabase
 from core.models import Action, Alert, Approval, Artifact
 from core.store import texts
-from core.store.schema import migrate
+from core.store.database.schema import migrate
 from tests.bench.dataset import KEY, NOW, RESPONDER, action, alert, key_hash
 
 ANALYSTS = [f"analyst-{n}@responder-bot.local" for n in range(20)]

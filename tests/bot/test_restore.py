@@ -20,7 +20,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
-from core.store.backup import copy, restore_backup
+from core.store.database.backup import copy, restore_backup
 from tests.bot.features.runs.test_runs import blocks
 from tests.bot.outbox.harness import until_read
 from tests.bot.running import ANNA, SOC, UNLIMITED, BotEnvironment, find_card, running_bot

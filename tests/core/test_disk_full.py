@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.common.database.connection import WAL_BYTES
-from core.common.database.sqlite import LOG_BOUND_BYTES
+from core.common.database.sqlite.connection import WAL_BYTES
+from core.common.database.sqlite.database import LOG_BOUND_BYTES
 from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, run_body, setup_in
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from core.common import logs
 from core.common.database import Transaction
-from core.store import health
+from core.store.database import health
 from tests import stores
 
 

@@ -20,8 +20,8 @@ from core.reports import operations
 from core.reports.report import ReportLimits
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from core.store.backup import copy
-from core.store.opening import open_database
+from core.store.database.backup import copy
+from core.store.database.opening import open_database
 from tests.core.actions.harness import HERE, action_parts, open_harness, started_run
 from tests.core.core_process import (
     ROOT,
@@ -214,7 +214,7 @@ KILLED = """
 import json, os, shutil, sqlite3, sys
 from pathlib import Path
 from typing import Any
-from core.store import backup
+from core.store.database import backup
 
 def at(line):
     def trace(frame, event, argument):

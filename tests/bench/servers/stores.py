@@ -14,12 +14,12 @@ from typing import Any
 import uvloop
 
 from core.common.database import Transaction
-from core.common.database.connection import PAGE_BYTES, WAL_PAGES
-from core.common.database.sqlite import SqliteDatabase
-from core.common.database.transaction import SqliteTransaction
+from core.common.database.sqlite.connection import PAGE_BYTES, WAL_PAGES
+from core.common.database.sqlite.database import SqliteDatabase
+from core.common.database.sqlite.transaction import SqliteTransaction
 from core.store import actions as stored
 from core.store import events, objects
-from core.store.schema import migrate
+from core.store.database.schema import migrate
 from tests.bench.comparison import interleaved
 from tests.bench.dataset import ANALYST, NOW, RESPONDER, action
 from tests.bench.processes import send_line

@@ -12,7 +12,7 @@ import pytest
 
 from core.authorization import Caller
 from core.common.database import Reads, Transaction
-from core.common.database.transaction import SqliteTransaction
+from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, AlertInput, AlertUpdate, RunInput

@@ -16,7 +16,7 @@ from core.models import Action, AlertInput, Measure, UndoInput
 from core.records.alerts import Alerts
 from core.settings import ResponderSection
 from core.store import retention
-from core.store.backup import copy, restore_backup
+from core.store.database.backup import copy, restore_backup
 from tests.clock import SetClock
 from tests.core.actions.harness import (
     ANNA,

@@ -30,7 +30,7 @@ import asyncio, sys
 from core.actions.retention import Retention
 from core.common.database.location import parse_location
 from core.common.settings_file import RetentionSection
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 
 async def main(location, now_ms, days):
     database = open_database(parse_location(location))

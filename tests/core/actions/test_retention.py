@@ -41,8 +41,8 @@ from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.holds import Holds
 from core.settings import BreakerSection, ResponderSection, load
-from core.store.backup import copy
-from core.store.opening import open_database
+from core.store.database.backup import copy
+from core.store.database.opening import open_database
 from tests import stores
 from tests.clock import SetClock
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, another_core, next_run, open_harness

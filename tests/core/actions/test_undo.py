@@ -22,7 +22,7 @@ from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInpu
 from core.records.alerts import Alerts
 from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
-from core.store.backup import copy, restore_backup
+from core.store.database.backup import copy, restore_backup
 from tests import stores
 from tests.clock import SetClock
 from tests.core.actions.harness import (

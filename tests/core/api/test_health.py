@@ -11,7 +11,7 @@ import pytest
 
 from core.api.http.health import ComponentHealth, StoreProbe, overall_health, strip_paths
 from core.app import confinement_parts, paths_of
-from core.common.database.sqlite import FILE_CHECK_EVERY_S
+from core.common.database.sqlite.database import FILE_CHECK_EVERY_S
 from core.common.settings_file import Sections
 from core.engines import make
 from core.engines.confinement import unavailable

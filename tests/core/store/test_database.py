@@ -16,14 +16,14 @@ import sqlite_utils
 
 from bot.outbox.store import open_store
 from core.common.database import Database, Dialect, Reads, Search, Transaction
-from core.common.database.connection import WAL_BYTES
 from core.common.database.group_commit import Work, Writer
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite.connection import WAL_BYTES
+from core.common.database.sqlite.database import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.models import parse_id
 from core.store import objects, sequences
-from core.store.health import touch
-from core.store.schema import migrate
+from core.store.database.health import touch
+from core.store.database.schema import migrate
 from tests import programs, stores
 from tests.stores import opened
 
@@ -276,8 +276,8 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     program = """
 import asyncio, os, sys
 from pathlib import Path
-from core.common.database.sqlite import SqliteDatabase
-from core.store.schema import migrate
+from core.common.database.sqlite.database import SqliteDatabase
+from core.store.database.schema import migrate
 from core.store import objects, sequences
 async def main():
     database = SqliteDatabase(Path(sys.argv[1]), migrate)

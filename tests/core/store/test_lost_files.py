@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from core.common.database import Database
-from core.common.database.sqlite import FILE_CHECK_EVERY_S, SqliteDatabase
+from core.common.database.sqlite.database import FILE_CHECK_EVERY_S, SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.store import objects
-from core.store.schema import migrate
+from core.store.database.schema import migrate
 from tests.core.core_process import ALERT, core_process, setup_in
 
 pytestmark = pytest.mark.sqlite  # what others do to the files

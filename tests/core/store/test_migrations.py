@@ -19,8 +19,8 @@ from core.app import serving
 from core.common.database import Dialect
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
-from core.store.opening import open_database
-from core.store.schema import MIGRATIONS
+from core.store.database.opening import open_database
+from core.store.database.schema import MIGRATIONS
 from tests import stores
 from tests.bot.chaos import free_port
 from tests.core.core_process import POLL_INTERVAL_S, POLL_TIMEOUT_S
@@ -39,8 +39,8 @@ HUGE = Migration(DOES, sqlite=[ADD, INDEX], postgresql=[ADD, INDEX], disk=1e9)
 PROGRAM = """
 import sys
 from core.common.database.location import parse_location
-from core.store.opening import open_database
-from core.store.schema import MIGRATIONS
+from core.store.database.opening import open_database
+from core.store.database.schema import MIGRATIONS
 from tests.core.store.test_migrations import ENDLESS
 
 open_database(parse_location(sys.argv[1]), migrations=[*MIGRATIONS, ENDLESS])

@@ -25,10 +25,10 @@ from core.common.errors import ResponderBotError
 from core.models import SearchInput
 from core.records.search import search
 from core.store import actions, events, objects
-from core.store.backup import made_at, resume
-from core.store.health import touch
-from core.store.opening import SCHEMA, SETTING, TABLE, open_database
-from core.store.schema import MIGRATIONS
+from core.store.database.backup import made_at, resume
+from core.store.database.health import touch
+from core.store.database.opening import SCHEMA, SETTING, TABLE, open_database
+from core.store.database.schema import MIGRATIONS
 from core.store.search import docs_of
 from tests import stores
 from tests.core.core_process import until
@@ -220,7 +220,7 @@ def test_without_psycopg_the_url_is_a_sentence() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from core.common.database.location import PostgresqlUrl\n"
-        "from core.store.opening import open_database\n"
+        "from core.store.database.opening import open_database\n"
         "open_database(PostgresqlUrl('postgresql://core:s3cret-pass@db/core'))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -347,7 +347,7 @@ async def test_other_hosts_wait_for_a_stopped_one_only_for_some_seconds(url: str
 import asyncio, sys, threading
 from core.common.database.location import PostgresqlUrl
 from core.store import objects
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 
 def work(tx):
     objects.next_id(tx)

@@ -14,7 +14,7 @@ from core.common.errors import ResponderBotError
 from core.models import SearchInput
 from core.records.search import search
 from core.store import objects
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 from core.store.search import custom_fields
 from tests import stores
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 from core.store import objects, texts
-from core.store.opening import open_database
+from core.store.database.opening import open_database
 from tests import stores
 from tests.bot import samples
 

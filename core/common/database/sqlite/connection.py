@@ -7,8 +7,8 @@ from pathlib import Path
 
 import sqlite_utils
 
-from core.common.database.errors import STORE_ERRORS, code_of, describe
 from core.common.database.schema import Migration, Opening
+from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe
 from core.common.errors import ResponderBotError
 
 # With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms

@@ -8,12 +8,12 @@ from core.common.database import Database, Transaction
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import forget_place, open_postgresql
 from core.common.database.schema import Migration, Opening
-from core.common.database.sqlite import SqliteDatabase
+from core.common.database.sqlite.database import SqliteDatabase
 from core.common.database.transfer import Store
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
-from core.store import backup
-from core.store.schema import MIGRATIONS, migrate
+from core.store.database import backup
+from core.store.database.schema import MIGRATIONS, migrate
 
 SCHEMA = "responder_core"
 SETTING = "[core] database"

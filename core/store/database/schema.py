@@ -10,7 +10,7 @@ from sqlite_utils import Database
 
 from core.common.database.functions import FUNCTIONS
 from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_postgresql, on_sqlite
-from core.common.database.sqlite import apply
+from core.common.database.sqlite.database import apply
 
 _TABLES = """
 -- The last number given: id (objects and actions share one sequence), event, and probe, which health counts up.
