@@ -8,6 +8,10 @@ from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 
 T = TypeVar("T")
+UNKNOWN_DECISION = (
+    "The responder service stopped answering, so your decision may not have been recorded. "
+    "Look at the card before you decide again."
+)
 RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
 RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 

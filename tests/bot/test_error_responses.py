@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from bot.block_kit import ids
-from bot.features.approvals.handlers import UNKNOWN_OUTCOME
+from bot.features.retries import UNKNOWN_DECISION
 from bot.settings import Route
 from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
@@ -108,7 +108,7 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         assert approval is not None
         proxy.drop_responses("/approve", times=100)
         await ben.click(SOC, approval["ts"], action_id=button(approval, ids.APPROVE))
-        await ben.until(lambda view: UNKNOWN_OUTCOME in str(view.modal))
+        await ben.until(lambda view: UNKNOWN_DECISION in str(view.modal))
         assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 
 

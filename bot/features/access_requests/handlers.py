@@ -12,6 +12,7 @@ from bot.features import responses
 from bot.features.access_requests import views
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, is_home, is_in_modal, view_metadata, view_of
+from bot.features.retries import UNKNOWN_DECISION
 from bot.identity import admins
 from bot.message import Intent
 from bot.outbox.errors import classify
@@ -20,10 +21,6 @@ from core.common.errors import ResponderBotError
 from core.models import AccessRequest
 
 STALE = "This button is no longer valid. The Home tab of this app lists the requests that wait."
-UNKNOWN_OUTCOME = (
-    "The responder service stopped answering, so your decision may not have been recorded. "
-    "Look at the card before you decide again."
-)
 NOBODY = (
     "Nobody can decide on requests here: no org-admin of responder-bot is linked in Slack. "
     "Ask whoever runs responder-bot to link you."
@@ -137,7 +134,7 @@ async def on_login_view(context: Context) -> Json | None:
 async def _is_done(context: Context, request_id: str, error: ResponderBotError, status: str) -> bool:
     """Whether this person had decided so already, such as before a crash. Raises for another decision."""
     if UNANSWERED in error.details:
-        raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
     if error.code != "conflict":
         return False
     request = await context.core.access_request(request_id)

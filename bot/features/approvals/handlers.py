@@ -10,16 +10,13 @@ from bot.features.approvals import views
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import is_home
+from bot.features.retries import UNKNOWN_DECISION
 from bot.features.runs.views import runs
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action
 
 USAGE = "approve ~run"
-UNKNOWN_OUTCOME = (
-    "The responder service stopped answering, so your decision may not have been recorded. "
-    "Check the card before you decide again."
-)
 
 
 async def on_cancel_button(context: Context) -> None:
@@ -73,7 +70,7 @@ async def _decide(
         if error.code == "not_found":
             raise _no_run(context, action_id) from error
         if UNANSWERED in error.details:
-            raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+            raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
         if error.code != "conflict" or not await _offer_to_ask_again(context, action_id, error.message):
             raise
         return

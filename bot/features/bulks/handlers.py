@@ -10,13 +10,12 @@ from bot.block_kit.text import count
 from bot.clearance import RedactedView, Subject
 from bot.features import responses
 from bot.features.approvals import views as approvals
-from bot.features.approvals.handlers import UNKNOWN_OUTCOME
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.bulks import views
 from bot.features.bulks.views import ShownTarget
 from bot.features.payload import button_token
-from bot.features.retries import until_answered
+from bot.features.retries import UNKNOWN_DECISION, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
 from bot.features.runs.views import runs
@@ -110,7 +109,7 @@ async def on_decision(context: Context) -> None:
     except ResponderBotError as error:
         if UNANSWERED not in error.details:
             raise
-        raise ResponderBotError("unavailable", UNKNOWN_OUTCOME) from error
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
     outcome = views.decided(await masked(context, response), "approved" if approves else "denied")
     await responses.respond(context, outcome, "Done")
 

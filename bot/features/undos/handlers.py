@@ -5,7 +5,7 @@ from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_of
-from bot.features.retries import until_answered
+from bot.features.retries import UNKNOWN_DECISION, until_answered
 from bot.features.runs.flow import started_message
 from bot.features.runs.views import undo_state
 from bot.features.undos import views
@@ -14,10 +14,6 @@ from core.common.errors import ResponderBotError
 from core.models import Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
-UNKNOWN_DECISION = (
-    "The responder service stopped answering, so your decision may not have been recorded. See the request before you"
-    " decide again."
-)
 UNKNOWN_TIME = (
     "The responder service stopped answering, so the time may not have been set. See the run's line on its card before"
     " you set it again."
