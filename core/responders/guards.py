@@ -290,7 +290,7 @@ class Guards:
         yield _refusal("approval", f"{who} could approve it", lift)
 
     def _among(self, reads: Reads, names: Sequence[str] | None, able: Iterable[Decider]) -> frozenset[str]:
-        """The logins of those whom a rule names; None names everybody."""
+        """The logins that a rule names; None names everybody."""
         logins = frozenset(one.login for one in able)
         return logins if names is None else logins & expand(reads, names, self._domain)
 
