@@ -118,20 +118,20 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     """Those of these that the person may see, each with its action."""
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
-    valid_ids = [one for one in by_id if parse_id(one) is not None]
+    valid_ids = [key for key in by_id if parse_id(key) is not None]
     async for response in context.core.documents_in_pages(valid_ids):
         for document in response.documents:
             actions = {action.id: action for action in document.actions}
             known = {*actions, *within(document, [target.object_id for target in targets])}
-            for one in [one for one in by_id if one in known]:
-                target, action = by_id[one], actions.get(one)
+            for key in [key for key in by_id if key in known]:
+                target, action = by_id[key], actions.get(key)
                 subject = Subject.in_document(document, action.object_id if action else target.object_id)
                 view = RedactedView(subject, clearance) if subject is not None else None
                 if view is not None and view.is_open:
                     undo = action.undo if action is not None else None
                     policy = document.policies.get(undo.responder) if undo is not None else None
-                    shown[one] = ShownTarget(target, view, action, policy)
-    return [shown[one] for one in by_id if one in shown]
+                    shown[key] = ShownTarget(target, view, action, policy)
+    return [shown[key] for key in by_id if key in shown]
 
 
 FEATURE = Feature(

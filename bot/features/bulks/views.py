@@ -38,7 +38,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
 
     `mention` calls those who may approve, while something waits for that.
     """
-    name, counts = _name(bulk), _words(bulk)
+    name, counts = _name(bulk), _counts(bulk)
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
     blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'object')}: {counts}")]
     elements: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
 
 
-def _words(bulk: BulkCounts) -> str:
+def _counts(bulk: BulkCounts) -> str:
     """Such as `12 of 25, 1 failed, 1 refused, 2 denied`."""
     failed = bulk.outcomes.get("failed", 0)
     others = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items() if outcome != "failed"]
@@ -117,7 +117,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _urgency(target.target))
-    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'object')}: {_words(bulk)}")]
+    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'object')}: {_counts(bulk)}")]
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = (
@@ -251,5 +251,5 @@ def _line(shown: ShownTarget) -> str:
     if target.action_id is None:
         state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
     elif shown.action is not None:
-        state += undo_state.words(shown.action, view)
+        state += undo_state.outlook(shown.action, view)
     return f"• {target.object_id} · {foreign(view.title(), TITLE_LIMIT)} · {state}"

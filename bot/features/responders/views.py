@@ -260,8 +260,15 @@ def target_of_option(value: str) -> str:
 def menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
     """The menu of what can run on a subject and its artifacts, and what leads to a run on several of these."""
     subject = view.subject
-    others = [one for one in subject.others if may_see(view.clearance, one.tlp)] if subject.kind == "case" else ()
-    has_several = len({one.id for one in (*view.artifacts(), *others)}) > 1 and subject.kind in ("alert", "case")
+    others = (
+        [artifact for artifact in subject.others if may_see(view.clearance, artifact.tlp)]
+        if subject.kind == "case"
+        else ()
+    )
+    has_several = len({artifact.id for artifact in (*view.artifacts(), *others)}) > 1 and subject.kind in (
+        "alert",
+        "case",
+    )
     several = [several_button(Intent("several", subject.id, channel), button)] if has_several else []
     return {
         "type": "actions",

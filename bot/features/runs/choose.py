@@ -84,9 +84,14 @@ async def _observables(context: Context, object_id: str) -> list[RedactedView]:
     subject, document = await subjects.with_document(context.core, object_id)
     case = document.case
     if case is not None:
-        observables = {one.id: Subject.artifact(one, case) for one in (*document.artifacts, *document.other_artifacts)}
+        observables = {
+            artifact.id: Subject.artifact(artifact, case)
+            for artifact in (*document.artifacts, *document.other_artifacts)
+        }
     else:
-        observables = {one.id: part for one in subject.artifacts if (part := subject.part(one.id)) is not None}
+        observables = {
+            artifact.id: part for artifact in subject.artifacts if (part := subject.part(artifact.id)) is not None
+        }
     shown = [RedactedView(part, own_clearance(context)) for part in observables.values()]
     return [view for view in shown if view.is_open]
 

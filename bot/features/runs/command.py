@@ -64,7 +64,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if len(object_ids) > MOST:
         raise ResponderBotError("bad_request", f"At most {MOST} objects at once, not {len(object_ids)}.")
     targets = list((await find_targets(context, object_ids)).values())
-    is_part = any(one.view.subject.part(object_ids[1]) for one in targets if one.view.subject.id == object_ids[0])
+    is_part = any(item.view.subject.part(object_ids[1]) for item in targets if item.view.subject.id == object_ids[0])
     if len(object_ids) == 2 and (is_part or len(targets) == 1):
         return False  # an alert and its observable, or what isn't there, as with one id
     if not targets:
@@ -74,7 +74,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if not responders:
         raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
     if len(responders) > 1:
-        which = ", ".join(names.title(one) for one in responders[:10])
+        which = ", ".join(names.title(item) for item in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
     objects = tuple(run_target(target.view.subject) for target in targets)
     request = RunRequest(objects, responders[0].id, channel=context.channel)

@@ -87,8 +87,8 @@ async def on_object_options(context: Context) -> Json:
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [object_id] if (object_id := parse_id(typed)) else [])
     alerts = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
-    found = [*by_id, *map(Subject.alert, alerts)]
-    shown = {subject.id: run_form.object_option(subject, clearance) for subject in found}
+    matches = [*by_id, *map(Subject.alert, alerts)]
+    shown = {subject.id: run_form.object_option(subject, clearance) for subject in matches}
     if not shown:
         return message_option("No alert that you may see has this text.")
     return {"options": list(shown.values())[:MAX_OPTIONS]}

@@ -115,7 +115,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         )
         text = f"⚠️ {on} was not released{why}. It may still stand. Look at its target, then press *Release now*."
     else:
-        state = undo_state.words(action, view).removeprefix(" · ") or "stands until somebody releases it"
+        state = undo_state.outlook(action, view).removeprefix(" · ") or "stands until somebody releases it"
         text = f"{on}: {state}."
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))

@@ -377,7 +377,7 @@ def take_typed(parameters: Sequence[Parameter], typed: Mapping[str, str]) -> tup
     for name, text in typed.items():
         parameter = called(parameters, name)
         if parameter is None:
-            known = ", ".join(one.name for one in parameters)
+            known = ", ".join(known_parameter.name for known_parameter in parameters)
             problems.append(f"It has no input {clip(name, 64)}; it takes {known}.")
             continue
         try:

@@ -214,7 +214,9 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
         until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
         return f"{approved}{override_text(action, view)} · {until}"
     result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
-    return approved + (f" · {result}" if result else "") + override_text(action, view) + undo_state.words(action, view)
+    return (
+        approved + (f" · {result}" if result else "") + override_text(action, view) + undo_state.outlook(action, view)
+    )
 
 
 def override_text(action: Action, view: RedactedView) -> str:

@@ -16,7 +16,7 @@ def is_in_force(action: Action) -> bool:
     return action.undo is not None and action.undo.status in IN_FORCE
 
 
-def words(action: Action, view: RedactedView) -> str:
+def outlook(action: Action, view: RedactedView) -> str:
     """` · to be released today at 14:30` for a run's line; "" for what can't be undone, or nobody may read here."""
     undo = action.undo
     if undo is None or not view.is_open:

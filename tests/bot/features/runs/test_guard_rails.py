@@ -192,8 +192,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
     form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
     for why in ("", "It spreads. " * 100):
-        assert (await env["lea"].submit(form["id"], {"glass": {"value:glass": why}}))["errors"]
-    await env["lea"].submit(form["id"], {"glass": {"value:glass": "The beacon <!channel> spreads"}})
+        assert (await env["lea"].submit(form["id"], {"override": {"value:override": why}}))["errors"]
+    await env["lea"].submit(form["id"], {"override": {"value:override": "The beacon <!channel> spreads"}})
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* overrides")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
