@@ -190,7 +190,7 @@ class ResponderSection(SettingsSection):
     rate_per_target: Rates = ()
     breaker: BreakerSection | None = None
     target: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = Field(
-        (), description='data types with commas between, such as "hostname, ip"'
+        (), description='the data types, with commas between, such as "hostname, ip"'
     )
     """The data types of the artifacts that it acts on, in place of those of its definition."""
     protect: bool = True
