@@ -17,24 +17,17 @@ LEFT_OUT: Block = {
 
 @dataclass(frozen=True)
 class Message:
-    """A message. `text` is the push notification and always set; a color makes a bar beside all but the first block.
+    """A message. `text` is the push notification and always set.
 
-    The first block stays outside of the bar, since above an attachment alone Slack shows `text`, which would repeat
-    the headline.
+    All blocks are at the top level: Slack folds attachments, and a decision must never be folded.
     """
 
     text: str
     blocks: tuple[Block, ...] = ()
-    color: str = ""
 
     def payload(self) -> dict[str, Any]:
         """The fields of chat.postMessage and chat.update; the last lines are left out where Slack would refuse them."""
-        blocks = _fitting(self.blocks)
-        if not self.color or len(self.blocks) < 2:
-            # chat.update keeps what is left out, so empty lists are explicit.
-            return {"text": self.text, "blocks": [dict(b) for b in blocks], "attachments": []}
-        bar = {"color": self.color, "blocks": [dict(b) for b in blocks[1:]]}
-        return {"text": self.text, "blocks": [dict(blocks[0])], "attachments": [bar]}
+        return {"text": self.text, "blocks": [dict(block) for block in _fitting(self.blocks)]}
 
 
 def _fitting(blocks: Sequence[Block]) -> Sequence[Block]:

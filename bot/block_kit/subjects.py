@@ -1,4 +1,4 @@
-"""How alerts and observables look wherever they are shown: headline, colors, the menu of what can run on them."""
+"""How alerts and observables look wherever they are shown: headline, the menu of what can run on them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,16 +13,7 @@ from core.models import SEVERITY_NAMES, Artifact
 TITLE_LIMIT = 300  # characters
 
 
-GREY = "#8d8d8d"  # closed
-
-
-AMBER = "#d9a441"  # something waits for approval
-
-
 SIGNS = ("", "🔵", "🟡", "🟠", "🔴")  # by severity, beside its name
-
-
-COLORS = ("", "#4a90d9", "#d9a441", "#e0752d", "#c62f3b")  # by severity, which the card also names
 
 
 def headline(view: RedactedView, hint: str = "") -> Block:

@@ -96,7 +96,7 @@ class DemoScript:
 
         def find(view: EmulatorView) -> str:
             card = next((m for m in view.messages(ALERTS) if m["ts"] == ts), {})
-            blocks = [*(card.get("blocks") or ()), *(b for a in card.get("attachments") or () for b in a["blocks"])]
+            blocks = card.get("blocks") or ()
             elements = [e for b in blocks for e in [*(b.get("elements") or ()), b.get("accessory") or {}]]
             action_ids = (str(e.get("action_id") or "") for e in elements)
             return next((action_id for action_id in action_ids if ids.family(action_id) == family), "")

@@ -103,9 +103,7 @@ def text_of(message: Message) -> str:
 
 def lines_of(message: Message) -> list[str]:
     """A message as lines of plain text."""
-    attached = [block for attachment in message.get("attachments") or [] for block in attachment.get("blocks") or []]
-    blocks = [*(message.get("blocks") or []), *attached]
-    lines = [line for block in blocks for line in _texts(block)]
+    lines = [line for block in message.get("blocks") or [] for line in _texts(block)]
     return [_plain(line) for text in (lines or [message.get("text") or ""]) for line in text.splitlines() if line]
 
 

@@ -11,7 +11,6 @@ from bot.block_kit.text import context, count, foreign, foreign_plain, person_na
 from bot.message import Block, ButtonIds, Intent, Message
 from core.models import AccessRequest
 
-AMBER, GREY = "#daa038", "#8d8d8d"
 MAX_SHOWN = 20  # requests in the modal
 WHEN = "{date_short_pretty} {time}"
 PROFILES = ("analyst", "read-only")
@@ -32,10 +31,10 @@ def card(request: AccessRequest, button: ButtonIds) -> Message:
     blocks: list[Block] = [section(_who(request))]
     if request.status == "pending":
         blocks += [context(_would_get(request)), _buttons(request, button)]
-        return Message(f"{foreign(request.name, 100)} asks for access to responder-bot", tuple(blocks), AMBER)
+        return Message(f"{foreign(request.name, 100)} asks for access to responder-bot", tuple(blocks))
     blocks.append(context(_outcome(request)))
     by = f" by {person_name(request.decided_by)}" if request.decided_by else ""
-    return Message(f"{foreign(request.name, 100)} asked for access: {request.status}{by}", tuple(blocks), GREY)
+    return Message(f"{foreign(request.name, 100)} asked for access: {request.status}{by}", tuple(blocks))
 
 
 def _who(request: AccessRequest) -> str:

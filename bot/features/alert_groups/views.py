@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, names
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element, confirmation
-from bot.block_kit.subjects import COLORS, SIGNS, headline
+from bot.block_kit.subjects import SIGNS, headline
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
@@ -40,7 +40,7 @@ def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Mess
     state = _state(content, now_ms)
     blocks += [section(state)] if state else []
     blocks.append(_controls(content, button, now_ms))
-    return Message(clip(summary(content), MESSAGE_TEXT_LIMIT), tuple(blocks), COLORS[content.severity])
+    return Message(clip(summary(content), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def summary(content: GroupContent) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.subjects import AMBER, GREY, SIGNS
+from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -164,8 +164,7 @@ def direct_request(
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
     blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
     blocks.append(context(END))
-    color = AMBER if is_open(action, now_ms) else GREY
-    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks), color)
+    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
@@ -219,7 +218,7 @@ def decision(action: Action, now_ms: int) -> str:
         needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
         by = f" · approved by {approvers}" if approvers else ""
         if action.undo is not None and action.undo.after_minutes:
-            needs += f" · released {undo_state.minutes(action.undo.after_minutes)} after its success"
+            needs += f" · ends {undo_state.minutes(action.undo.after_minutes)} after it succeeded"
         return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
     if len(approval.approved_by) >= approval.needed:
         return f"Approved by {approvers}."
@@ -244,8 +243,7 @@ def approval_request(
 ) -> Message:
     """Who asks for what, the policy's text, until when; with buttons and `mention` while it is open.
 
-    Core decides who may approve: anybody with manageAction but the requester. The mention is in the first block, since
-    Slack notifies nobody who is mentioned in an attachment.
+    Core decides who may approve: anybody with manageAction but the requester.
     """
     view = RedactedView(subject, clearance)
     waits = is_open(action, now_ms)
@@ -264,7 +262,7 @@ def approval_request(
     if runs.can_be_approved(action, view, now_ms):
         blocks.append(actions(*runs.decision_buttons(action, view, button)))
     push = push_text(action, view, now_ms)
-    return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks), AMBER if waits else runs.color(action))
+    return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def not_approved(

@@ -49,7 +49,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
     if bulk.timed and bulk.release_at is not None:
         blocks.append(context(f"{bulk.timed} to be released {slack_date(bulk.release_at, DAY_AND_TIME)}"))
     if bulk.not_released:
-        blocks.append(section(f"⚠️ *{bulk.not_released} not released*. *Show each* says why."))
+        blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
     if bulk.retried_by:
         blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
     elif has_ended(bulk) and _can_retry(bulk):
@@ -70,11 +70,11 @@ def ended(bulk: BulkCounts) -> Message:
 
 def late(bulk: BulkCounts) -> Message:
     """Tells the thread that core could not undo some of its runs, or that it has done so since."""
-    text = f"*{_name(bulk)}*: all that was to be released is."
+    text = f"*{_name(bulk)}*: all that was to be undone is."
     if bulk.not_released:
         text = (
-            f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be released and were not. "
-            "They still stand, as far as core knows. *Show each* says why, and has *Release now*."
+            f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be undone and were not. "
+            "They may still be in force. *Show each* says why, and has *Undo now*."
         )
     return Message(text, (section(text),))
 

@@ -1,4 +1,4 @@
-"""Undo runs: Undo and Release now at once, Extend to another time."""
+"""Undo runs: Undo at once, Extend to another time."""
 
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
@@ -71,7 +71,7 @@ async def on_extend_view(context: Context) -> Json:
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = views.waiting_extension(action, context.services.clock_ms())
-    until = views.released(action.undo.at if action.undo is not None else None)
+    until = views.end(action.undo.at if action.undo is not None else None)
     if extension is not None:
         until = f"More time than was approved. {views.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance if context.person else 0)
@@ -100,7 +100,7 @@ async def on_extension_button(context: Context) -> None:
     elif extension is not None:
         text = f"You approved more time for {views.heading(action, view)}. {views.needed(extension)}"
     else:
-        until = views.released(action.undo.at if action.undo is not None else None)
+        until = views.end(action.undo.at if action.undo is not None else None)
         text = f"You approved more time for {views.heading(action, view)}. {until}"
     await responses.respond(context, notices.notice(text), "Done")
 

@@ -1,4 +1,4 @@
-"""How a run can be undone: what its line says, Undo, Extend and Release now, and how long it is to last."""
+"""How a run can be undone: what its line says, Undo and Extend, and how long it is to last."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ CAN_UNDO = ("available", "waiting", "failed", "replaced")
 def buttons(
     action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None
 ) -> list[dict[str, Any]]:
-    """Undo; of a run that core is to undo Extend and Release now. `policy` is that of the responder that undoes it."""
+    """Undo; of a run that core is to undo also Extend. `policy` is that of the responder that undoes it."""
     undo = action.undo
     if undo is None or undo.status not in CAN_UNDO or not view.is_open:
         return []
     is_timed = undo.at is not None
-    label = "Release now" if is_timed or undo.status != "available" else "Undo"
+    label = "Undo now" if is_timed or undo.status != "available" else "Undo"
     dialog = _dialog(action, view, policy)
     press = button_element(label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog)
     if not is_timed:
@@ -103,9 +103,9 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     on = f"*{runs.name(action)}* on {foreign(runs.target(view), 200)}"
     if undo.status == "waiting":
         text = (
-            f"⚠️ {on} was to be released {slack_date(undo.at or 0, DAY_AND_TIME)} and was not: "
-            f"{undo_state.why(undo, view)}. It still stands, and core tries again until it may. *Release now* does it "
-            "in your name, *Extend* gives it more time."
+            f"⚠️ {on} was to end {slack_date(undo.at or 0, DAY_AND_TIME)} and is still in force: "
+            f"{undo_state.why(undo, view)}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it "
+            "more time."
         )
     elif undo.status == "failed":
         why = (
@@ -113,10 +113,9 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
             if undo.message
             else f": {undo.action_id} did not succeed; the thread has its reason"
         )
-        text = f"⚠️ {on} was not released{why}. It may still stand. Look at its target, then press *Release now*."
+        text = f"⚠️ {on} was not undone{why}. It may still be in force. Look at its target, then press *Undo now*."
     else:
-        state = undo_state.outlook(action, view).removeprefix(" · ") or "stands until somebody releases it"
-        text = f"{on}: {state}."
+        text = f"{on}: {undo_state.words(action, view).removeprefix(' · ')}."
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 
@@ -124,11 +123,9 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
 # --- extensions -----------------------------------------------------------------------------------------------------
 
 
-def released(at: int | None) -> str:
-    """`It is released tomorrow at 14:30.`"""
-    return (
-        f"It is released {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody releases it."
-    )
+def end(at: int | None) -> str:
+    """`It ends tomorrow at 14:30.`"""
+    return f"It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody undoes it."
 
 
 def waiting_extension(action: Action, now_ms: int) -> Extension | None:
@@ -161,11 +158,11 @@ def extension_reply(
         decided = {
             "approved": by.strip(),
             "denied": f"Denied by {person_name(extension.ended_by or '')}.",
-            "lapsed": "It was released, or given another time, before that was approved.",
+            "lapsed": "It was undone, or given another time, before that was approved.",
         }.get(extension.outcome or "", "Not approved in time, nothing changed.")
         return Message(f"{asks} {decided}", (section(asks), context(decided)))
-    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody releases it"
-    change = f"It ends {until}. With this: {released(extension.at)}"
+    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody undoes it"
+    change = f"It ends {until}. With this: {end(extension.at)}"
     approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
     elements = [
         button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),

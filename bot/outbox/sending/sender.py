@@ -346,7 +346,7 @@ class Sender:
         content = message.content()
         if message.is_plain:
             first_lines = "\n".join(content["text"].splitlines()[:3])[:3000]
-            content = {"text": first_lines or "A message of responder-bot.", "blocks": [], "attachments": []}
+            content = {"text": first_lines or "A message of responder-bot.", "blocks": []}
         waited_ms = self._clock() - message.pending_since
         # Only Slack's own limits are worth a line, and not where many are rendered again.
         was_limited = (

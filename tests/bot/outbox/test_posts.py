@@ -158,4 +158,4 @@ async def test_replies_follow_a_deleted_card_that_a_person_waits_for(tmp_path: P
 
 
 def test_the_payload_of_a_message_is_json() -> None:
-    assert json.loads(desired("k", "text").payload()) == {"text": "text", "blocks": [], "attachments": []}
+    assert json.loads(desired("k", "text").payload()) == {"text": "text", "blocks": []}

@@ -54,11 +54,11 @@ async def test_refused_blocks_become_text_and_later_ones_are_tried_again(
 async def test_what_is_too_long_together_keeps_its_head_and_its_buttons(tmp_path: Path) -> None:
     button = {"type": "button", "action_id": "a", "text": {"type": "plain_text", "text": "Press"}}
     lines = [section(f"{n} " + "x" * 2900) for n in range(6)]
-    long = Message("text", (lines[0], {"type": "actions", "elements": [button]}, *lines[1:]), "#ffffff")
+    long = Message("text", (lines[0], {"type": "actions", "elements": [button]}, *lines[1:]))
     async with outbox_environment(tmp_path) as env:
         await env.outbox.upsert(DesiredMessage("alert:~1:C0SOC", SOC, long, root_id="~1", by_person=True))
         await env.shows("text")
         (shown,) = await env.anna.messages(SOC)
-    rest = shown["attachments"][0]["blocks"]
+    rest = shown["blocks"][1:]
     assert [block["type"] for block in rest] == ["actions", "section", "section", "section", "context"]
     assert rest[-1]["elements"][0]["text"] == "The rest is left out: Slack takes no longer message."

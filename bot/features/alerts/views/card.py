@@ -8,9 +8,6 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import (
-    AMBER,
-    COLORS,
-    GREY,
     TITLE_LIMIT,
     by_ioc,
     headline,
@@ -71,21 +68,26 @@ def alert_card(
     """
     view = RedactedView(replace(Subject.alert(alert), others=tuple(others)), clearance)
     newest = runs.newest_first(actions)
-    blocks: list[Block] = [headline(view, "press Details")]
-    if view.is_open:
-        if is_closed(alert):
-            blocks = [{**blocks[0], "accessory": _overflow(alert, button)}]
-        else:
-            blocks += _details(alert, view, button)
-        blocks.append(_facts(alert, view, newest, total))
-        if not is_closed(alert):
-            blocks.append(_controls(alert, view, button))
-        blocks += run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
-    else:
-        blocks.append(_controls(alert, view, button))
+    if not view.is_open:
+        blocks = [headline(view, "press Details"), _controls(alert, view, button)]
         if newest:
             blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
-    return Message(_push_notification(view, newest), tuple(blocks), _color(alert, newest))
+        return Message(_push_notification(view, newest), tuple(blocks))
+    urgent, more = run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
+    blocks = [_title(alert, view, newest, button), *urgent]
+    if not is_closed(alert):
+        blocks += _details(alert, view, button)
+    blocks.append(_facts(alert, view, newest, total))
+    if not is_closed(alert):
+        blocks.append(_controls(alert, view, button))
+    return Message(_push_notification(view, newest), (*blocks, *more))
+
+
+def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: ButtonIds) -> Block:
+    """The severity and the title, and below it the status and who works on it; of a closed alert with its menu."""
+    line = headline(view)
+    text = f"{line['text']['text']}\n{status_line(alert, view, newest)}"
+    return {**section(text), "accessory": _overflow(alert, button)} if is_closed(alert) else section(text)
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
@@ -110,15 +112,13 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
 
 
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
-    """One line: source, levels, status, owner, when, id and tags; of a closed alert what became of it first."""
+    """One line: source, levels, when, id and tags; of a closed alert how many runs there were."""
     levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
     if is_closed(alert):
-        ran = count(max(total, len(newest)), "run") if newest else ""
-        parts = [status_line(alert, view, newest), source, levels, alert.id, ran]
+        parts = [source, levels, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
-        parts = [source, levels, status_line(alert, view), raised, repeats(alert), alert.id]
-        parts.append(_tags(alert.tags, alert.source, view))
+        parts = [source, levels, raised, repeats(alert), alert.id, _tags(alert.tags, alert.source, view)]
     return context(" · ".join(part for part in parts if part))
 
 
@@ -137,7 +137,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
     over = f"{foreign(view.text(alert.resolved_by), 80)} says it is over" if alert.resolved_by else ""
     if not is_closed(alert):
-        owner = f"*{person_name(alert.assignee)}* works on it" if alert.assignee else ""
+        owner = f"assigned to *{person_name(alert.assignee)}*" if alert.assignee else "unassigned"
         return " · ".join(part for part in (STATUS_WORDS[alert.status], owner, over) if part)
     word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
     if alert.updated_at is None:
@@ -217,33 +217,35 @@ def run_lines(
     *,
     policies: Mapping[str, Policy],
     total: int = 0,
-) -> list[Block]:
-    """Open runs with what can be done about them, then those that have ended, and how many are withheld."""
+) -> tuple[list[Block], list[Block]]:
+    """First what waits for a decision or is in force; then other open runs, ended ones, and how many are withheld."""
     targets = {object_id: view.of(object_id) for object_id in {action.object_id for action in newest}}
     shown = [action for action in newest if targets[action.object_id].is_open]
-    groups = [[action] for action in shown if runs.is_open(action)]
     ended = _ended([action for action in shown if not runs.is_open(action)])
+    waiting = [[action] for action in shown if runs.awaits_approval(action)]
+    in_force = [group for group in ended if undo_state.is_in_force(group[0])]
+    running = [[action] for action in shown if runs.is_open(action) and not runs.awaits_approval(action)]
+    over = [group for group in ended if not undo_state.is_in_force(group[0])]
     if is_closed(alert):  # the line of facts counts the others
-        most = MAX_RUNS_IN_CASE if alert.status == "Imported" else 1
-        in_force = [group for group in ended if undo_state.is_in_force(group[0])]  # still asks for something
-        ended = in_force or ended[:most]
-    blocks: list[Block] = []
+        over = [] if in_force else over[: MAX_RUNS_IN_CASE if alert.status == "Imported" else 1]
+    groups = [*waiting, *in_force, *running, *over]
+    urgent = len(waiting) + len(in_force)
+    blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
-    for number, group in enumerate([*groups, *ended]):
-        run_blocks = _runs(
-            group, targets[group[0].object_id], button, now_ms, policies, can_repeat=not is_closed(alert)
-        )
+    for number, group in enumerate(groups):
+        view_of_run, can_repeat = targets[group[0].object_id], not is_closed(alert)
+        run_blocks = _runs(group, view_of_run, button, now_ms, policies, can_repeat=can_repeat)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
-            rest = [action for left in [*groups, *ended][number:] for action in left]
+            rest = [action for left in groups[number:] for action in left]
             left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
-            blocks.append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
+            blocks[1].append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
             break
-        blocks += run_blocks
+        blocks[0 if number < urgent else 1].extend(run_blocks)
     hidden = [action for action in newest if action not in shown]
     if hidden:
         above = max(targets[action.object_id].subject.tlp for action in hidden)
-        blocks.append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
+        blocks[1].append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
     return blocks
 
 
@@ -280,6 +282,8 @@ def _runs(
     policy = policies.get(action.responder_name)
     confirm = policy.confirm if policy else ""
     text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
+    if undo_state.is_in_force(action):
+        text = runs.in_force_line(action, view)
     if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
@@ -312,10 +316,3 @@ def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
         shown = next((action for action in newest if runs.awaits_approval(action)), newest[0])
         text += f" · {runs.plain_line(shown, view.of(shown.object_id))}"
     return clip(text, MESSAGE_TEXT_LIMIT)
-
-
-def _color(alert: Alert, newest: Sequence[Action]) -> str:
-    """Grey only once nothing is left to do."""
-    if not is_closed(alert):
-        return COLORS[alert.severity]
-    return AMBER if any(runs.awaits_approval(action) for action in newest) else GREY

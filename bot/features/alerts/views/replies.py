@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions
-from bot.block_kit.subjects import GREY, responder_menu
+from bot.block_kit.subjects import responder_menu
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -58,7 +58,7 @@ def end_reply(
     again = run_again_button(action, view, button, confirm)
     if buttons := [again] if again else undos.buttons(action, view, button, undo_policy):
         blocks.append(actions(*buttons))
-    return Message(_push_text(action, view), tuple(blocks), runs.color(action))
+    return Message(_push_text(action, view), tuple(blocks))
 
 
 def _push_text(action: Action, view: RedactedView) -> str:
@@ -172,7 +172,7 @@ def task_log_card(
     ]
     blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
     text = f"Task log{by}: {approvals.on_what(subject, view)}"
-    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks), GREY)
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Message:
@@ -184,4 +184,4 @@ def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Mess
         lines.append(result)
     end = "You watch this. `/responder watch` lists what you watch, and how to end it."
     blocks = (section("\n".join(lines)), context(end))
-    return Message(_push_text(action, view), blocks, runs.color(action))
+    return Message(_push_text(action, view), blocks)

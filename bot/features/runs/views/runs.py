@@ -7,7 +7,6 @@ from typing import Any, Literal
 from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.subjects import GREY
 from bot.block_kit.text import (
     DAY_AND_TIME,
     clip,
@@ -24,13 +23,13 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
-from bot.clearance import MASK, RedactedView, withheld
+from bot.clearance import MASK, RedactedView, defang, may_see, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS
-from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter
+from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter, TargetArtifact
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
@@ -54,6 +53,7 @@ TARGET_LIMIT = 80
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
+MAX_TARGETS = 3
 
 
 def is_open(action: Action) -> bool:
@@ -117,13 +117,29 @@ def target_in_full(view: RedactedView) -> str:
     return f"{subject.id} ({view.title()})"
 
 
-def on_target(view: RedactedView) -> str:
-    """` on ip 198[.]51[.]100[.]7` for an artifact, "" where a run's line is beside what it ran on; mrkdwn."""
-    return (
-        f" on {foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT)}"
-        if view.subject.kind == "case_artifact"
-        else ""
-    )
+def on_target(action: Action, view: RedactedView) -> str:
+    """` on hostname SRV-FILE02`: what a run acts on, "" where nobody knows more than its line stands beside; mrkdwn."""
+    if not view.is_open:
+        return ""
+    if view.subject.kind == "case_artifact":
+        return f" on {foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT)}"
+    acts_on = targets(action, view)
+    return f" on {acts_on}" if acts_on else ""
+
+
+def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
+    """`hostname SRV-FILE02, ip 10[.]20[.]1[.]50`: the artifacts that a run acts on, "" if nobody has declared which."""
+    return target_names(action.target or (), view, most)
+
+
+def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
+    """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
+    shown = [one for one in artifacts if may_see(view.clearance, one.tlp)][:most]
+    names = [
+        f"{one.data_type} {clip_middle(defang(view.text(one.data), one.data_type), TARGET_LIMIT)}" for one in shown
+    ]
+    left = len(artifacts) - len(shown)
+    return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *([f"{left} more"] if left else [])])
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:
@@ -192,10 +208,27 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     if not view.is_open:
         return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     values = inputs_in_brackets(action, view)
-    by = f"{_by_whom(action)}, {at}"
-    return (
-        f"{mark(action)} *{name(action)}*{on_target(view)}{values} {state(action)} · {by}{_tail(action, view, now_ms)}"
-    )
+    what = f"{mark(action)} *{name(action)}*{on_target(action, view)}{values} {state(action)}"
+    return f"{what} · {_by_whom(action)}, {at}{_tail(action, view, now_ms)}"
+
+
+def in_force_line(action: Action, view: RedactedView) -> str:
+    """Of a run that is in force: until when, on what, by whom, who approved it, and what it said."""
+    mark = "⚠️" if action.undo is not None and action.undo.status in ("waiting", "failed") else "🔒"
+    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
+    values = inputs_in_brackets(action, view)
+    head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
+    return f"{head}\n{by}{_approved(action)}{values}{_outcome(action, view)}{override_text(action, view)}"
+
+
+def _approved(action: Action) -> str:
+    logins = action.approval.approved_by[:5] if action.approval is not None else ()
+    return f" · approved by {', '.join(map(person_name, logins))}" if logins else ""
+
+
+def _outcome(action: Action, view: RedactedView) -> str:
+    result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
+    return f" · {result}" if result else ""
 
 
 def _by_whom(action: Action) -> str:
@@ -207,16 +240,12 @@ def _by_whom(action: Action) -> str:
 
 def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
     approval = action.approval
-    approvers = ", ".join(person_name(login) for login in approval.approved_by[:5]) if approval is not None else ""
-    approved = f" · approved by {approvers}" if approvers else ""
     if approval is not None and awaits_approval(action):
         left = approval.expires_at - now_ms
         until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
-        return f"{approved}{override_text(action, view)} · {until}"
-    result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
-    return (
-        approved + (f" · {result}" if result else "") + override_text(action, view) + undo_state.outlook(action, view)
-    )
+        return f"{_approved(action)}{override_text(action, view)} · {until}"
+    more = undo_state.words(action, view)
+    return f"{_approved(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 
 def override_text(action: Action, view: RedactedView) -> str:
@@ -233,12 +262,12 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     `view` is of what the newest ran on.
     """
     newest, failed = actions[0], sum(has_failed(a) for a in actions)
-    targets = len({a.object_id for a in actions})
-    on = "" if targets > 1 else on_target(view)
-    counts = f"{len(actions)} runs" + (f" on {targets} targets" if targets > 1 else "")
+    objects = len({a.object_id for a in actions})
+    on = "" if objects > 1 else on_target(newest, view)
+    counts = f"{len(actions)} runs" + (f" on {objects} objects" if objects > 1 else "")
     counts += f", {failed} failed" if failed else ""
     at = slack_date(newest.start_date, DAY_AND_TIME)
-    last = f"the last{'' if on else on_target(view)} {state(newest)} · {_by_whom(newest)}, {at}"
+    last = f"the last{'' if on else on_target(newest, view)} {state(newest)} · {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + override
@@ -363,7 +392,7 @@ def plain_line(action: Action, view: RedactedView) -> str:
     if not view.is_open:
         return f"A run {state(action, view)}."
     result = result_text(action, view)
-    return f"{name(action)}{on_target(view)} {state(action)}" + (f": {result}" if result else ".")
+    return f"{name(action)}{on_target(action, view)} {state(action)}" + (f": {result}" if result else ".")
 
 
 def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = "") -> str:
@@ -402,10 +431,3 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
         of=action.id,
         confirm=runs.confirm_dialog(action, view, confirm) if asks else None,
     )
-
-
-GREEN, RED = "#3a9b5c", "#c62f3b"
-
-
-def color(action: Action) -> str:
-    return {"succeeded": GREEN, "failed": RED}.get(runs.state_of(action), GREY)

@@ -1,7 +1,7 @@
 """What a run's line says of how it can be undone, or was."""
 
 from bot.block_kit import modals
-from bot.block_kit.text import count, foreign, slack_date
+from bot.block_kit.text import DAY_AND_TIME, count, foreign, slack_date
 from bot.clearance import RedactedView
 from bot.features.runs.views import undo_state
 from bot.message import Block
@@ -16,24 +16,31 @@ def is_in_force(action: Action) -> bool:
     return action.undo is not None and action.undo.status in IN_FORCE
 
 
-def outlook(action: Action, view: RedactedView) -> str:
-    """` · to be released today at 14:30` for a run's line; "" for what can't be undone, or nobody may read here."""
+def words(action: Action, view: RedactedView) -> str:
+    """` · in force until today at 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
     undo = action.undo
     if undo is None or not view.is_open:
         return ""
-    at = slack_date(undo.at, "{date_short_pretty} at {time}") if undo.at is not None else ""
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
-        return f" · to be released after {minutes(length)}" if length else ""
-    states = {
-        "available": f"to be released {at}" if at else "",
-        "waiting": f"⚠️ *not released* {at}: {why(undo, view)}",
-        "running": "being released",
-        "undone": "released",
-        "failed": "⚠️ *not released*" + (f": {why(undo, view)}" if undo.message else f", {undo.action_id} failed"),
-        "replaced": "a later run decides when it is released",
-    }[undo.status]
-    return f" · {states}" if states else ""
+        return f" · ends {minutes(length)} after it succeeded" if length else ""
+    ended = {"undone": "undone", "replaced": "a later run decides when it ends"}
+    return f" · {ended.get(undo.status) or in_force(action, view)}"
+
+
+def in_force(action: Action, view: RedactedView) -> str:
+    """`in force until today at 14:30`, of a run that is; mrkdwn."""
+    undo = action.undo
+    if undo is None or not view.is_open:
+        return ""
+    at = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else ""
+    if undo.status == "waiting":
+        return f"still in force, was to end {at}: {why(undo, view)}"
+    if undo.status == "failed":
+        return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
+    if undo.status == "running":
+        return "in force, being undone"
+    return f"in force until {at}" if at else "in force until somebody undoes it"
 
 
 def why(undo: Undo, view: RedactedView) -> str:
@@ -63,7 +70,7 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     is_free = not longest or bool(policy.allow_permanent)
     steps = sorted({*_STEPS, *((longest,) if longest else ())})
     options = [(str(step), undo_state.minutes(step)) for step in steps if is_free or step <= (longest or 0)]
-    options += [(NEVER, "Until somebody releases it")] if is_free else []
+    options += [(NEVER, "Until somebody undoes it")] if is_free else []
     hint = "After this time core undoes it, also if everything was down meanwhile."
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
 

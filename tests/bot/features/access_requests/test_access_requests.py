@@ -40,7 +40,7 @@ async def env(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
 
 def button_in(shown: Mapping[str, Any], words: str) -> dict[str, Any]:
     """The button with these words, in a message or view."""
-    blocks = [*shown.get("blocks", []), *(b for bar in shown.get("attachments") or [] for b in bar["blocks"])]
+    blocks = shown.get("blocks", [])
     elements = [e for block in blocks for e in (*block.get("elements", ()), block.get("accessory") or {})]
     return next(e for e in elements if e.get("type") == "button" and words in e["text"]["text"])
 
@@ -266,7 +266,7 @@ async def test_names_are_foreign_text(env: BotEnvironment) -> None:
     env.emulator.add_user(OSKAR, name="o", real_name="*<!here>* `x` \u202e" + "&" * 400)
     await ask(env, OSKAR)
     card = await seen(env, LEA, message_with(ADMINS, "U0OSKAR"))
-    blocks = [block for bar in [card, *card["attachments"]] for block in bar["blocks"] if "text" in block]
+    blocks = [block for block in card["blocks"] if "text" in block]
     assert not [text for text in (card["text"], *(block["text"]["text"] for block in blocks)) if "<!" in text]
     await press(env, LEA, ADMINS, card, "Approve as analyst")
     await seen(env, LEA, message_with(ADMINS, "Approved as analyst"))

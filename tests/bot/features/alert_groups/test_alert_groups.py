@@ -82,7 +82,7 @@ async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp
         other = await env.post_alert(title="Something else")
         card = await group_card(anna, 20)
         await env.card(anna, other)
-        shown = str(card["attachments"] or card["blocks"])
+        shown = str(card["blocks"])
         assert "`198[.]51[.]100[.]1` ×7" in shown
         assert "3 of them also on a card of their own" in shown
         assert "20 × Logon failed 19 times" in str(card["blocks"])
@@ -332,6 +332,6 @@ def listed(view: dict[str, Any], alert_ids: list[str]) -> list[str]:
 async def choose(anna: EmulatedUser, card: dict[str, Any], words: str) -> None:
     """Choose an entry of the card's overflow menu."""
     shown = next(message for message in await anna.messages(SOC) if message["ts"] == card["ts"])
-    options = shown["attachments"][0]["blocks"][-1]["elements"][-1]["options"]
+    options = shown["blocks"][-1]["elements"][-1]["options"]
     value = next(option["value"] for option in options if option["text"]["text"] == words)
     await anna.click(SOC, card["ts"], action_id="group_more", value=value)

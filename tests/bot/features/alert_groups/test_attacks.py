@@ -20,7 +20,7 @@ async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_p
             title = f"<!channel> *{n}* `x` <https://evil.example/{n}|click> _y_ ~z~ &amp; \u202e{n}"
             await env.post_alert(sourceRef=f"ref-{n}", title=title, severity=1)
         card = await group_card(anna, 6)
-        shown = str(card["attachments"])
+        shown = str(card["blocks"])
         assert "<!channel>" not in shown
         assert "|click>" not in shown
         assert "<https://evil" not in shown

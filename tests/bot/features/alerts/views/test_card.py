@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.subjects import AMBER, GREY, safe_link
+from bot.block_kit.subjects import safe_link
 from bot.clearance import Subject
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply
@@ -92,7 +92,6 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         assert ("too risky" in str(shown)) is (outcome == "denied")
         assert "failed" not in str(shown)
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
-        assert end_reply(run, Subject.alert(alert()), clearance=2, button=button).color == GREY
         several = texts_of(card(run, ended(number=60)))[3]
         assert "2 runs · the last" in several
 
@@ -217,16 +216,6 @@ def test_a_run_that_waits_for_approval_shows_inputs_and_policy_with_approve_and_
     assert ids.APPROVE not in str(expired.blocks)
 
 
-def test_a_closed_alert_has_a_grey_bar() -> None:
-    assert card(status="Ignored").color == GREY
-    assert card().color != GREY
-
-
-def test_a_closed_alert_is_not_grey_while_an_approval_waits() -> None:
-    assert card(awaiting(), status="Ignored").color == AMBER
-    assert card(awaiting(), status="Imported").color == AMBER
-
-
 def test_the_push_notification_has_the_last_run_without_markup() -> None:
     assert card(ended()).text == (
         "High alert ~12: ET MALWARE Beacon to known C2 · Close False Positive done in 3.2 s: Marked as read."
@@ -239,17 +228,11 @@ def test_only_a_plain_web_address_becomes_a_link() -> None:
         assert safe_link(bad) == ""
 
 
-def test_the_headline_is_outside_the_bar_so_that_slack_does_not_repeat_it() -> None:
-    payload = card().payload()
-    assert len(payload["blocks"]) == 1
-    assert payload["attachments"][0]["color"] == card().color
-
-
 def test_what_never_ran_has_no_end_ahead() -> None:
     undo = Undo(responder="Release_1_0", title="Release", after_minutes=60)
     for outcome, status in (("denied", "Failure"), ("expired", "Failure"), ("cancelled", "Deleted")):
-        assert "to be released" not in str(card(ended_as(outcome, status, undo=undo)))
-    assert "to be released after 1 hour" in str(card(action(40, status="InProgress", undo=undo)))
+        assert "ends 1 hour" not in str(card(ended_as(outcome, status, undo=undo)))
+    assert "ends 1 hour after it succeeded" in str(card(action(40, status="InProgress", undo=undo)))
 
 
 def test_an_approval_asks_once_more_with_all_that_it_decides() -> None:
