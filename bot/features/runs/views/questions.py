@@ -110,7 +110,7 @@ def _lasts(policy: Policy, minutes: int | None) -> str:
     if not policy.undo:
         return ""
     minutes = policy.undo_after_minutes if minutes is None else minutes
-    until = f"is released after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody releases it"
+    until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
     return f" Each {until}."
 
 

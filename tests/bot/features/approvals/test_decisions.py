@@ -141,12 +141,12 @@ async def test_an_alert_is_assigned_unassigned_and_reassigned_only_after_a_quest
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
     await env["anna"].click(SOC, card["ts"], action_id=ids.ASSIGN)
-    taken = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*anna* works on it")))
+    taken = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, "assigned to *anna*")))
     await env["ben"].click(SOC, taken["ts"], action_id=ids.UNASSIGN)
     question = await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].click(None, view_id=question["id"], action_id=ids.ASSIGN)
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*ben* works on it"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "assigned to *ben*"))
     assert (await env.client.alert(alert.id)).assignee == "ben@responder-bot.local"
     await env["ben"].click(SOC, taken["ts"], action_id=ids.UNASSIGN)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Assign to me"))
@@ -252,7 +252,7 @@ async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnviron
     read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*closed* by anna"))
     assert '"Close"' not in text_of(within_limits(read))
     await pick(env, "ben", read, "Reopen")
-    unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, " · new · "))
+    unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "new · unassigned"))
     assert '"Close"' in text_of(within_limits(unread))
     assert (await env.client.alert(alert.id)).status == "New"
 

@@ -343,7 +343,7 @@ async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> No
         assert action.bulk is None
 
 
-async def test_a_timed_bulk_says_when_it_is_released_and_each_can_be_released_before(tmp_path: Path) -> None:
+async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undone_before(tmp_path: Path) -> None:
     rules: dict[str, dict[str, Any]] = {
         "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
         "Report": {"undo": "Fail_1_0"},
@@ -352,19 +352,19 @@ async def test_a_timed_bulk_says_when_it_is_released_and_each_can_be_released_be
         alert_ids = await alerts(env, 3)
         cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
         question = await asked(env, "anna", "block", alert_ids)
-        assert "Each is released after 1 hour." in text_of(question)
+        assert "Each ends after 1 hour." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        message = await shown(env, "3 to be released")
+        message = await shown(env, "3 in force until")
         (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
         last = max(
             [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
         )
-        assert f"3 to be released <!date^{last // 1000}^" in text_of(message)
+        assert f"🔒 3 in force until <!date^{last // 1000}^" in text_of(message)
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Release now")))
-        assert text_of(each).count("Release now") == 3
+        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Undo now")))
+        assert text_of(each).count("Undo now") == 3
         await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, action.id))
-        await shown(env, "2 to be released")
+        await shown(env, "2 in force until")
         undoing = [one for one in await env.client.actions("alert", alert_ids[2]) if one.undoes]
         assert [one.undoes for one in undoing] == [action.id]
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
@@ -376,8 +376,8 @@ async def test_a_timed_bulk_says_when_it_is_released_and_each_can_be_released_be
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
         newest = (await env.client.actions("alert", alert_ids[0]))[0]
         await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, newest.id))
-        await shown(env, "⚠️ *1 not released*")
-        told = "1 of 3 were to be released and were not"
+        await shown(env, "⚠️ *1 not undone*")
+        told = "1 of 3 were to be undone and were not"
         await env.until("anna", lambda view: told in str(view.thread(SOC, message["ts"])) or None)
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
 

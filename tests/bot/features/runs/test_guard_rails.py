@@ -65,7 +65,7 @@ async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_ad
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "2 runs, 2 failed"))
 
 
-async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureEnvironment) -> None:
+async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run block {alert.id}")
@@ -75,17 +75,17 @@ async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureE
     assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
     assert field["element"]["initial_option"]["value"] == "60"
     await env["anna"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
-    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Release now")))
+    shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, "Undo now")))
     action = await env.ended_run(alert)
     assert action.undo is not None
     assert action.undo.after_minutes == 15
     assert action.undo.at is not None
-    assert f" · to be released <!date^{action.undo.at // 1000}^" in text_of(shown)
+    assert f" is in force until <!date^{action.undo.at // 1000}^" in text_of(shown)
     await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.EXTEND))
     longer = fine(await env.until("anna", topmost(ids.EXTEND_VIEW)))
     field = next(b for b in longer["blocks"] if b.get("block_id") == "undo_after")
     await env["anna"].submit(longer["id"], {"undo_after": {field["element"]["action_id"]: "60"}})
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "It is released"))
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends"))
     later = (await env.client.action(action.id)).undo
     assert later is not None
     assert later.at is not None
@@ -94,7 +94,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_released(env: FeatureE
     assert "Runs Tell on" in text_of(shown)
     for _ in range(2):
         await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
-    await env.until("ben", in_thread(card["ts"], '"Released"'))
+    await env.until("ben", in_thread(card["ts"], '"Undone"'))
     undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
     assert len(undone) == 1
     assert undone[0].created_by.startswith("ben")
@@ -141,16 +141,16 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
     await env["anna"].command(SOC, f"/responder run report {alert.id}")
     shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
     await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
-    told = within_limits(await env.until("anna", in_thread(card["ts"], "was not released")))
-    assert "press *Release now*" in text_of(told)
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was not undone")))
+    assert "press *Undo now*" in text_of(told)
     assert button(told, ids.UNDO)
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "still in force"))
     elsewhere = await env.card_of("anna", alert, OPEN)
-    assert "released" not in text_of(elsewhere)
+    assert "in force" not in text_of(elsewhere)
 
 
 @pytest.mark.slow  # core looks for what is due every few seconds
-async def test_a_release_that_core_is_refused_is_told_once_and_done_by_who_may(
+async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     env: FeatureEnvironment,
 ) -> None:
     alert = await env.create_alert()
@@ -164,14 +164,14 @@ async def test_a_release_that_core_is_refused_is_told_once_and_done_by_who_may(
     assert action.undo is not None
     assert action.undo.at is not None
     stores.rows(env.folder / "core.db", "UPDATE action SET undo_at = 1 WHERE undo_at > 1")  # as if its time had come
-    told = within_limits(await env.until("anna", in_thread(card["ts"], "was to be released")))
+    told = within_limits(await env.until("anna", in_thread(card["ts"], "was to end")))
     assert "only lea may run it" in text_of(told)
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "⚠️ *not released*"))
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "still in force"))
     await env["anna"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
     await env.told("anna", "only lea may run it")
     await env["lea"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
-    await env.until("anna", in_thread(card["ts"], ": released."))
-    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": released." in text_of(m)]) == 1
+    await env.until("anna", in_thread(card["ts"], ": undone."))
+    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": undone." in text_of(m)]) == 1
     undone = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
     assert [one.created_by.partition("@")[0] for one in undone] == ["lea"]
 

@@ -29,7 +29,7 @@ def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does()
         found = texts_of(found_alerts([about], "x", more=False, clearance=2, button=button))[1]
         return [facts.split("\n")[2], found.split(" · ")[2]]
 
-    assert shown(alert(assignee="ben@soc.example")) == ["• Status: new · *ben* works on it", "new"]
+    assert shown(alert(assignee="ben@soc.example")) == ["• Status: new · assigned to *ben*", "new"]
     closed = alert(status="Ignored", updated_by="ben@soc.example", updated_at=NOW)
     when = slack_date(NOW, "{date_short_pretty} {time}")
     assert shown(closed) == [f"• Status: *closed* by ben, {when}", "closed"]
