@@ -152,7 +152,7 @@ def pointers(alert_ids: Sequence[str]) -> list[Pointer]:
         pointer("Be asked first", "It says what it does before it runs.", f"run {WEBHOOK} {first}"),
         pointer("Need a second person", "It waits until somebody approves.", f"run {ISOLATE} {first}"),
         pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True),
-        pointer("End it early", "Its line says until when. Extend gives it more time, Release now ends it."),
+        pointer("End it early", "Its line says until when. Extend gives it more time, Undo now ends it."),
         pointer("See one fail", "Its mail server is away. The thread says why.", f"run {MAIL} {first}"),
         pointer("Close a false alarm", "It tags the alert and closes it.", f"run {CLOSE} {third}"),
         pointer("See less", "This channel is shared with another company.", channel=SHARED),

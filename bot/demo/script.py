@@ -87,7 +87,7 @@ class DemoScript:
         await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
         longer = await self._anna.until(_extend_form, STEP_S)
         await self._anna.submit(longer["id"], _lasting(longer, "60"))
-        self._transcript.say("ben", "presses Release now", ALERTS, ts=ts)
+        self._transcript.say("ben", "presses Undo now", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
         await self._ended(RELEASE, "alert", alert_id, ts)
 

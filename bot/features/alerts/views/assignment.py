@@ -34,7 +34,7 @@ def release_what(
     blocks: list[Block] = [section(text)]
     for action, view in in_force[:MAX_RUNS]:
         policy = policies.get(action.undo.responder) if action.undo is not None else None
-        line = f"*{runs.name(action)}*{runs.on_target(view)} is in force{undo_state.outlook(action, view)}"
+        line = f"*{runs.name(action)}*{runs.on_target(action, view)} is {undo_state.in_force(action, view)}"
         blocks.append(section(line))
         if undo := undos.buttons(action, view, button, policy):
             blocks.append(actions(*undo))
