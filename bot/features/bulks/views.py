@@ -251,5 +251,5 @@ def _line(shown: ShownTarget) -> str:
     if target.action_id is None:
         state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
     elif shown.action is not None:
-        state += undo_state.outlook(shown.action, view)
+        state += undo_state.summary(shown.action, view)
     return f"• {target.object_id} · {foreign(view.title(), TITLE_LIMIT)} · {state}"

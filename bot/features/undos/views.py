@@ -115,7 +115,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         )
         text = f"⚠️ {on} was not undone{why}. It may still be in force. Look at its target, then press *Undo now*."
     else:
-        text = f"{on}: {undo_state.words(action, view).removeprefix(' · ')}."
+        text = f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 

@@ -53,7 +53,7 @@ def end_reply(
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    if undo := undo_state.outlook(action, view).removeprefix(" · "):
+    if undo := undo_state.summary(action, view).removeprefix(" · "):
         blocks.append(context(undo[:1].upper() + undo[1:]))
     again = run_again_button(action, view, button, confirm)
     if buttons := [again] if again else undos.buttons(action, view, button, undo_policy):

@@ -244,7 +244,7 @@ def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
         left = approval.expires_at - now_ms
         until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
         return f"{_approved(action)}{override_text(action, view)} · {until}"
-    more = undo_state.words(action, view)
+    more = undo_state.summary(action, view)
     return f"{_approved(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 

@@ -16,7 +16,7 @@ def is_in_force(action: Action) -> bool:
     return action.undo is not None and action.undo.status in IN_FORCE
 
 
-def words(action: Action, view: RedactedView) -> str:
+def summary(action: Action, view: RedactedView) -> str:
     """` · in force until today at 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
     undo = action.undo
     if undo is None or not view.is_open:
