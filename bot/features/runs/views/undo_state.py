@@ -3,7 +3,6 @@
 from bot.block_kit import modals
 from bot.block_kit.text import DAY_AND_TIME, count, foreign, slack_date
 from bot.clearance import RedactedView
-from bot.features.runs.views import undo_state
 from bot.message import Block
 from core.models import OPEN_STATUSES, Action, Policy, Undo
 
@@ -69,7 +68,7 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     longest = policy.undo_after_minutes
     is_free = not longest or bool(policy.allow_permanent)
     steps = sorted({*_STEPS, *((longest,) if longest else ())})
-    options = [(str(step), undo_state.minutes(step)) for step in steps if is_free or step <= (longest or 0)]
+    options = [(str(step), minutes(step)) for step in steps if is_free or step <= (longest or 0)]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
     hint = "After this time core undoes it, also if everything was down meanwhile."
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
