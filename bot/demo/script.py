@@ -168,8 +168,8 @@ class DemoScript:
 
         def is_shown(view: EmulatorView) -> bool:
             """Both on the card (or the task log's message) and in the thread."""
-            lines = [line for m in view.thread(ALERTS, ts) for line in lines_of(m)]
-            ended = [line for line in lines if name in line and any(word in line for word in ("done", "failed", "in force"))]
+            lines = [line for m in view.thread(ALERTS, ts) for line in lines_of(m) if name in line]
+            ended = [line for line in lines if any(word in line for word in ("done", "failed", "in force"))]
             return len(ended) >= 2
 
         await self._anna.until(is_shown, STEP_S)

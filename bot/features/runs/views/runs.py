@@ -213,7 +213,7 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
 
 
 def in_force_line(action: Action, view: RedactedView) -> str:
-    """Of a run that is in force: until when, on what, by whom, who approved it, and what it said."""
+    """Of a run that is in force: until when, on what, who started and who approved it, and what it said."""
     mark = "⚠️" if action.undo is not None and action.undo.status in ("waiting", "failed") else "🔒"
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
     values = inputs_in_brackets(action, view)
