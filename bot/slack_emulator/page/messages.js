@@ -167,7 +167,7 @@ export class MessageList {
       h("div", { class: "tools", role: "toolbar", "aria-label": "Message actions" }));
     item.node.classList.toggle("compact", compact);
     item.node.classList.toggle("ephemeral", Boolean(message.ephemeral));
-    item.node.classList.toggle("card", Boolean(message.attachments?.length));
+    item.node.classList.toggle("card", message.blocks?.length > 1);
     keepingFocus(item.node, () => this.fill(item, compact));
   }
 

@@ -138,7 +138,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await shown.locator(".thread-link").click()
     await approve.click()
     await asked.get_by_role("button", name="Isolate Host").click()
-    await expect(shown).to_contain_text("Isolate Host done", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Isolate Host is in force", timeout=RUN_ENDS_MS)
     await expect(page.locator("#pane").get_by_role("button", name="Approve")).to_have_count(0)
     await expect(page.locator("#pane")).to_contain_text("Approved by ben")
     await screenshot(page, "flow-approval-given")

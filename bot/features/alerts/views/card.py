@@ -44,7 +44,7 @@ MAX_OBSERVABLES = 1
 DATA_LIMIT = 60  # characters of an observable
 MESSAGE_LIMIT = 24  # of what is said of it
 TAGS_LIMIT = 32  # characters of all together
-DESCRIPTION_LIMIT = 105
+DESCRIPTION_LIMIT = 60
 POLICY_LIMIT = 300  # characters
 CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
 STATUS_WORDS = {"New": "new", "Ignored": "closed", "Imported": "made into a case", "Updated": "updated"}
@@ -91,7 +91,7 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first observables, those that are an IOC before others, each with its menu; two lines of the description.
+    """The first observables, those that are an IOC before others, each with its menu; one line of the description.
 
     The last of them shares its section with the description: four cards shall be on a screen.
     """
