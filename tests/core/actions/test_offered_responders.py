@@ -62,6 +62,7 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     engines = (EngineSection(name="one", responders=(first,)), EngineSection(name="two", responders=(second,)))
     asks = {"Everywhere_1_0": ResponderSection(approval=1)}
     async with running_core(folder, engine=engines, core={"organisation": "soc"}, responder=asks) as running:
+        await running.key("analyst")  # of whoever could approve it
         yield running
 
 

@@ -501,9 +501,7 @@ async def deed(soc: Soc, what: str, which: int) -> None:
 
 async def check_prune(soc: Soc) -> None:
     """What goes is exactly what may go, and that is what was foretold."""
-    sql = f"SELECT id FROM action WHERE status = 'Waiting' AND approval_expires_at <= {soc.clock.now_ms}"  # noqa: S608
-    for (number,) in stores.rows(soc.parts.location, sql):  # expires at the runner's next tick
-        await soc.parts.ended(f"~{number}")
+    await soc.parts.runner.tick()  # ends requests for approval that have expired
     before = soc.docs()
     due = due_roots(before, soc.clock.now_ms - DAYS * DAY_MS)
     foretold = await soc.retention().preview()

@@ -93,6 +93,7 @@ async def test_no_byte_of_a_secret_is_left_once_its_run_has_ended(tmp_path: Path
 async def test_the_reason_of_an_override_shows_no_secret(tmp_path: Path) -> None:
     policies = {BLOCK: section(rate=("1/1h",))}
     async with open_harness(tmp_path, policies=policies) as harness:
+        await harness.people.add("cy", "org-admin")  # who could approve it
         await harness.actions.start(ANNA, run_input(harness))
         request = run_input(harness, parameters=GIVEN, breakGlass={"reason": NOTE})
         action = (await harness.actions.start(LEAD, request)).action

@@ -179,6 +179,7 @@ async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None
         **ALERT,
         "name": "n",
         "message": "m",
+        "reason": "r",
         "dataType": "ip",
         "data": "a",
         "responderId": "r",

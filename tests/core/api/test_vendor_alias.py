@@ -50,6 +50,7 @@ async def test_errors_and_searches_use_the_vendors_field_names(core: RunningCore
 
 async def test_the_action_of_a_conflict_has_the_vendors_field_names(tmp_path: Path) -> None:
     async with running_core(tmp_path, responder={CLOSE: {"approval": 1}}) as here:
+        await here.key("analyst")  # of whoever could approve it
         run = {"responderId": CLOSE, "objectType": "alert", "objectId": await alert(here, "1"), "onlyIfIdle": True}
         first = (await here.send("POST", "/api/connector/cortex/action", run)).json()
         alias = await here.send("POST", "/api/connector/cortex/action", run)
