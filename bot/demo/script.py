@@ -83,10 +83,10 @@ class DemoScript:
         self._transcript.say("ben", "approves it", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
         await self._ended(ISOLATE, "alert", alert_id, ts)
-        self._transcript.say("anna", "presses Extend, and chooses an hour", ALERTS, ts=ts)
+        self._transcript.say("anna", "presses Extend, and chooses 30 minutes more", ALERTS, ts=ts)
         await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
         longer = await self._anna.until(_extend_form, STEP_S)
-        await self._anna.submit(longer["id"], _lasting(longer, "60"))
+        await self._anna.submit(longer["id"], _lasting(longer, "30"))
         self._transcript.say("ben", "presses Undo now", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
         await self._ended(RELEASE, "alert", alert_id, ts)
@@ -214,7 +214,7 @@ def _extend_form(view: EmulatorView) -> Message:
 
 def _lasting(form: Message, minutes: str) -> dict[str, dict[str, Any]]:
     """The values of a form whose run lasts so many minutes."""
-    field = next(b for b in form["blocks"] if str(b.get("block_id")).startswith("undo_after"))
+    field = next(b for b in form["blocks"] if str(b.get("block_id")).startswith(("undo_after", "longer")))
     return {field["block_id"]: {field["element"]["action_id"]: minutes}}
 
 

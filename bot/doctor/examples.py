@@ -76,7 +76,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {
-        "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0")),
+        "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms),
         "App Home": home.home_view(
             home.Home(
                 [home.HomeRun(waiting, subject, CONFIRM, LINK)],

@@ -15,8 +15,8 @@ from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
 from bot.features.help import doctor
 from bot.features.help import handlers as help
+from bot.features.home import active, overview
 from bot.features.home import handlers as home
-from bot.features.home import overview
 from bot.features.people import handlers as people
 from bot.features.responders import handlers as responders
 from bot.features.runs import actions, choose, clicks, command, form, menu
@@ -32,6 +32,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     command.FEATURE,
     actions.FEATURE,
     overview.FEATURE,
+    active.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
     cases.FEATURE,

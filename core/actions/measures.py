@@ -167,9 +167,9 @@ class Measures:
         row = next((row for row in rows if row["id"] == last["action_id"]), rows[-1])
         action = Action.model_validate_json(row["doc"])
         states = {measure["state"] for measure in group.rows}
-        numbers = sorted(measure["action_id"] for measure in group.rows)
+        numbers = [measure["action_id"] for measure in sorted(group.rows, key=in_force.end_of)]
         return Measure(
-            id=f"~{numbers[0]}",
+            id=f"~{min(numbers)}",
             actions=[f"~{number}" for number in numbers],
             responder_name=action.responder_name,
             title=self._registry.title(action.responder_name),

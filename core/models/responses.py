@@ -452,6 +452,7 @@ class Measure(ApiModel):
     id: ObjectId
     """That of the first of its runs."""
     actions: list[ObjectId]
+    """Its runs; the one that ends last is the last."""
     responder_name: str
     """Of the run that ends last; so is what follows."""
     title: str

@@ -320,8 +320,10 @@ class Scene:
                     return False
                 cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))
                 return bool((await who.click(channel, card["ts"], action_id=cancel))["ok"])
-            action_id = button(reply, ids.APPROVE if how == "approve" else ids.DENY)
-            return bool((await who.click(channel, reply["ts"], action_id=action_id))["ok"])
+            if how == "deny":
+                run = button(reply, ids.DENY).partition(":")[2]
+                return bool((await who.command(channel, f"/responder deny {run}"))["ok"])
+            return bool((await who.click(channel, reply["ts"], action_id=button(reply, ids.APPROVE)))["ok"])
         except Refused:
             return False
 

@@ -1,15 +1,16 @@
 """Approve, deny, cancel and stop runs."""
 
+import json
 from collections.abc import Awaitable, Callable
 
-from bot.block_kit import ids, notices
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import count, foreign, person_name
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
-from bot.features.payload import is_home
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
+from bot.features.payload import is_home, view_of
 from bot.features.retries import UNKNOWN_DECISION
 from bot.features.runs.views import runs
 from core.client import UNANSWERED
@@ -53,8 +54,40 @@ async def on_approve_button(context: Context) -> None:
 
 
 async def on_deny_button(context: Context) -> None:
-    """Deny the run, which ends it."""
-    await _decide(context, context.core.deny, lambda run, _: f"You denied {run}; it will not run.")
+    """Ask why, which whoever asked for the run reads."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    await context.show_modal(views.deny_view(action, view, is_in_home=is_home(context)))
+
+
+async def on_deny_view(context: Context) -> Json:
+    """Deny the run, which ends it. Core refuses people without the permission, and a run that doesn't wait."""
+    view = view_of(context)
+    metadata = json.loads(str(view.get("private_metadata") or "{}"))
+    try:
+        action = await context.core.deny(str(metadata.get("id")), modals.values(view).get("reason", "").strip())
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
+    action, subject = await subjects.of_action(context.core, action)
+    await responses.refresh_cards(context, subject)
+    if metadata.get("in_home") is True:
+        await context.services.publish_home(context)
+    run = _in_words(context, action, subject)
+    return modals.update(modals.message_view("Denied", notices.notice(_denied(run, action))))
+
+
+async def on_deny_command(context: Context) -> None:
+    """Deny the run that was typed."""
+    await _decide(context, context.core.deny, _denied)
+
+
+def _denied(run: str, _: Action) -> str:
+    return f"You denied {run}; it will not run."
 
 
 async def _decide(
@@ -79,9 +112,15 @@ async def _decide(
     if is_home(context):
         await context.services.publish_home(context)
         return
+    text = confirmation(_in_words(context, action, subject), action)
+    await responses.respond(context, notices.notice(text), "Done")
+
+
+def _in_words(context: Context, action: Action, subject: Subject) -> str:
+    """`Isolate Host on hostname SRV-FILE02`; mrkdwn."""
     view = RedactedView(subject, own_clearance(context))
-    run = f"{runs.name(action)} on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
-    await responses.respond(context, notices.notice(confirmation(run, action)), "Done")
+    acts_on = runs.on_target(action, view) or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
+    return f"{runs.name(action)}{acts_on}"
 
 
 async def _offer_to_ask_again(context: Context, action_id: str, reason: str) -> bool:
@@ -166,12 +205,13 @@ def _command(handler: Handler, verb: str, summary: str) -> Command:
 FEATURE = Feature(
     commands={
         "approve": _command(on_approve_command, "approve", "see what a run would do, and approve or deny it"),
-        "deny": _command(on_deny_button, "deny", "deny a run that waits for approval"),
+        "deny": _command(on_deny_command, "deny", "deny a run that waits for approval"),
         "cancel": _command(on_cancel_button, "cancel", "cancel a run, also while it runs"),
     },
     actions={
         ids.CANCEL: Entry(on_cancel_button, Ack.WRITE),
         ids.APPROVE: Entry(on_approve_button, Ack.WRITE),
-        ids.DENY: Entry(on_deny_button, Ack.WRITE),
+        ids.DENY: Entry(on_deny_button, modal_title="Deny"),
     },
+    views={ids.DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE)},
 )

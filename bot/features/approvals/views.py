@@ -1,8 +1,10 @@
 """What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
-from bot.block_kit import ids, notices
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
@@ -229,6 +231,17 @@ def decision(action: Action, now_ms: int) -> str:
 def buttons(action: Action, view: RedactedView, button: ButtonIds) -> Block:
     """Approve and Deny."""
     return actions(*runs.decision_buttons(action, view, button))
+
+
+def deny_view(action: Action, view: RedactedView, *, is_in_home: bool) -> dict[str, Any]:
+    """Asks why the run is denied."""
+    asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}* on {on_what(view.subject, view)}."
+    hint = f"{person_name(action.created_by)} reads it, and everybody who sees the card."
+    reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
+    metadata = json.dumps({"id": action.id, "in_home": is_in_home})
+    return modals.modal(
+        "Deny", [section(asks), reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
+    )
 
 
 def approval_request(

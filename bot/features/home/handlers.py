@@ -11,9 +11,10 @@ from bot.features.access_requests import views as access_requests
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
 from bot.features.help.handlers import EXAMPLE_ID, help_lines
-from bot.features.home import found_runs
+from bot.features.home import active, found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home, overview, paused
+from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert
 from bot.features.people import handlers as people
 from bot.features.runs.views import runs
@@ -48,6 +49,8 @@ async def _view(context: Context) -> dict[str, Any]:
         admin = await people.home_blocks(context)
         is_admin = person.profile == "org-admin"
         broken = await context.core.paused() if is_admin else []
+        in_force = await context.core.measures()
+        of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
     lines = help_lines(person, context.services.command, shown.example_id(EXAMPLE_ID), context.services.commands)
@@ -55,7 +58,10 @@ async def _view(context: Context) -> dict[str, Any]:
     def view(button: ButtonIds) -> dict[str, Any]:
         stopped = paused.blocks(broken, button, may_resume=is_admin)
         lists = [overview.buttons(), *stopped]
-        return home.home_view(shown, person, lines, button=button, now_ms=now, lists=lists, admin=admin)
+        contained = in_home(of_measures, person, total=len(in_force), button=button)
+        return home.home_view(
+            shown, person, lines, button=button, now_ms=now, in_force=contained, lists=lists, admin=admin
+        )
 
     return await responses.with_buttons(context, "home", view)
 

@@ -1,5 +1,7 @@
 """Undo runs: Undo at once, Extend to another time."""
 
+import json
+
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
@@ -10,6 +12,7 @@ from bot.features.runs.flow import started_message
 from bot.features.runs.views import undo_state
 from bot.features.undos import views
 from core.client import UNANSWERED
+from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
 from core.models import Policy
 
@@ -43,7 +46,7 @@ async def on_undo_button(context: Context) -> None:
 
 
 async def on_extend_button(context: Context) -> None:
-    """Ask how much longer a run shall last."""
+    """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
@@ -53,17 +56,19 @@ async def on_extend_button(context: Context) -> None:
     policy = next((r.policy for r in offered if r.name == action.responder_name), None)
     if policy is None or not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
-    await context.show_modal(views.extend_view(action, view, policy))
+    await context.show_modal(views.extend_view(action, view, policy, context.services.clock_ms()))
 
 
 async def on_extend_view(context: Context) -> Json:
-    """Set the time. Core refuses what the settings don't allow, and whoever may not."""
+    """Set the later end. Core refuses what the settings don't allow or is no later, and whoever may not."""
     view = view_of(context)
-    minutes = undo_state.minutes_of(modals.values(view).get("undo_after", ""))
+    metadata = json.loads(str(view.get("private_metadata") or "{}"))
+    minutes = undo_state.minutes_of(modals.values(view).get("longer", ""))
     if minutes is None:
-        return modals.errors({"undo_after": "Choose how long."})
+        return modals.errors({"longer": "Choose how much longer."})
+    until = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None
     try:
-        action = await context.core.set_undo_time(str(view.get("private_metadata") or ""), minutes)
+        action = await context.core.extend_measure(str(metadata["id"]), until)
     except ResponderBotError as error:
         if UNANSWERED not in error.details:
             raise
@@ -71,11 +76,11 @@ async def on_extend_view(context: Context) -> Json:
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = views.waiting_extension(action, context.services.clock_ms())
-    until = views.end(action.undo.at if action.undo is not None else None)
+    sentence = views.end(action.undo.at if action.undo is not None else None)
     if extension is not None:
-        until = f"More time than was approved. {views.needed(extension)}"
+        sentence = f"More time than was approved. {views.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance if context.person else 0)
-    return modals.update(modals.message_view("Done", notices.notice(f"{views.heading(action, shown)}: {until}")))
+    return modals.update(modals.message_view("Done", notices.notice(f"{views.heading(action, shown)}: {sentence}")))
 
 
 async def on_extension_button(context: Context) -> None:

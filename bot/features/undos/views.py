@@ -1,5 +1,6 @@
 """How a run can be undone: what its line says, Undo and Extend, and how long it is to last."""
 
+import json
 from typing import Any
 
 from bot.block_kit import ids, modals
@@ -17,8 +18,8 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
-from bot.features.runs.views.undo_state import time_field
 from bot.message import ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.models import Action, Extension, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
@@ -67,20 +68,22 @@ def heading(action: Action, view: RedactedView) -> str:
     return f"*{runs.name(action)}* on {foreign(runs.target_in_full(view), 300)}"
 
 
-def extend_view(action: Action, view: RedactedView, policy: Policy) -> dict[str, Any]:
-    """Asks how much longer a run shall last, from now on."""
-    at = action.undo.at if action.undo is not None else None
-    now = f" It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else ""
-    about = section(f"{heading(action, view)}.{now}")
-    until = action.undo.approved_until if action.undo is not None else None
-    more = f" After {slack_date(until, DAY_AND_TIME)} it needs the approvals of the run again." if until else ""
-    note = context(f"The time counts from now.{more}")
+def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int) -> dict[str, Any]:
+    """Asks how much later a run shall end than it does now, or from now on if that is past."""
+    undo = action.undo
+    at = undo.at if undo is not None and undo.at is not None else now_ms
+    about = section(f"{heading(action, view)}. {end(at)}")
+    field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
+    if not field:
+        return modals.notice("How much longer?", f"{heading(action, view)}. {end(at)} The settings allow no later end.")
+    until = undo.approved_until if undo is not None else None
+    after = f"After {slack_date(until, DAY_AND_TIME)} it needs the approvals of the run again." if until else ""
     return modals.modal(
         "How much longer?",
-        [about, *time_field("undo_after", policy), note],
+        [about, *field, *([context(after)] if after else [])],
         callback_id=ids.EXTEND_VIEW,
-        submit="Set the time",
-        metadata=action.id,
+        submit="Extend",
+        metadata=json.dumps({"id": action.id, "at": max(at, now_ms)}),
         close="Cancel",
     )
 

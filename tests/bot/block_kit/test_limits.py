@@ -447,6 +447,6 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
         fine(undos.extension_reply(action, subject, clearance=3, button=button, now_ms=NOW))
         fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
-        fine_view(undos.extend_view(action, RedactedView(subject, 3), policy))
+        fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
     fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW, confirm=hostile))

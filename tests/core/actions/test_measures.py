@@ -91,7 +91,7 @@ async def test_the_same_host_from_two_alerts_is_one_measure_with_the_latest_end(
         harness.clock.now_ms += MINUTE_MS
         second = await blocked(harness, objectId=other, undoAfterMinutes=10)
         measure = await only(harness)
-        assert (measure.id, measure.actions, measure.since) == (first.id, [first.id, second.id], start)
+        assert (measure.id, measure.actions, measure.since) == (first.id, [second.id, first.id], start)
         assert (measure.until, measure.object_id, measure.state) == (
             start + 60 * MINUTE_MS,
             harness.alert_id,

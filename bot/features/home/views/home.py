@@ -63,10 +63,14 @@ def home_view(
     *,
     button: ButtonIds,
     now_ms: int,
+    in_force: Sequence[Block] = (),
     lists: Sequence[Block] = (),
     admin: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance; `lists` lead to longer ones, `admin` is for org-admins."""
+    """The Home of a person, within their clearance; `lists` lead to longer ones, `admin` is for org-admins.
+
+    `in_force` shows what anybody's runs have left in force.
+    """
     blocks: list[Block] = [
         {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
@@ -76,6 +80,7 @@ def home_view(
     if home.storms:
         lines = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
         blocks.append(section("\n".join(lines)))
+    blocks += in_force
     blocks += head("Waiting for your approval", home.waiting)
     for run in home.waiting[:MAX_SHOWN]:
         blocks += request(run, person, button, now_ms)

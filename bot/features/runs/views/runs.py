@@ -76,7 +76,11 @@ def decision_buttons(action: Action, view: RedactedView, button: ButtonIds) -> l
     """Approve, which asks once more with all that is decided, and Deny."""
     deed, undo = foreign_plain(title(action), 80), action.undo
     ends = f" It ends after {undo_state.minutes(undo.after_minutes)}." if undo and undo.after_minutes else ""
-    request = f"{person_name(action.created_by)} asks to run it on {foreign_plain(target_in_full(view), 130)}.{ends}"
+    override = " It overrides rules." if action.override is not None else ""
+    on = foreign_plain(target_in_full(view), 130)
+    if acts_on := targets(action, view):
+        on = f"{foreign_plain(acts_on, 100)}, of {foreign_plain(target_in_full(view), 60)}"
+    request = f"{person_name(action.created_by)} asks to run it on {on}.{ends}{override}"
     dialog = confirmation(f"Approve {deed}?", request, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
     value = button(Intent("approve", action.id))
     return [

@@ -1,7 +1,7 @@
 """What a run's line says of how it can be undone, or was."""
 
 from bot.block_kit import modals
-from bot.block_kit.text import DAY_AND_TIME, count, foreign, slack_date
+from bot.block_kit.text import DAY_AND_TIME, count, foreign, person_name, slack_date
 from bot.clearance import RedactedView
 from bot.message import Block
 from core.models import OPEN_STATUSES, Action, Policy, Undo
@@ -11,15 +11,19 @@ MESSAGE_LIMIT = 300
 
 
 def is_in_force(action: Action) -> bool:
-    """Whether what the run did still stands, as far as core knows, and can be undone."""
-    return action.undo is not None and action.undo.status in IN_FORCE
+    """Whether what the run did is in force, as far as core knows, and no later run decides when it ends."""
+    if action.undo is not None:
+        return action.undo.status in IN_FORCE
+    return action.measure is not None and action.measure.state != "ended"
 
 
 def summary(action: Action, view: RedactedView) -> str:
     """` · in force until today at 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
     undo = action.undo
-    if undo is None or not view.is_open:
+    if not view.is_open:
         return ""
+    if undo is None:
+        return f" · {in_force(action, view)}" if is_in_force(action) else ""
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · ends {minutes(length)} after it succeeded" if length else ""
@@ -29,9 +33,11 @@ def summary(action: Action, view: RedactedView) -> str:
 
 def in_force(action: Action, view: RedactedView) -> str:
     """`in force until today at 14:30`, of a run that is; mrkdwn."""
-    undo = action.undo
-    if undo is None or not view.is_open:
+    undo, is_unknown = action.undo, action.measure is not None and action.measure.state == "unknown"
+    if not view.is_open:
         return ""
+    if undo is None:
+        return "maybe in force; nothing undoes it" if is_unknown else "in force; nothing undoes it"
     at = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else ""
     if undo.status == "waiting":
         return f"still in force, was to end {at}: {why(undo, view)}"
@@ -39,7 +45,11 @@ def in_force(action: Action, view: RedactedView) -> str:
         return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
     if undo.status == "running":
         return "in force, being undone"
-    return f"in force until {at}" if at else "in force until somebody undoes it"
+    until = f"in force until {at}" if at else "in force until somebody undoes it"
+    if undo.changed is not None:
+        before = slack_date(undo.changed.before, DAY_AND_TIME) if undo.changed.before is not None else "no end"
+        until += f", moved from {before} by {person_name(undo.changed.by)}"
+    return f"maybe {until}: nobody knows whether it took effect" if is_unknown else until
 
 
 def why(undo: Undo, view: RedactedView) -> str:
@@ -72,6 +82,17 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
     hint = "After this time core undoes it, also if everything was down meanwhile."
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
+
+
+def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
+    """A menu of how much longer a run lasts that ends in so many minutes; none if the settings allow nothing more."""
+    longest = policy.undo_after_minutes
+    is_free = not longest or bool(policy.allow_permanent)
+    most = (longest or 0) - left
+    steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
+    options = [(str(step), f"+{minutes(step)}") for step in steps]
+    options += [(NEVER, "Until somebody undoes it")] if is_free else []
+    return [modals.choice_field(block_id, "How much longer", options, options[0][0])] if options else []
 
 
 def minutes_of(value: str) -> int | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
-from tests.bot.features.approvals.test_decisions import button, direct
+from tests.bot.features.approvals.test_decisions import button, deny, direct
 from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.runs.test_runs import choose
 from tests.bot.running import OPEN, SOC
@@ -153,6 +153,7 @@ async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: F
     await choose(env, "anna", await env.card_of("anna", alert), "Isolate")
     waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.DENY))
+    await deny(env, "ben")
     assert (await env.ended_run(alert)).outcome == "denied"
     await env["anna"].open_home()
     shown = text_of(await env.until("anna", lambda s: s.home))

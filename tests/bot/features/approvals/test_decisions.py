@@ -24,6 +24,13 @@ def button(message: dict[str, Any], action_id: str) -> str:
     return next(str(e["action_id"]) for e in found if ids.family(str(e.get("action_id"))) == action_id)
 
 
+async def deny(env: FeatureEnvironment, name: str, reason: str = "") -> dict[str, Any]:
+    """Fill in the form that Deny has opened; returns the form."""
+    form = fine(await env.until(name, topmost(ids.DENY_VIEW)))
+    await env[name].submit(form["id"], {"reason": {"value:reason": reason}})
+    return form
+
+
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
@@ -96,10 +103,14 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
-    await env.ephemeral("ben", f"You denied Isolate on {alert.id}; it will not run.")
+    form = await deny(env, "ben", "It is the <backup> server")
+    assert f"({alert.id})" in text_of(form)
+    await env.until("ben", topmost(ids.NOTICE_VIEW, f"You denied Isolate on {alert.id}; it will not run."))
     assert (await env.ended_run(alert)).status == "Failure"
     failed = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate* denied by ben"))
-    assert "ben" in text_of(within_limits(failed))
+    assert "It is the &lt;backup&gt; server" in text_of(within_limits(failed))
+    await env["ben"].command(SOC, f"/responder deny {(await env.ended_run(alert)).id}")
+    await env.told("ben", "denied")
 
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:

@@ -83,15 +83,17 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     assert f" is in force until <!date^{action.undo.at // 1000}^" in text_of(shown)
     await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.EXTEND))
     longer = fine(await env.until("anna", topmost(ids.EXTEND_VIEW)))
-    field = next(b for b in longer["blocks"] if b.get("block_id") == "undo_after")
-    await env["anna"].submit(longer["id"], {"undo_after": {field["element"]["action_id"]: "60"}})
+    field = next(b for b in longer["blocks"] if b.get("block_id") == "longer")
+    assert [o["text"]["text"] for o in field["element"]["options"]] == ["+15 minutes", "+30 minutes", "+45 minutes"]
+    await env["anna"].submit(longer["id"], {"longer": {field["element"]["action_id"]: "45"}})
     await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends"))
     later = (await env.client.action(action.id)).undo
     assert later is not None
     assert later.at is not None
-    assert later.at > action.undo.at + 40 * 60_000
+    assert later.at == action.undo.at + 45 * 60_000
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"<!date^{later.at // 1000}^"))  # type: ignore[operator]
     assert "Runs Tell on" in text_of(shown)
+    assert f", moved from <!date^{action.undo.at // 1000}^" in text_of(shown)
     for _ in range(2):
         await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
     await env.until("ben", in_thread(card["ts"], '"Undone"'))
@@ -222,8 +224,8 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
 async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) -> None:
     await env[name].click(SOC, card["ts"], action_id=button(card, ids.EXTEND))
     form = fine(await env.until(name, topmost(ids.EXTEND_VIEW)))
-    field = next(b for b in form["blocks"] if b.get("block_id") == "undo_after")
-    await env[name].submit(form["id"], {"undo_after": {field["element"]["action_id"]: minutes}})
+    field = next(b for b in form["blocks"] if b.get("block_id") == "longer")
+    await env[name].submit(form["id"], {"longer": {field["element"]["action_id"]: minutes}})
 
 
 async def test_more_time_than_was_approved_is_approved_in_the_thread(env: FeatureEnvironment) -> None:
@@ -235,7 +237,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ended_run(alert)
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
-    await extend(env, "anna", shown, "60")
+    await extend(env, "anna", shown, "45")
     asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "More time than was approved. It needs 1 approval")))
     await env["anna"].close(asked["id"])
     before = (await env.client.action(action.id)).undo
@@ -248,7 +250,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env.told("ben", "You denied more time for *Contain*")
     denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
     assert ids.EXTENSION_APPROVE not in text_of(denied)
-    await extend(env, "anna", shown, "60")
+    await extend(env, "anna", shown, "45")
     again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))

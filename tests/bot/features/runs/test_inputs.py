@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from core.authorization import COMMAND_LINE
-from tests.bot.features.approvals.test_decisions import direct
+from tests.bot.features.approvals.test_decisions import deny, direct
 from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.runs.test_runs import again, choose, menu_block
 from tests.bot.running import SOC
@@ -37,6 +37,7 @@ async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnviron
     await env["ben"].command(SOC, f"/responder approve {action.id}")
     asked = await env.until("ben", topmost(ids.NOTICE_VIEW, f"asks to run *{BAN}*"))
     await env["ben"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.DENY, action.id))
+    await deny(env, "ben")
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"You denied {BAN}"))
     await env.until("anna", lambda s: next((m for m in direct(s) if f"*{BAN}* denied by ben" in text_of(m)), None))
     await env["anna"].command(SOC, f"/responder watch off {BAN.upper()}")

@@ -1,0 +1,84 @@
+"""`/responder active`: what is in force, with Undo, Extend and Mark as ended."""
+
+import asyncio
+from collections.abc import Sequence
+
+from bot.block_kit import ids, modals, notices
+from bot.clearance import RedactedView
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.command_text import normalize
+from bot.features.home.found_runs import FoundRuns
+from bot.features.home.views import active as views
+from bot.features.home.views.home import HomeRun
+from bot.features.payload import view_of
+from bot.features.undos.views import heading
+from core.client import UNANSWERED
+from core.common.errors import ResponderBotError
+from core.models import Measure
+
+UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
+
+
+async def on_active_command(context: Context) -> None:
+    """List what is in force, on a target if one is typed."""
+    text, person = normalize(context.text), context.person
+    if person is None:
+        raise ResponderBotError("forbidden", "You're not linked yet.")
+    measures = await context.core.measures(target=text)
+    found = await runs_of(context, measures[: views.MAX_LISTED])
+    await responses.show_with_buttons(
+        context,
+        "In force",
+        f"active:{text[: views.TEXT_LIMIT]}",
+        lambda button: views.listed(found, person, text, total=len(measures), button=button),
+    )
+
+
+async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:
+    """Of each measure the run that decides when it ends."""
+    decisive = await asyncio.gather(*(context.core.action(measure.actions[-1]) for measure in measures))
+    found = await FoundRuns.of(context, decisive)
+    return [found.run(action) for action in decisive]
+
+
+async def on_mark_ended_button(context: Context) -> None:
+    """Ask how somebody knows that it has ended."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    await context.show_modal(views.mark_ended_view(action, view))
+
+
+async def on_mark_ended_view(context: Context) -> Json:
+    """Mark it as ended. Core refuses whoever may not, and what is only starting or being undone."""
+    view = view_of(context)
+    action_id, reason = str(view.get("private_metadata") or ""), modals.values(view).get("reason", "").strip()
+    if not reason:
+        return modals.errors({"reason": "Say how you know, for whoever reads it later."})
+    try:
+        await context.core.end_measure(action_id, reason)
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN) from error
+    action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
+    await responses.refresh_cards(context, subject)
+    shown = RedactedView(subject, own_clearance(context))
+    return modals.update(modals.message_view("Done", notices.notice(f"{heading(action, shown)} is marked as ended.")))
+
+
+FEATURE = Feature(
+    commands={
+        "active": Command(
+            Entry(on_active_command, modal_title="In force"),
+            "active [target]",
+            "what is in force, on a host or address if you name one, with Undo and Extend",
+        )
+    },
+    actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
+    views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
+)
