@@ -121,8 +121,9 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     alert = await env.create_alert()
     await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
     await env.ended_run(alert)
-    for verb in ("take", "release"):
-        await env["anna"].command(SOC, f"/responder {verb} {alert.id}")
+    await env["anna"].command(SOC, f"/responder take {alert.id}")
+    await env.told("anna", f"You work on {alert.id} now.")
+    await env["anna"].command(SOC, f"/responder release {alert.id}")
     question = within_limits(await env.told("anna", f"Release what on {alert.id}? Nothing was changed."))
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].command(SOC, f"/responder release {alert.id}")
