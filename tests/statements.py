@@ -73,6 +73,8 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     kind, table, index = plan["Node Type"], plan.get("Relation Name"), plan.get("Index Name")
     if kind == "Seq Scan" or (kind in ("Index Scan", "Index Only Scan") and "Index Cond" not in plan):
         yield f"SCAN {table}" + (f" USING INDEX {index}" if index else "")
+    elif "Index" in kind:
+        yield f"SEARCH {table} USING INDEX {index}"
     elif "Sort" in kind:
         yield "USE TEMP B-TREE"
     for child in plan.get("Plans", ()):

@@ -45,6 +45,7 @@ FEW_IN = {
     "action_open",
     "action_open_by",
     "action_undo_at",
+    "action_unfinished",
     "action_unclaimed",
     "alert_group_changed",
     "file_pending",
@@ -154,6 +155,10 @@ MESSAGES = """
     SELECT 'k' || n, 'C' || n % 5, '~' || n / 2, CASE n % 2 WHEN 1 THEN 'k' || n - 1 ELSE '' END,
       '{}', 1, '', n, 'delivered', 2, n FROM generate_series(1, 50000) AS n
 """
+KEYS = """
+    INSERT INTO idempotency (login, key, digest, action_id, created_at)
+    SELECT 'anna', 'k' || n, '', n, extract(epoch FROM now()) * 1000 + n FROM generate_series(1, 20000) AS n
+"""
 
 
 @pytest.mark.slow
@@ -171,7 +176,9 @@ async def test_postgresql_reads_none_of_them_as_a_whole_either(tmp_path: Path) -
     with closing(bot), closing(core):
         fill_postgresql(stores.on_postgresql(tmp_path / "core").text, 20_000)
         bot.execute(MESSAGES.encode())
-        bot.execute("VACUUM ANALYZE")
+        core.execute(KEYS.encode())
+        for connection in connections:
+            connection.execute("VACUUM ANALYZE")
         for connection in connections:
             connection.execute("SET enable_seqscan = off")  # which it takes for tables that are empty here
         much = {}
