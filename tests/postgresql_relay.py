@@ -99,9 +99,13 @@ class Relay:
         with suppress(OSError):
             while data := near.recv(65_536):
                 self._passes.wait()
-                far.sendall(data)
                 if b"COMMIT" in data and b"NOTIFY" in data and self.on_commit is not None:
+                    self.hold()  # or the answer could be back before it is called
+                    far.sendall(data)
                     self.on_commit()
+                    self.release()
+                else:
+                    far.sendall(data)
         self._passes.wait()
         self._end(near, far)
 
