@@ -107,7 +107,7 @@ def _fuzz(operation: Any, target: Target, mode: Any) -> None:
 
     @given(operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=30,
+        max_examples=20,
         deadline=None,
         derandomize=True,  # the same requests each time: a failure in CI is one on the desk
         database=None,
