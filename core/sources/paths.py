@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jmespath.exceptions import JMESPathError
@@ -28,7 +29,7 @@ class Path:
     text: str
     tree: Any
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The last two names of its first alternative, such as `agent.name`."""
         return ".".join(self.alternatives[0].split(".")[-2:])
@@ -88,9 +89,15 @@ class Reader(TreeInterpreter):
         """What is at the path; None if nothing is. Raises LookedAtTooMuchError."""
         return self.visit(path.tree, value)
 
-    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def visit(self, node: Any, value: Any) -> Any:
         self._count(1)
-        return super().visit(node, *args, **kwargs)
+        if node["type"] == "field":  # these two are most of what paths are made of
+            return value.get(node["value"]) if isinstance(value, dict) else None
+        if node["type"] == "subexpression":
+            for child in node["children"]:
+                value = self.visit(child, value)
+            return value
+        return super().visit(node, value)
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
         items = super().visit_flatten(node, value)

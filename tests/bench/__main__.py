@@ -23,6 +23,7 @@ Measure = Callable[[Path, Scale], Awaitable[list[Row]]]
 MEASUREMENTS: Mapping[str, str] = {
     "list": "list_actions",
     "run": "accept_runs",
+    "ingest": "ingest",
     "write": "durable_writes",
     "client": "client_calls",
     "feed": "feed_latency",

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
+@cache
 def words_of(file: str) -> frozenset[str]:
     """The words of a file beside this one, without its comments."""
     lines = (HERE / file).read_text(encoding="ascii").splitlines()

@@ -15,7 +15,7 @@ from core import engines
 from core.app import Core, serving, stop_signal
 from core.common import logs
 from core.engines.base import Progress
-from core.settings import CoreSection, CoreSettings, EngineSection
+from core.settings import CoreSection, CoreSettings, EngineSection, SourceSection
 from tests.bench.processes import send_line
 from tests.bench.servers.idle_engine import IdleEngine
 from tests.bench.servers.timestamps import WakeupTimestampLoop
@@ -24,11 +24,12 @@ ANSWER_DELAY_S = 0.005  # so that this answer doesn't delay that of the feed
 
 
 def settings_of(given: Mapping[str, Any]) -> CoreSettings:
-    """Settings with all files below `folder`, and the given `core` and `engines` sections."""
+    """Settings with all files below `folder`, and the given `core`, `engines` and `source` sections."""
     folder = Path(given["folder"])
     files = {"database": folder / "core.db", "jobs": folder / "jobs", "environments": folder / "environments"}
     engine = tuple(EngineSection(**section) for section in given.get("engines", ()))
-    return CoreSettings(core=CoreSection(**{**files, "port": 0, **given.get("core", {})}), engine=engine)
+    source = {name: SourceSection(**section) for name, section in given.get("source", {}).items()}
+    return CoreSettings(core=CoreSection(**{**files, "port": 0, **given.get("core", {})}), engine=engine, source=source)
 
 
 async def main(given: Mapping[str, Any]) -> None:
