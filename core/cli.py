@@ -6,6 +6,7 @@ Nothing heavy is imported before a subcommand runs, so that `--help` answers at 
 import argparse
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -471,12 +472,14 @@ def _source_add(args: argparse.Namespace) -> int:
     if problem := source_name_problem(args.name):
         raise ResponderBotError("bad_request", f"{problem}.")
     found, settings = preset.load(args.preset), settings_with_database(args)
+    is_any = settings.core.host in ("0.0.0.0", "::")  # noqa: S104 - read here, not bound
+    host = socket.gethostname() if is_any else settings.core.host
 
     async def work(people: "People") -> None:
         key = await people.add(args.name, "source")
         print(f'# For the settings; then start core again.\n[source."{args.name}"]\npreset = "{args.preset}"\n')
         print(f"# {found.product}: {' '.join(found.documentation)}")
-        print(found.lines(f"http://{settings.core.host}:{settings.core.port}", args.name, key))
+        print(found.lines(f"http://{host}:{settings.core.port}", args.name, key))
 
     return _with_people(args, work)
 
@@ -488,6 +491,7 @@ def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
     from core.sources.ingest import Source
     from core.sources.mapping import preview, unused
 
+    now = now_ms()
     section = settings.source.get(args.name) or SourceSection(preset=args.name)
     source = Source.of(args.name, section, settings.responder)
     try:
@@ -496,8 +500,8 @@ def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", f"{args.file} can't be read ({error.strerror}).") from error
     for incoming in reading.incoming:
         print(incoming.request.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True, indent=1))
-        print("\n".join(["Its card:", *(f"  {line}" for line in card_lines(preview(incoming.request, now_ms())))]))
-        if incoming.is_resolved:
+        print("\n".join(["Its card:", *(f"  {line}" for line in card_lines(preview(incoming.request, now)))]))
+        if incoming.is_over(now):
             print("It is over: it closes the alert with this sourceRef, if nobody is assigned to it.")
         for note in incoming.notes:
             print(f"Left out: {note}")

@@ -266,12 +266,14 @@ class MappingSection(SettingsSection):
     """How bodies of a product become alerts (core/docs/sources.md#maps); a preset is a file with these keys."""
 
     format: Literal["json", "email"] = "json"
-    each: str = ""
-    """The path of the list of alerts in one body; without it the body is one alert, or a list of them."""
+    each: Paths = ()
+    """The list of alerts in one body: the first of these paths that is there; without it the body is one or a list."""
     when: Values = Field(default_factory=dict)
     """What is no alert is skipped: all of these paths must have one of their values."""
     resolved: Values = Field(default_factory=dict)
     """The alert is over if one of these paths has one of its values."""
+    ends: str = ""
+    """The path of the time at which the alert is over."""
     map: Mapping[str, Paths] = Field(default_factory=dict)
     """The path, or the paths, of each field of the alert."""
     severity: Mapping[str, Annotated[int, Field(ge=1, le=4)]] = Field(

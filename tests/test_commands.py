@@ -1,6 +1,7 @@
 """Every command that a page of the repository shows can be typed as shown, on a machine that has only Python."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from bot.demo.transcript import text_of
 from bot.features.registry import COMMANDS
+from bot.slack_emulator import EmulatedUser
 from tests.documents import ROOT, blocks, commands, files
 
 README = ROOT / "README.md"
@@ -239,3 +242,30 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
             shell.env["RESPONDER_BOT_BOT_CORE_API_KEY"] = key.strip()
             async with shell.serving("responder-bot bot", "bot: "):
                 pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_five_commands_lead_from_a_fresh_clone_to_an_alert_of_suricata_on_a_card(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """Those of the page, but for what to clone, the port, and the folder."""
+    (block,) = (found for found in blocks(ROOT / "core/docs/sources.md", "sh") if "git clone" in found)
+    state = tmp_path / "state"
+    clone, _, install, start, send = block.replace("/tmp/responder-bot-try", str(state)).strip().splitlines()  # noqa: S108
+    await shell.run("git init -q && git add -A && git -c user.name=a -c user.email=a@soc.example commit -qm all")
+    origin, shell.repository = shell.repository, tmp_path
+    await shell.run(clone.replace("REPOSITORY", str(origin)))
+    shell.repository = tmp_path / "responder-bot"
+    await shell.run(install)
+    async with shell.serving(start.replace("8000", "0"), OPENED) as lines:
+        received = json.loads(await shell.run(send))
+        url, _, token = lines[-1].removeprefix(OPENED).split()[0].partition("/?token=")
+        async with EmulatedUser(url, token, "U0ANNA") as anna:
+            (card,) = await anna.until(
+                lambda view: [
+                    text for message in view.messages("C0ALERTS") if "ET MALWARE" in (text := text_of(message))
+                ]
+            )
+    assert received["created"] == 1
+    assert "ip `10[.]20[.]4[.]17` · source · +3 more" in card

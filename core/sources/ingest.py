@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import structlog
 
 from core.authorization import Caller, current_caller, full_login
-from core.common.clock import MINUTE_MS, Clock
+from core.common.clock import HOUR_MS, MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import AlertInput, ApiModel, ArtifactsInput
@@ -21,9 +21,10 @@ from core.sources.senders import Limiter, Signature
 from core.store import actions as stored_actions
 from core.store import sources as stored
 
-READ_AT_ONCE = 4  # bodies, in threads where they are large
-IN_THREAD_BYTES = 16_384
-TICK_S = 3.0  # a card shows repeats no more often
+SMALL_AT_ONCE, LARGE_AT_ONCE = 16, 2  # bodies: what people do queues behind no more of them
+LARGE_BYTES = 16_384  # reading it would block the event loop
+TICK_S = 1.0
+SHOWN_EVERY_MS = 3_000  # on a card
 SHOWN_AT_ONCE = 200
 SENDERS_RETRY_MS = 15 * MINUTE_MS  # after a pause of core's own, most have sent again by then
 MIN_HMAC_KEY_CHARS = 16
@@ -108,7 +109,7 @@ class Sources:
         self._clock = clock
         self._user_domain = user_domain
         self._opened_at = clock()
-        self._reading = asyncio.Semaphore(READ_AT_ONCE)
+        self._small, self._large = asyncio.Semaphore(SMALL_AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
         self._ticking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -154,11 +155,7 @@ class Sources:
                 raise ResponderBotError("authentication", "Authentication failure")
             source.limiter.take(source.name)
             idempotency_key = f"signature {sender.signature.digest}"  # a replay changes nothing
-        async with self._reading:
-            if len(content) < IN_THREAD_BYTES:
-                reading = source.map.read(content)
-            else:
-                reading = await asyncio.to_thread(source.map.read, content)
+        is_large = len(content) >= LARGE_BYTES
 
         def work(tx: Transaction) -> Received:
             caller = current_caller(tx, login, login)
@@ -170,7 +167,9 @@ class Sources:
                 stored_actions.remember(tx, login, idempotency_key, _text_of(content), 0, now)
             return _store(tx, source, reading, content, login, now)
 
-        return await self._database.transaction(work)
+        async with self._large if is_large else self._small:
+            reading = await asyncio.to_thread(source.map.read, content) if is_large else source.map.read(content)
+            return await self._database.transaction(work)
 
     async def problems(self) -> list[str]:
         """What is wrong with sources: no user, or nothing comes any more."""
@@ -190,18 +189,18 @@ class Sources:
 
     async def tick(self) -> None:
         """Tell of repeats, and of sources that say nothing any more."""
-        now, waited_ms = self._clock(), int(TICK_S * 1000)
+        now = self._clock()
 
         def read(reads: Reads) -> bool:
             rows = stored.list_all(reads)
-            return stored.has_repeated(reads, now - waited_ms) or any(map(is_newly_silent, rows))
+            return stored.has_repeated(reads, now - SHOWN_EVERY_MS) or any(map(is_newly_silent, rows))
 
         def is_newly_silent(row: Row) -> bool:
             source = self._sources.get(row["name"])
             return source is not None and row["silent_alert"] is None and self._is_silent(source, row, now)
 
         def work(tx: Transaction) -> None:
-            repeats.show(tx, now, waited_ms=waited_ms, limit=SHOWN_AT_ONCE)
+            repeats.show(tx, now, waited_ms=SHOWN_EVERY_MS, limit=SHOWN_AT_ONCE)
             for row in filter(is_newly_silent, stored.list_all(tx)):
                 source, login = self._sources[row["name"]], full_login(row["name"], self._user_domain)
                 _, number = repeats.receive(tx, _silent(source, row), login, now, reopen_after_ms=0)
@@ -246,7 +245,7 @@ def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, lo
     counts: Counter[str] = Counter(skipped=reading.skipped)
     reopen_after_ms = duration_ms(source.section.reopen_after)
     for incoming in reading.incoming:
-        if incoming.is_resolved:
+        if incoming.is_over(now):
             outcome = repeats.resolve(tx, incoming.request, login, now)
             counts[outcome or "skipped"] += 1
             continue
@@ -257,7 +256,11 @@ def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, lo
         counts[outcome] += 1
     for reason, times in Counter(part.reason for part in reading.unreadable).items():
         first = next(part for part in reading.unreadable if part.reason == reason)
-        repeats.receive(tx, _unreadable(source, first, now), login, now, reopen_after_ms=reopen_after_ms, times=times)
+        alert = _unreadable(source, first, now)
+        earlier = alert.model_copy(update={"source_ref": _hourly(first, now - HOUR_MS)})
+        if repeats.was_made_after(tx, earlier, now - HOUR_MS):
+            alert = earlier
+        repeats.receive(tx, alert, login, now, reopen_after_ms=reopen_after_ms, times=times)
         counts["unreadable"] += times
         tx.notes.append(("message_unreadable", {"source": source.name, "reason": reason, "messages": times}))
     if silent := stored.count(tx, source.name, now, counts):
@@ -265,16 +268,20 @@ def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, lo
     return Received(**counts)
 
 
+def _hourly(unreadable: Unreadable, at: int) -> str:
+    """A reference for each reason and hour."""
+    return f"{unreadable.reason} {datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%dT%H}"
+
+
 def _unreadable(source: Source, unreadable: Unreadable, now: int) -> AlertInput:
-    """The alert for what no map can read; one an hour for each reason, as it has the hour in its reference."""
-    hour = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H")
+    """The alert for what no map can read."""
     hint = (
         f"The message is kept as a file: `responder-bot source test {source.name} FILE` shows what the map makes of it."
     )
     return AlertInput(
         type="unreadable",
         source=source.name,
-        source_ref=f"{unreadable.reason} {hour}",
+        source_ref=_hourly(unreadable, now),
         title=f"Unreadable message from {source.name}",
         description=f"{unreadable.sentence}\n\n{hint}",
         tlp=source.section.tlp_at_least,

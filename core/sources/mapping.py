@@ -50,8 +50,14 @@ class Incoming:
 
     request: AlertInput
     is_resolved: bool = False
+    ends_at: int | None = None
+    """When it is over, in ms since 1970."""
     notes: tuple[str, ...] = ()
     """What was left out of it, in words."""
+
+    def is_over(self, now: int) -> bool:
+        """Whether its sender says that it is over."""
+        return self.is_resolved or (self.ends_at is not None and self.ends_at <= now)
 
 
 @dataclass(frozen=True)
@@ -128,9 +134,10 @@ class BodyMap:
                     f"an observable can't be of the type {observable.type!r}; take one such as ip or domain"
                 )
         self._format = section.format
-        self._each = parse(section.each) if section.each else None
+        self._each = tuple(map(parse, section.each))
         self._when = _conditions(section.when)
         self._resolved = _conditions(section.resolved)
+        self._ends = (parse(section.ends),) if section.ends else ()
         self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS}
         self._severity = _Table(section.severity)
         self._observables = [_Observable(parse(item.path), item) for item in section.observables]
@@ -142,6 +149,7 @@ class BodyMap:
         """All paths that are read in each alert."""
         yield from (path for paths in self._fields.values() for path in paths)
         yield from (path for conditions in (self._when, self._resolved) for path, _ in conditions)
+        yield from self._ends
         yield from (observable.path for observable in self._observables)
 
     def read(self, content: bytes) -> Reading:
@@ -179,15 +187,14 @@ class BodyMap:
         if self._format == "email":
             return [decode_email(content)]
         bodies = decode_lines(content)
-        if self._each is None:
+        if not self._each:
             return bodies
         found: list[Any] = []
         for body in bodies:
-            at = reader.get(self._each, body)
+            at = next((value for path in self._each if (value := reader.get(path, body)) is not None), None)
             if at is None:
-                raise UnreadableError(
-                    "each", f"It has no list of alerts at {self._each.text}; correct each in the settings."
-                )
+                paths = " or ".join(path.text for path in self._each)
+                raise UnreadableError("each", f"It has no list of alerts at {paths}; correct each in the settings.")
             found += at if isinstance(at, list) else [at]
         return found
 
@@ -224,7 +231,8 @@ class BodyMap:
             artifacts=artifacts,
         )
         is_resolved = any(_holds(reader, item, one) for one in self._resolved)
-        return Incoming(request, is_resolved, tuple(notes))
+        ends_at = _date(values_at(reader, self._ends, item), notes)
+        return Incoming(request, is_resolved, ends_at, tuple(notes))
 
     def _description(self, item: Mapping[str, Any], reader: Reader) -> str:
         """The text at the first path, then a line for each other; without any, the alert as it was sent."""

@@ -19,14 +19,12 @@ def receive(
     A repeat changes nothing else, but opens one again that is closed: at once where its sender had resolved it, after
     `reopen_after_ms` where a person had closed it.
     """
-    key = alerts.unique_key(request.type, request.source, request.source_ref, sender=request.source)
-    row = objects.find_unique(tx, alerts.KIND, key)
-    if row is None:
-        alert = alerts.insert(tx, request, login, now, key)
+    alert = _find(tx, request)
+    if alert is None:
+        alert = alerts.insert(tx, request, login, now, _key(request))
         if times > 1:
             _store(tx, alert.model_copy(update={"count": times, "last_date": now}))
         return "created", alert.number
-    alert = Alert.model_validate_json(row["doc"])
     counted = alert.model_copy(
         update={"count": (alert.count or 1) + times, "last_date": max(now, alert.last_date or 0), "resolved_by": None}
     )
@@ -41,12 +39,17 @@ def receive(
 
 def resolve(tx: Transaction, request: AlertInput, login: str, now: int) -> Outcome | None:
     """Note on an alert that its sender says it is over, and close it if nobody works on it; None if there is none."""
-    key = alerts.unique_key(request.type, request.source, request.source_ref, sender=request.source)
-    row = objects.find_unique(tx, alerts.KIND, key)
-    if row is None:
+    alert = _find(tx, request)
+    if alert is None:
         return None
-    _resolve(tx, Alert.model_validate_json(row["doc"]), login, now)
+    _resolve(tx, alert, login, now)
     return "resolved"
+
+
+def was_made_after(tx: Transaction, request: AlertInput, moment: int) -> bool:
+    """Whether this alert is there, and not older."""
+    alert = _find(tx, request)
+    return alert is not None and alert.created_at > moment
 
 
 def resolve_number(tx: Transaction, number: int, login: str, now: int) -> None:
@@ -54,6 +57,15 @@ def resolve_number(tx: Transaction, number: int, login: str, now: int) -> None:
     row = objects.find(tx, alerts.KIND, number)
     if row is not None:
         _resolve(tx, Alert.model_validate_json(row["doc"]), login, now)
+
+
+def _key(request: AlertInput) -> str:
+    return alerts.unique_key(request.type, request.source, request.source_ref, sender=request.source)
+
+
+def _find(tx: Transaction, request: AlertInput) -> Alert | None:
+    row = objects.find_unique(tx, alerts.KIND, _key(request))
+    return None if row is None else Alert.model_validate_json(row["doc"])
 
 
 def _resolve(tx: Transaction, alert: Alert, login: str, now: int) -> None:

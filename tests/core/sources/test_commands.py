@@ -1,5 +1,6 @@
 """`responder-bot source`: add, list and test."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ BODY = preset.FOLDER / "suricata.body.json"
 
 def settings_in(folder: Path) -> str:
     file = folder / "responder-bot.toml"
-    file.write_text('[core]\nuser_domain = "soc.example"\n[source."edge"]\npreset = "suricata"\n')
+    file.write_text('[core]\nhost = "0.0.0.0"\nuser_domain = "soc.example"\n[source."edge"]\npreset = "suricata"\n')
     file.chmod(0o600)
     return str(file)
 
@@ -35,7 +36,7 @@ def test_a_source_is_added_listed_and_a_problem_without_its_user(
     assert before.out.splitlines()[1].split() == ["edge", "suricata", "never", *"00000"]
     assert "edge has no user" in before.err
     assert '[source."edge"]\npreset = "suricata"' in added
-    assert "    URI     /api/ingest/edge\n" in added
+    assert f'uri = "http://{socket.gethostname()}:9000/api/ingest/edge"\n' in added
     assert "{" not in added.replace("{{{", "")
     assert after.err == ""
     assert "already" in errors
@@ -56,5 +57,5 @@ def test_a_message_is_tested_without_being_stored(tmp_path: Path, capsys: pytest
     assert '"sourceRef": "1|2024897|10.20.4.17|198.51.100.23"' in shown
     assert "Its card:\n  🟠 HIGH  ET MALWARE Win32/Example CnC Checkin\n" in shown
     assert "Skipped: 1" in shown
-    assert "Not used: alert.rev, " in shown
+    assert "Not used: alert.metadata.attack_target, " in shown
     assert unreadable.startswith("Unreadable: It has no title at rule.description")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core.common.clock import now_ms
 from core.settings import SourceSection
 from core.sources import preset
 from core.sources.mapping import BodyMap
@@ -38,12 +39,18 @@ def test_a_recorded_body_becomes_the_alerts_beside_it(name: str) -> None:
             "tags": alert.tags,
             "link": alert.external_link,
             "observables": [[item.data_type, item.data[0], item.message or ""] for item in alert.artifacts],
-            **({"resolved": True} if incoming.is_resolved else {}),
+            **({"resolved": True} if incoming.is_over(now_ms()) else {}),
         }
         for incoming in reading.incoming
         for alert in [incoming.request]
     ] == alerts_of(name)
     assert [note for incoming in reading.incoming for note in incoming.notes] == []
+
+
+@pytest.mark.parametrize(("name", "body"), [("defender", b'{"value": []}'), ("elastic", b'{"alerts": []}')])
+def test_a_body_without_any_alert_is_none(name: str, body: bytes) -> None:
+    reading = BodyMap(preset.load(name), type=name, source=name, tlp=2, withheld_tags=()).read(body)
+    assert (reading.incoming, reading.unreadable) == ([], [])
 
 
 async def test_all_of_them_are_stored_and_sent_again_are_counted(tmp_path: Path) -> None:

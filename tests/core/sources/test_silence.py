@@ -102,6 +102,28 @@ async def test_a_repeat_leaves_what_is_in_an_open_case(tmp_path: Path) -> None:
     assert (alert.status, alert.count) == ("Imported", 2)
 
 
+async def test_an_alert_is_over_at_the_time_that_its_sender_names(tmp_path: Path) -> None:
+    async with scene(tmp_path, ends="until") as made:
+        ends_s = made.clock.now_ms // 1000 + 60
+        await made.send({**EVENT, "until": ends_s})
+        made.clock.now_ms += 2 * MINUTE_MS
+        await made.send({**EVENT, "until": ends_s + 3_600})
+        again = (await made.all())[0]
+        outcome = await made.send({**EVENT, "until": ends_s})
+        (over,) = await made.all()
+    assert (again.status, again.count, again.resolved_by) == ("New", 2, None)
+    assert (outcome.resolved, over.status, over.resolved_by) == (1, "Ignored", "mine")
+
+
+async def test_unreadable_messages_of_an_hour_are_one_alert_whatever_the_clock_strikes(tmp_path: Path) -> None:
+    async with scene(tmp_path) as made:
+        for minutes in (0, 50, 9, 2):  # the first two at 22:13 and 23:03
+            made.clock.now_ms += minutes * MINUTE_MS
+            await made.send({"id": "no title"})
+        alerts = await made.all()
+    assert [(alert.type, alert.count) for alert in alerts] == [("unreadable", 3), ("unreadable", None)]
+
+
 async def test_a_silent_source_is_told_once_and_until_it_speaks(tmp_path: Path) -> None:
     async with scene(tmp_path, expect_every="6h") as made:
         await made.send(EVENT)
