@@ -166,7 +166,8 @@ class BreakerSection(SettingsSection):
     within_minutes: int = Field(ge=1, le=525_600)
 
 
-def _by_commas(value: Any) -> Any:
+def by_commas(value: Any) -> Any:
+    """A text with commas as a list."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
@@ -189,7 +190,7 @@ class ResponderSection(SettingsSection):
     rate: Rates = ()
     rate_per_target: Rates = ()
     breaker: BreakerSection | None = None
-    target: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = Field(
+    target: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = Field(
         (), description='the data types, with commas between, such as "hostname, ip"'
     )
     """The data types of the artifacts that it acts on, in place of those of its definition."""
@@ -238,7 +239,7 @@ def section_for(name: str, sections: Mapping[str, ResponderSection]) -> Responde
 class ProtectSection(SettingsSection):
     """`[protect]`: targets on which nothing may run (core/docs/guards.md#protected-targets)."""
 
-    artifacts: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = Field(
+    artifacts: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = Field(
         (), description='a list of strings, such as ["10.0.0.0/8", "*.corp.example", "file:crown-jewels.txt"]'
     )
     """Addresses, networks, hosts, patterns with `*`, plain values, and `file:` with a path of a list of them."""

@@ -328,7 +328,7 @@ class Lifecycle:
         host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
-        section = self._guards.section(row["responder_name"])
+        section = self._registry.section(row["responder_name"])
         in_force.begin(tx, row, section, target, now, "starting")
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         return self._job(row, target, resumed=False)
@@ -572,7 +572,7 @@ class Lifecycle:
             )
             for row in rows:
                 if row["dispatched_at"] is None:
-                    target, section = targets.of_run(tx, row).asked, self._guards.section(row["responder_name"])
+                    target, section = targets.of_run(tx, row).asked, self._registry.section(row["responder_name"])
                     in_force.begin(tx, row, section, target, self._clock(), "starting")
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
             in_force.doubt_all(tx, self._clock())

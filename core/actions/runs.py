@@ -156,7 +156,7 @@ class Runs:
             reason = reports.why_without_secrets(override.reason, values, secrets)
             override = override.model_copy(update={"reason": reason})
         checked = request.model_copy(update={"parameters": values, "note": note, "override": override})
-        section = self._guards.section(choice.merged.name)
+        section = self._registry.section(choice.merged.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
 

@@ -17,6 +17,7 @@ from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, Override, PausedResponder, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in
+from core.responders.profiles import is_undo
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
 from core.settings import Rate, ResponderSection, section_for
 from core.store import events, objects
@@ -84,8 +85,8 @@ class Guards:
         return self._rules_of(responder_name).section
 
     def is_undo(self, responder_name: str) -> bool:
-        """Whether the settings name it as what undoes another."""
-        return any(section.undo == responder_name for section in self._sections.values())
+        """Whether the settings or a profile name it as what undoes another."""
+        return is_undo(responder_name) or any(section.undo == responder_name for section in self._sections.values())
 
     def login(self, name: str) -> str:
         """A login or its first part as the whole login."""

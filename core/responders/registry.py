@@ -37,6 +37,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
+from core.responders.profiles import profiles, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -317,9 +318,13 @@ class Registry:
         declared = self.parameters(merged) if merged else ()
         return [InputTitle(name=item.name, title=item.title, type=item.type) for item in declared]
 
+    def section(self, responder_name: str) -> ResponderSection:
+        """The settings of a responder, with what its profile adds to them."""
+        return with_profile(self._section(responder_name), responder_name, self._by_name)
+
     def policy(self, responder_name: str) -> Policy:
-        """What the settings say of a responder, whether it is available or not."""
-        section = self._section(responder_name)
+        """What the settings, or else its profile, say of a responder, whether it is available or not."""
+        section = self.section(responder_name)
         return Policy(
             confirm=section.confirm,
             approval=section.approval,
@@ -380,8 +385,10 @@ class Registry:
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
 
     def target_types(self, merged: MergedResponder) -> targets.TargetTypes:
-        """What a responder acts on, as the settings or else its definition declare."""
-        return targets.TargetTypes(self._section(merged.name).target or merged.first.target, is_required=True)
+        """What a responder acts on, as the settings, or else its definition, or else its profile declare."""
+        profile = profiles().get(merged.name)
+        names = self._section(merged.name).target or merged.first.target or (profile.target if profile else ())
+        return targets.TargetTypes(names, is_required=True)
 
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""

@@ -1,0 +1,52 @@
+"""What is known of public responders that contain something (core/docs/responders.md#public-responders)."""
+
+import tomllib
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from core.common.settings_file import SettingsSection, checked
+from core.settings import ResponderSection, by_commas
+
+_FILE = Path(__file__).with_name("profiles.toml")
+
+
+class Profile(SettingsSection):
+    """A public responder that leaves something in force, or ends that."""
+
+    effect: str = Field(min_length=1)
+    """What a run does, as a sentence for people."""
+    contains: bool = False
+    """Whether a run leaves something in force."""
+    target: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = ()
+    """The data types that its code takes; empty if it takes any, or doesn't act on what it is given."""
+    undo: str = ""
+    """The responder that undoes a run."""
+
+
+@cache
+def profiles() -> Mapping[str, Profile]:
+    """All profiles, by the name of the responder, which ends with its version."""
+    tables = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return {name: checked(Profile, table, f"{_FILE.name}: {name}", _FILE.parent) for name, table in tables.items()}
+
+
+def with_profile(section: ResponderSection, name: str, available: Collection[str]) -> ResponderSection:
+    """The settings of a responder and, for the keys that they leave out, its profile.
+
+    The undo of a profile counts only while it is one of those `available`.
+    """
+    profile = profiles().get(name)
+    if profile is None:
+        return section
+    undo = profile.undo if profile.undo in available else ""
+    known = {"contains": profile.contains, "confirm": profile.effect, "undo": undo}
+    return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
+
+
+def is_undo(responder_name: str) -> bool:
+    """Whether a profile names it as what undoes another."""
+    return any(profile.undo == responder_name for profile in profiles().values())

@@ -1,0 +1,120 @@
+"""What ships about public responders: each entry can be true, and settings and definitions come first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.actions.measures import MeasureFilter, Measures
+from core.api.aliases.choices import DATA_TYPES
+from core.common.errors import ResponderBotError
+from core.engines.base import Report, Responder
+from core.models import OfferedResponder, parse_id
+from core.responders import target as targets
+from core.responders.profiles import profiles
+from core.settings import ResponderSection
+from tests.core.actions.harness import ANNA, Harness, next_run, open_harness, run_input
+from tests.core.scripted_engine import ScriptedEngine
+
+ISOLATE, RELEASE = "MSDefender-IsolateMachine_1_0", "MSDefender-UnisolateMachine_1_0"
+ARTIFACTS = [{"dataType": "hostname", "data": "SRV-DC01"}, {"dataType": "hash", "data": "a" * 64}]
+DONE = Report(True, full={"message": "done"})
+
+
+def public(name: str, *target: str) -> Responder:
+    """A responder as its public definition has it, which knows no keys of ours unless it names a `target`."""
+    kinds = ("thehive:case_artifact",)
+    return Responder(id=name, name=name, version="1.0", description="d", data_types=kinds, target=target)
+
+
+def offering(*responders: Responder) -> ScriptedEngine:
+    return ScriptedEngine(offered=responders)
+
+
+async def artifact_ids(harness: Harness) -> Sequence[str]:
+    return [artifact["id"] for artifact in json.loads(await harness.alert_json())["artifacts"]]
+
+
+async def offered(harness: Harness, artifact_id: str, name: str) -> OfferedResponder:
+    number = parse_id(artifact_id)
+    target = await harness.database.read(lambda reads: targets.load(reads, "case_artifact", number))
+    explained = harness.registry.explained(target, may_run=True, open_runs={})
+    return next(responder for responder in explained if responder.name == name)
+
+
+def test_there_are_twenty_and_each_entry_can_be_true() -> None:
+    containing = [name for name, profile in profiles().items() if profile.contains]
+    assert len(containing) >= 20
+    undos = {profile.undo for profile in profiles().values() if profile.undo}
+    for name, profile in profiles().items():
+        assert set(profile.target) <= {*DATA_TYPES, "cidr", "sha256", "username"}, name
+        assert profile.effect[0].isupper(), name
+        assert profile.effect.endswith("."), name
+        assert profile.contains != (name in undos), name
+        assert profile.contains or not profile.undo, name
+        if profile.undo:
+            assert profile.undo in profiles(), name
+            assert profiles()[profile.undo].target == profile.target, name
+
+
+async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(tmp_path: Path) -> None:
+    engine = offering(public(ISOLATE), public(RELEASE))
+    async with open_harness(tmp_path, engine=engine, artifacts=ARTIFACTS) as harness:
+        host, file = await artifact_ids(harness)
+        responder = await offered(harness, host, ISOLATE)
+        assert responder.policy is not None
+        assert (responder.policy.undo, responder.policy.confirm) == (RELEASE, profiles()[ISOLATE].effect)
+        assert (await offered(harness, file, ISOLATE)).reasons == ["this observable is no host or address"]
+
+        request = run_input(harness, ISOLATE, objectType="case_artifact", objectId=host, undoAfterMinutes=5)
+        started = await harness.actions.start(ANNA, request)
+        (await next_run(engine)).finish(DONE)
+        await harness.ended(started.action.id)
+        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        (measure,) = await measures.listed(ANNA, MeasureFilter(target="srv-dc01"))
+        assert measure.undo is not None
+        assert (measure.state, measure.undo.responder) == ("in_force", RELEASE)
+        # Run by itself it ends the measure too.
+        by_hand = run_input(harness, RELEASE, objectType="case_artifact", objectId=host)
+        started = await harness.actions.start(ANNA, by_hand)
+        (await next_run(engine)).finish(DONE)
+        await harness.ended(started.action.id)
+        assert await measures.listed(ANNA, MeasureFilter()) == []
+
+
+async def test_an_undo_that_is_not_installed_is_none(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=offering(public(ISOLATE)), artifacts=ARTIFACTS) as harness:
+        host, _ = await artifact_ids(harness)
+        responder = await offered(harness, host, ISOLATE)
+        assert responder.policy is not None
+        assert responder.policy.undo is None
+        request = run_input(harness, ISOLATE, objectType="case_artifact", objectId=host, undoAfterMinutes=5)
+        with pytest.raises(ResponderBotError, match="has no undo"):
+            await harness.actions.start(ANNA, request)
+        assert harness.registry.section(ISOLATE).contains
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"confirm": "", "contains": False, "undo": ""}, {"confirm": "", "contains": False, "undo": ""}),
+        ({"confirm": "Really?"}, {"confirm": "Really?", "contains": True, "undo": RELEASE}),
+        ({"approval": 1}, {"confirm": profiles()[ISOLATE].effect, "contains": True, "approval": 1}),
+    ],
+)
+async def test_what_the_settings_say_comes_first(
+    tmp_path: Path, section: Mapping[str, object], expected: Mapping[str, object]
+) -> None:
+    policies = {ISOLATE: ResponderSection.model_validate(section)}
+    async with open_harness(tmp_path, engine=offering(public(ISOLATE), public(RELEASE)), policies=policies) as harness:
+        merged = harness.registry.section(ISOLATE)
+        assert {key: getattr(merged, key) for key in expected} == expected
+
+
+async def test_targets_of_the_settings_come_before_the_definition_and_that_before_the_profile(tmp_path: Path) -> None:
+    engine = offering(public(ISOLATE, "hash"), public(RELEASE, "ip"))
+    policies = {RELEASE: ResponderSection.model_validate({"target": "mail"})}
+    async with open_harness(tmp_path, engine=engine, policies=policies) as harness:
+        types = {merged.name: harness.registry.target_types(merged).names for merged in harness.registry.all()}
+        assert types == {ISOLATE: ("hash",), RELEASE: ("mail",)}
