@@ -75,7 +75,8 @@ class UnitOfWork:
     def tlp_from(self, target: Alert | Case) -> int:
         """The least TLP of what is added to `target`: its own, or that of the object that the responder ran on."""
         if self.context.kind == "alert":
-            return max(target.tlp, alerts.load(self.tx, self.context.object_id).tlp)
+            alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, self.context.object_id))
+            return max(target.tlp, alert.tlp)
         if self.context.kind == "case_artifact":
             return max(target.tlp, self._stored_artifact().artifact.tlp)
         return target.tlp

@@ -362,7 +362,7 @@ async def test_core_prints_its_url_and_stops_on_sigterm(tmp_path: Path) -> None:
     process = await start(tmp_path, "core", "--config", "my.toml")
     assert process.stdout is not None
     line = (await process.stdout.readline()).decode()
-    async with httpx.AsyncClient(base_url=line.removeprefix("core: ").strip()) as http:
+    async with httpx.AsyncClient(base_url=line.removeprefix("core: ").strip(), timeout=60) as http:
         answers = [
             (await http.get(path)).status_code for path in ("/health", "/metrics", "/api/docs", "/api/openapi.json")
         ]

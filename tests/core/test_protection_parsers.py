@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urlsplit
 
 import httpx
+import pytest
 import yarl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ mess = st.lists(st.one_of(noise, hosts), max_size=5).map("".join)
 urls = st.builds(lambda *parts: "".join(parts), schemes, mess, hosts, mess, st.sampled_from(["", "/", "/x", ":80/"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=1_500)
 @given(urls)
 @example("http://ok.example%2f@dc01/")

@@ -353,6 +353,7 @@ async def test_a_supervisor_is_reaped(make_engine: MakeEngine, tmp_path: Path, r
     assert not supervisor.exists()
 
 
+@pytest.mark.slow
 async def test_a_hundred_runs_at_once_each_run_once(make_engine: MakeEngine) -> None:
     engine = make_engine()
     jobs = [await job_for(engine, "Silent_1_0", action_id=f"~{number}") for number in range(100)]

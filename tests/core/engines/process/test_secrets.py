@@ -348,6 +348,7 @@ async def test_a_failure_is_not_kept(make_engine: MakeEngine, tmp_path: Path) ->
     assert (await run(engine, "~2")).success
 
 
+@pytest.mark.slow
 async def test_a_hundred_runs_at_once_call_the_command_once(make_engine: MakeEngine, tmp_path: Path) -> None:
     echoing(tmp_path, SHELL)
     engine = engine_with(make_engine, tmp_path, {"address": printing(tmp_path, "open sesame", after_s=1)})
