@@ -82,6 +82,9 @@ class DemoScript:
         await self._anna.submit(form["id"], _lasting(form, "15"))
         self._transcript.say("ben", "approves it", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
+        asked = await self._ben.until(_approve_form, STEP_S)
+        self._transcript.say("slack", f"asks ben\n{text_of(asked)}", ALERTS)
+        await self._ben.submit(asked["id"], {})
         await self._ended(ISOLATE, "alert", alert_id, ts)
         self._transcript.say("anna", "presses Extend, and chooses 30 minutes more", ALERTS, ts=ts)
         await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
@@ -204,6 +207,12 @@ def _run_form(view: EmulatorView) -> Message:
     """The open form for a run's inputs, or {}."""
     modal: Message = view.modal or {}
     return modal if modal.get("callback_id") == ids.START_VIEW else {}
+
+
+def _approve_form(view: EmulatorView) -> Message:
+    """The open form that approves a run, or {}."""
+    modal: Message = view.modal or {}
+    return modal if modal.get("callback_id") == ids.APPROVE_VIEW else {}
 
 
 def _extend_form(view: EmulatorView) -> Message:

@@ -42,6 +42,7 @@ ALERT_S = 2.0
 QUIET_S = 75.0
 """For all messages to be true once nothing is killed any more; Slack's rates bound how fast they can be."""
 GIVEN_UP_S = 20.0
+RECEIPT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -323,9 +324,28 @@ class Scene:
             if how == "deny":
                 run = button(reply, ids.DENY).partition(":")[2]
                 return bool((await who.command(channel, f"/responder deny {run}"))["ok"])
-            return bool((await who.click(channel, reply["ts"], action_id=button(reply, ids.APPROVE)))["ok"])
-        except Refused:
+            return await self._approved(who, channel, reply)
+        except (Refused, TimeoutError):
             return False
+
+    async def _approved(self, who: EmulatedUser, channel: str, reply: Json) -> bool:
+        """Whether the person reads in the modal that they approved it: then it is recorded, whatever is killed next."""
+        press = button(reply, ids.APPROVE)
+        asked = f'"id": "{press.partition(":")[2]}"'
+
+        def form(view: Any) -> Json:
+            modal = view.modal or {}
+            is_form = modal.get("callback_id") == ids.APPROVE_VIEW and asked in modal["private_metadata"]
+            return modal if is_form else {}
+
+        await who.click(channel, reply["ts"], action_id=press)
+        view_id = (await who.until(form, RECEIPT_S))["id"]
+        await who.submit(view_id, {})
+
+        def is_told(view: Any) -> bool:
+            return any(modal["id"] == view_id and "You approved" in text_of(modal) for modal in view.modals)
+
+        return await who.until(is_told, RECEIPT_S)
 
     async def _until_shown(self, who: EmulatedUser, channel: str, card: Json, target: str) -> None:
         """Core may have been dead when the click was to be carried out; the person, who is told that, clicks again."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
+from bot.block_kit import ids
 from bot.outbox import RateLimiter
 from bot.settings import BotSettings, GroupSection, parse
 from bot.slack_emulator import EmulatedUser, SlackEmulator
@@ -89,6 +90,23 @@ class BotEnvironment:
 def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, Any] | None:
     """The card of an alert among messages."""
     return next((m for m in messages if alert_id in m["text"] and not m.get("ephemeral")), None)
+
+
+async def approve(
+    person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
+) -> dict[str, Any]:
+    """Press Approve, and say so again in the modal that opens. Returns that modal."""
+    await person.click(channel, ts, action_id=action_id, view_id=view_id)
+    form = await until_asked_to_approve(person)
+    await person.submit(form["id"], {})
+    return form
+
+
+async def until_asked_to_approve(person: EmulatedUser) -> dict[str, Any]:
+    """The modal that approves a run, once it is open."""
+    return await person.until(
+        lambda view: view.modal if view.modal and view.modal["callback_id"] == ids.APPROVE_VIEW else {}
+    )
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.approvals.test_decisions import button
-from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
+from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, approve, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
 CLOSE, TITLE = "ResponderBot_CloseAsFalsePositive_1_0", "Close As False Positive"
@@ -107,7 +107,7 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         approval = await ben.until(request)
         assert approval is not None
         proxy.drop_responses("/approve", times=100)
-        await ben.click(SOC, approval["ts"], action_id=button(approval, ids.APPROVE))
+        await approve(ben, SOC, approval["ts"], action_id=button(approval, ids.APPROVE))
         await ben.until(lambda view: UNKNOWN_DECISION in str(view.modal))
         assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 

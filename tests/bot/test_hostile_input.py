@@ -311,7 +311,18 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
               ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE,
               ids.TEMPLATE_FROM_JSON]  # fmt: skip
     action_id = draw(st.sampled_from(clicks))
-    view = draw(st.sampled_from([ids.START_VIEW, ids.TEMPLATE_VIEW, ids.TEMPLATE_JSON_VIEW, ids.TEMPLATE_CHECK_VIEW]))
+    view = draw(
+        st.sampled_from(
+            [
+                ids.START_VIEW,
+                ids.TEMPLATE_VIEW,
+                ids.TEMPLATE_JSON_VIEW,
+                ids.TEMPLATE_CHECK_VIEW,
+                ids.APPROVE_VIEW,
+                ids.DENY_VIEW,
+            ]
+        )
+    )
     values = {
         block: {"v": {"type": "plain_text_input", "value": draw(LETTERS)}} for block in ("object", "name", "json")
     }

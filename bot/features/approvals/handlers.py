@@ -1,23 +1,27 @@
 """Approve, deny, cancel and stop runs."""
 
-import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
-from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import count, foreign, person_name
+from bot.block_kit import ids, modals, names, notices
+from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
-from bot.features.payload import is_home, view_of
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import UNKNOWN_DECISION
 from bot.features.runs.views import runs
+from bot.features.runs.views.reports import read_report
+from bot.message import ButtonIds, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
-from core.models import Action
+from core.models import Action, OfferedResponder
 
 USAGE = "approve ~run"
+OWN_REQUEST = "You asked for this action; somebody else must approve or deny it."
+CARD_HAS_APPROVE = "Press *Approve* on its card."
 
 
 async def on_cancel_button(context: Context) -> None:
@@ -49,8 +53,130 @@ def _ended(run: str, action: Action) -> str:
 
 
 async def on_approve_button(context: Context) -> None:
-    """Approve the run. Core refuses the requester, and people without the permission."""
-    await _decide(context, context.core.approve, _approved)
+    """Ask once more, with all that is decided."""
+    intent = await responses.clicked_intent(context)
+    if intent is not None:
+        await _ask_to_approve(context, intent.object_id)
+
+
+async def on_approve_command(context: Context) -> None:
+    """Ask likewise: nobody approves what they haven't read."""
+    action_id = subjects.require_id(context, USAGE)[1]
+    await _ask_to_approve(context, action_id)
+
+
+async def _ask_to_approve(context: Context, action_id: str) -> None:
+    """Show the modal that approves the run; why not, to somebody core would refuse in any case."""
+    action, subject = await _run(context, action_id)
+    view = subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageAction")
+    login = context.person.login if context.person else ""
+    if action.created_by == login:
+        raise ResponderBotError("forbidden", OWN_REQUEST)
+    if (message := await _no_longer_open(context, action, subject)) is not None:
+        await responses.refresh_cards(context, subject)
+        await context.show("Not done", message)
+        return
+    if views.has_voted(action, login):
+        raise ResponderBotError("conflict", "You have approved it; it needs somebody else's approval as well.")
+    shown = await _approve_view(context, action, view, is_in_home=is_home(context))
+    if not await responses.show_view(context, shown):
+        raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")
+
+
+async def _approve_view(
+    context: Context, action: Action, view: RedactedView, *, is_in_home: bool, has_changed: bool = False
+) -> dict[str, Any]:
+    responder = await _responder(context, action, view.subject)
+    now = context.services.clock_ms()
+
+    def render(button: ButtonIds) -> dict[str, Any]:
+        return views.approve_view(
+            action, view, responder, button=button, now_ms=now, is_in_home=is_in_home, has_changed=has_changed
+        )
+
+    return await responses.with_buttons(context, f"approve:{action.id}", render)
+
+
+async def on_approve_view(context: Context) -> Json:
+    """Approve the run, if it is still what this person has read."""
+    submitted = view_of(context)
+    metadata = view_metadata(submitted)
+    is_in_home = metadata.get("in_home") is True
+    action, subject = await _run(context, str(metadata.get("id") or ""))
+    view = subjects.require_visible(context, subject)
+    shown = await _approve_view(context, action, view, is_in_home=is_in_home, has_changed=True)
+    message = await _no_longer_open(context, action, subject)
+    if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
+        return modals.update(shown)
+    if message is None:
+        message = await _approve(context, action, subject)
+    await responses.refresh_cards(context, subject)
+    if is_in_home:
+        await context.services.publish_home(context)
+    return modals.update(modals.message_view("Approve", message))
+
+
+async def _approve(context: Context, action: Action, subject: Subject) -> Message:
+    """Have core store the vote, and say what it did; core refuses the requester, and people without the permission."""
+    try:
+        voted = await _answered(context.core.approve(action.id))
+    except ResponderBotError as error:
+        if error.code != "conflict":
+            raise
+        now, subject = await _run(context, action.id)
+        message = await _no_longer_open(context, now, subject, error.message)
+        if message is None:
+            raise
+        return message
+    links = await subjects.card_links(context, [subject.root_id])
+    view = RedactedView(subject, own_clearance(context))
+    return views.approved(names.titled_as(voted, action), view, links[subject.root_id])
+
+
+async def _answered(decision: Awaitable[Action]) -> Action:
+    """Core's answer. Raises ResponderBotError; where it was lost, with a sentence on that."""
+    try:
+        return await decision
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
+
+
+async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
+    """The run with all that somebody decides on, and what it is on. Raises ResponderBotError("not_found")."""
+    try:
+        action = await context.core.action(action_id)
+    except ResponderBotError as error:
+        if error.code != "not_found":
+            raise
+        raise _no_run(context, action_id) from error
+    return await subjects.of_action(context.core, action)
+
+
+async def _responder(context: Context, action: Action, subject: Subject) -> OfferedResponder | None:
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    return next((responder for responder in offered if responder.name == action.responder_name), None)
+
+
+async def _no_longer_open(context: Context, action: Action, subject: Subject, reason: str = "") -> Message | None:
+    """What became of a run that nobody can approve any more, with Ask again if it never ran; None if somebody can."""
+    now, view = context.services.clock_ms(), RedactedView(subject, own_clearance(context))
+    if views.is_open(action, now):
+        return None
+    if not runs.was_not_started(action):
+        decided = views.decision(action, now)
+        return notices.notice(f"{views.run_on(action, view)} waits for nobody's approval any more. {decided}")
+    responder = await _responder(context, action, subject)
+    why = reason or read_report(action).message
+    confirm = responder.policy.confirm if responder is not None and responder.policy is not None else ""
+
+    def render(button: ButtonIds) -> Message:
+        clearance = own_clearance(context)
+        return views.not_approved(action, subject, why, clearance=clearance, button=button, confirm=confirm)
+
+    return await responses.with_buttons(context, f"again:{action.id}", render)
 
 
 async def on_deny_button(context: Context) -> None:
@@ -60,24 +186,21 @@ async def on_deny_button(context: Context) -> None:
         return
     action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
     view = subjects.require_visible(context, subject)
-    await context.show_modal(views.deny_view(action, view, is_in_home=is_home(context)))
+    is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
+    await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home))
 
 
 async def on_deny_view(context: Context) -> Json:
     """Deny the run, which ends it. Core refuses people without the permission, and a run that doesn't wait."""
     view = view_of(context)
-    metadata = json.loads(str(view.get("private_metadata") or "{}"))
-    try:
-        action = await context.core.deny(str(metadata.get("id")), modals.values(view).get("reason", "").strip())
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
+    metadata = view_metadata(view)
+    reason = modals.values(view).get("reason", "").strip()
+    action = await _answered(context.core.deny(str(metadata.get("id")), reason))
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     if metadata.get("in_home") is True:
         await context.services.publish_home(context)
-    run = _in_words(context, action, subject)
+    run = views.run_on(action, RedactedView(subject, own_clearance(context)))
     return modals.update(modals.message_view("Denied", notices.notice(_denied(run, action))))
 
 
@@ -98,54 +221,18 @@ async def _decide(
     if not action_id:
         return
     try:
-        action = await decision(action_id)
+        action = await _answered(decision(action_id))
     except ResponderBotError as error:
         if error.code == "not_found":
             raise _no_run(context, action_id) from error
-        if UNANSWERED in error.details:
-            raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
-        if error.code != "conflict" or not await _offer_to_ask_again(context, action_id, error.message):
-            raise
-        return
+        raise
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     if is_home(context):
         await context.services.publish_home(context)
         return
-    text = confirmation(_in_words(context, action, subject), action)
+    text = confirmation(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
     await responses.respond(context, notices.notice(text), "Done")
-
-
-def _in_words(context: Context, action: Action, subject: Subject) -> str:
-    """`Isolate Host on hostname SRV-FILE02`; mrkdwn."""
-    view = RedactedView(subject, own_clearance(context))
-    acts_on = runs.on_target(action, view) or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
-    return f"{runs.name(action)}{acts_on}"
-
-
-async def _offer_to_ask_again(context: Context, action_id: str, reason: str) -> bool:
-    """If core has ended the run, such as since its target has changed, say so with Ask again."""
-    action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
-    if not runs.was_not_started(action):
-        return False
-    subjects.require_visible(context, subject)
-    await responses.refresh_cards(context, subject)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
-    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
-    await responses.show_with_buttons(
-        context,
-        "It did not run",
-        f"again:{action.id}",
-        lambda button: views.not_approved(
-            action,
-            subject,
-            reason,
-            clearance=own_clearance(context),
-            button=button,
-            confirm=policy.confirm if policy else "",
-        ),
-    )
-    return True
 
 
 async def _action_id(context: Context) -> str:
@@ -161,57 +248,26 @@ def _no_run(context: Context, action_id: str) -> ResponderBotError:
     return ResponderBotError("not_found", f"There is no run {action_id}. {hint}")
 
 
-async def on_approve_command(context: Context) -> None:
-    """Show who asks for what with which inputs, with Approve and Deny: nobody approves what they haven't read."""
-    action_id = subjects.require_id(context, USAGE)[1]
-    try:
-        action = await context.core.action(action_id)
-    except ResponderBotError as error:
-        if error.code != "not_found":
-            raise
-        raise _no_run(context, action_id) from error
-    action, subject = await subjects.of_action(context.core, action)
-    subjects.require_visible(context, subject)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
-    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
-    now = context.services.clock_ms()
-    await responses.show_with_buttons(
-        context,
-        "Approve this?",
-        f"approve:{action.id}",
-        lambda button: views.approval_request(
-            action,
-            subject,
-            clearance=own_clearance(context),
-            button=button,
-            now_ms=now,
-            confirm=views.policy_text(policy),
-        ),
-    )
-
-
-def _approved(run: str, action: Action) -> str:
-    approval = action.approval
-    if approval is not None and runs.awaits_approval(action):
-        return f"You approved {run}; it needs {count(approval.needed - len(approval.approved_by), 'more approval')}."
-    return f"You approved {run}; it starts now."
-
-
-def _command(handler: Handler, verb: str, summary: str) -> Command:
+def _command(entry: Entry, verb: str, summary: str) -> Command:
     usage = f"{verb} ~run"
-    return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAction", usage_error=subjects.missing_id(usage))
+    return Command(entry, usage, summary, "manageAction", usage_error=subjects.missing_id(usage))
 
+
+_APPROVE_COMMAND = Entry(on_approve_command, modal_title="Approve")
 
 FEATURE = Feature(
     commands={
-        "approve": _command(on_approve_command, "approve", "see what a run would do, and approve or deny it"),
-        "deny": _command(on_deny_command, "deny", "deny a run that waits for approval"),
-        "cancel": _command(on_cancel_button, "cancel", "cancel a run, also while it runs"),
+        "approve": _command(_APPROVE_COMMAND, "approve", "see what a run would do, and approve it"),
+        "deny": _command(Entry(on_deny_command, Ack.WRITE), "deny", "deny a run that waits for approval"),
+        "cancel": _command(Entry(on_cancel_button, Ack.WRITE), "cancel", "cancel a run, also while it runs"),
     },
     actions={
         ids.CANCEL: Entry(on_cancel_button, Ack.WRITE),
-        ids.APPROVE: Entry(on_approve_button, Ack.WRITE),
+        ids.APPROVE: Entry(on_approve_button, modal_title="Approve"),
         ids.DENY: Entry(on_deny_button, modal_title="Deny"),
     },
-    views={ids.DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE)},
+    views={
+        ids.APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
+        ids.DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
+    },
 )

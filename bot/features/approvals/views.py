@@ -1,5 +1,6 @@
 """What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +10,14 @@ from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
+    VIEW_TITLE_LIMIT,
     clip,
     clip_middle,
     context,
     count,
     escape,
     foreign,
+    foreign_plain,
     person_name,
     section,
     slack_date,
@@ -23,13 +26,16 @@ from bot.clearance import RedactedView, Subject, artifact_title, may_see, tlp_na
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import SEVERITY_NAMES, Action, Person, Policy
+from core.models import SEVERITY_NAMES, Action, OfferedResponder, Person, Policy
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
+MAX_TARGETS = 100  # that somebody approves, each on a line
+SUBMIT_LIMIT = 24  # characters of a modal's button, in Slack
+CHANGED = "This has changed since you opened it, so nothing was decided. Read it again."
 END = "You watch approvals. `/responder watch off approvals` ends it."
 
 
@@ -136,7 +142,7 @@ def request_blocks(
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
-        blocks.append(buttons(action, view, button))
+        blocks.append(actions(*runs.decision_buttons(action, button)))
     return blocks
 
 
@@ -228,9 +234,77 @@ def decision(action: Action, now_ms: int) -> str:
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
 
 
-def buttons(action: Action, view: RedactedView, button: ButtonIds) -> Block:
-    """Approve and Deny."""
-    return actions(*runs.decision_buttons(action, view, button))
+def approve_view(
+    action: Action,
+    view: RedactedView,
+    responder: OfferedResponder | None,
+    *,
+    button: ButtonIds,
+    now_ms: int,
+    is_in_home: bool,
+    has_changed: bool = False,
+) -> dict[str, Any]:
+    """Asks once more, with all that an approval decides on; the metadata has a digest of it.
+
+    `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
+    """
+    deed, shown = foreign_plain(runs.title(action), TITLE_LIMIT), _what_is_approved(action, view, responder)
+    digest = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+    deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
+    first: list[Block] = [section(f"⚠️ *{CHANGED}*")] if has_changed else []
+    return modals.modal(
+        f"{clip(deed, VIEW_TITLE_LIMIT - 1)}?",
+        [*first, *shown, context(_missing(action), decision(action, now_ms)), actions(deny)],
+        callback_id=ids.APPROVE_VIEW,
+        submit=clip(deed, SUBMIT_LIMIT),
+        metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest}),
+        close="Not now",
+    )
+
+
+def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
+    """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
+    who, on = person_name(action.created_by), on_what(view.subject, view)
+    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view, MAX_TARGETS))
+    policy = responder.policy if responder is not None else None
+    does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
+    parts = [
+        f"*Target*\n{targets}" if targets else "",
+        observables(action, view),
+        f"*How long*\n{undo_state.planned(action)}",
+        inputs(action, view),
+        f"*What it does*\n{foreign(does, POLICY_LIMIT, lines=True)}" if does else "",
+    ]
+    asks = section(f"*{who}* asks to run *{runs.name(action)}* on {sign(view)}{on}")
+    return [asks, *override_blocks(action, view), *(section(part) for part in parts if part)]
+
+
+def _missing(action: Action) -> str:
+    """What happens once this person has approved it."""
+    approval = action.approval
+    more = approval.needed - len(approval.approved_by) - 1 if approval is not None else 0
+    return (
+        f"After yours it needs {count(more, 'more approval')}." if more > 0 else "It starts as soon as you approve it."
+    )
+
+
+def approved(action: Action, view: RedactedView, link: str) -> Message:
+    """The receipt: what was approved, and where it is taken back."""
+    approval = action.approval
+    text = f"You approved {run_on(action, view)}; it starts now."
+    if approval is not None and runs.awaits_approval(action):
+        text = (
+            f"You approved {run_on(action, view)}; "
+            f"it needs {count(approval.needed - len(approval.approved_by), 'more approval')}."
+        )
+    see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
+    return Message(text, (section(text), context(undo_state.planned(action) + see)))
+
+
+def run_on(action: Action, view: RedactedView) -> str:
+    """`Isolate Host on hostname SRV-FILE02`; mrkdwn."""
+    acts_on = runs.on_target(action, view) or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
+    return f"{runs.name(action)}{acts_on}"
 
 
 def deny_view(action: Action, view: RedactedView, *, is_in_home: bool) -> dict[str, Any]:
@@ -273,7 +347,7 @@ def approval_request(
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(decision(action, now_ms)))
     if runs.can_be_approved(action, view, now_ms):
-        blocks.append(actions(*runs.decision_buttons(action, view, button)))
+        blocks.append(actions(*runs.decision_buttons(action, button)))
     push = push_text(action, view, now_ms)
     return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks))
 

@@ -12,7 +12,6 @@ from bot.block_kit.text import (
     foreign,
     foreign_plain,
     person_name,
-    readable_name,
     section,
     slack_date,
 )
@@ -20,7 +19,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.message import ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.models import Action, Extension, Policy, Undo
+from core.models import Action, Extension, Policy
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 
@@ -47,17 +46,12 @@ def buttons(
 def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
     """Says what will run on what."""
     undo = action.undo
-    name = undo_title(undo) if undo is not None else ""
+    name = undo_state.title(undo) if undo is not None else ""
     approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
     more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
     text = f"Runs {name[:60]} on {runs.target_in_full(view)[:120]}.{approvals}{more}"
     title = foreign_plain(f"Undo {runs.title(action)}?", 100)
     return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
-
-
-def undo_title(undo: Undo) -> str:
-    """What people call the responder that undoes a run; foreign text, not escaped."""
-    return undo.title or readable_name(undo.responder)
 
 
 # --- how long -------------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ BUTTONS = {
 }  # fmt: skip
 MENUS = {"responder_menu", "start_responder"}
 FORMS = {
+    "approve",
+    "deny",
     "start",
     "template",
     "template_json",

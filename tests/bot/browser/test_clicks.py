@@ -74,7 +74,7 @@ async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(f
     await expect(request).to_have_count(1)
     async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
-        await page.locator("dialog.confirm").get_by_role("button", name="Isolate Host").click()
+        await page.locator("#modal").get_by_role("button", name="Isolate Host").click()
         await expect(request).to_contain_text("Approved by ben.")
 
 

@@ -12,7 +12,7 @@ from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.approvals.test_decisions import button
 from tests.bot.outbox.harness import until, until_read
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, approve, find_card, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
@@ -173,10 +173,9 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
         await scene.card(anna, alert_id)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
-        approve = button(requests[0], ids.APPROVE)
-        await anna.click(SOC, requests[0]["ts"], action_id=approve)
+        await anna.click(SOC, requests[0]["ts"], action_id=button(requests[0], ids.APPROVE))
         await anna.until(lambda view: "somebody else must" in str(view.modal))
-        await ben.click(SOC, requests[0]["ts"], action_id=approve)
+        await approve(ben, SOC, requests[0]["ts"], action_id=button(requests[0], ids.APPROVE))
         await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 

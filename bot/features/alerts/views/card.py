@@ -298,7 +298,7 @@ def _runs(
         return [{**section(text), "block_id": block_id, "accessory": end}]
     if confirm:
         text += f"\n{foreign(confirm, POLICY_LIMIT)}"
-    buttons = actions(*runs.decision_buttons(action, view, button), end)
+    buttons = actions(*runs.decision_buttons(action, button), end)
     return [{**section(text), "block_id": block_id}, buttons]
 
 

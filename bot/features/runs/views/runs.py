@@ -9,7 +9,6 @@ from bot.block_kit.elements import MAX_LINES, button_element, confirmation, list
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
     DAY_AND_TIME,
-    clip,
     clip_middle,
     context,
     count,
@@ -48,7 +47,6 @@ _WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as 
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
-CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
 TARGET_LIMIT = 80
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
@@ -72,20 +70,12 @@ def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
     return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
 
 
-def decision_buttons(action: Action, view: RedactedView, button: ButtonIds) -> list[dict[str, Any]]:
-    """Approve, which asks once more with all that is decided, and Deny."""
-    deed, undo = foreign_plain(title(action), 80), action.undo
-    ends = f" It ends after {undo_state.minutes(undo.after_minutes)}." if undo and undo.after_minutes else ""
-    override = " It overrides rules." if action.override is not None else ""
-    on = foreign_plain(target_in_full(view), 130)
-    if acts_on := targets(action, view):
-        on = f"{foreign_plain(acts_on, 100)}, of {foreign_plain(target_in_full(view), 60)}"
-    request = f"{person_name(action.created_by)} asks to run it on {on}.{ends}{override}"
-    dialog = confirmation(f"Approve {deed}?", request, clip(deed, CONFIRM_LIMIT), "Not now", style="danger")
-    value = button(Intent("approve", action.id))
+def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
+    """Approve, which opens a modal with all that is decided, and Deny."""
+    approve, deny = button(Intent("approve", action.id)), button(Intent("deny", action.id))
     return [
-        button_element("Approve", ids.APPROVE, value, of=action.id, style="primary", confirm=dialog),
-        button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger"),
+        button_element("Approve", ids.APPROVE, approve, of=action.id, style="primary"),
+        button_element("Deny", ids.DENY, deny, of=action.id, style="danger"),
     ]
 
 
@@ -144,6 +134,21 @@ def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     ]
     left = len(artifacts) - len(shown)
     return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *([f"{left} more"] if left else [])])
+
+
+def target_lines(action: Action, view: RedactedView, most: int) -> list[str]:
+    """`hostname SRV-DC01 · the server`, one line for each artifact that a run acts on, with what its alert says of it.
+
+    Empty if nobody has declared them; mrkdwn.
+    """
+    known = {artifact.id: artifact.message for artifact in view.subject.artifacts}
+    shown = [one for one in action.target or () if view.is_open and may_see(view.clearance, one.tlp)]
+    lines = [
+        " · ".join(filter(None, [target_names([one], view), foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT)]))
+        for one in shown[:most]
+    ]
+    left = len(action.target or ()) - len(lines)
+    return [*lines, *([f"{left} more"] if left else [])]
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

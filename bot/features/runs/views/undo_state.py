@@ -1,7 +1,8 @@
 """What a run's line says of how it can be undone, or was."""
 
 from bot.block_kit import modals
-from bot.block_kit.text import DAY_AND_TIME, count, foreign, person_name, slack_date
+from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.text import DAY_AND_TIME, count, foreign, person_name, readable_name, slack_date
 from bot.clearance import RedactedView
 from bot.message import Block
 from core.models import OPEN_STATUSES, Action, Policy, Undo
@@ -29,6 +30,24 @@ def summary(action: Action, view: RedactedView) -> str:
         return f" · ends {minutes(length)} after it succeeded" if length else ""
     ended = {"undone": "undone", "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
+
+
+def planned(action: Action) -> str:
+    """How long what a run does will last, and how it is taken back; mrkdwn."""
+    undo = action.undo
+    if action.undoes:
+        return f"It takes back what {action.undoes} did, and stays until somebody runs that again."
+    if undo is None:
+        return "Nothing takes it back: no undo is set up for it."
+    by = foreign(title(undo), NAME_LIMIT)
+    if undo.after_minutes:
+        return f"It ends {minutes(undo.after_minutes)} after it succeeded, by {by}; *Undo now* ends it earlier."
+    return f"It lasts until somebody presses *Undo*, which runs {by}."
+
+
+def title(undo: Undo) -> str:
+    """What people call the responder that undoes a run; foreign text, not escaped."""
+    return undo.title or readable_name(undo.responder)
 
 
 def in_force(action: Action, view: RedactedView) -> str:

@@ -83,10 +83,10 @@ async def test_approve_command_shows_what_would_run_before_it_is_approved(env: F
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     action = await env.client.run({**body, "parameters": {"minutes": 60}})
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    asked = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "asks to run")))
+    asked = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks to run")))
     assert "minutes" in text_of(asked)
     assert (await env.client.action(action.id)).status == "Waiting"
-    await env["ben"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.APPROVE, action.id))
+    await env["ben"].submit(asked["id"], {})
     await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
     assert (await env.ended_run(alert)).status == "Success"
 

@@ -7,7 +7,7 @@ from bot.slack_emulator import EmulatorView
 from tests.bot.features.approvals.test_decisions import button, deny, direct
 from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
 from tests.bot.features.runs.test_runs import choose
-from tests.bot.running import OPEN, SOC
+from tests.bot.running import OPEN, SOC, approve
 
 
 def told(words: str) -> Any:
@@ -42,7 +42,7 @@ async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureE
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert request["text"] == f"Approve or deny: Isolate on HIGH {alert.title} ({alert.id}), asked by admin"
     here = await env["ben"].dm(env.emulator.bot_user_id)
-    await env["ben"].click(here, request["ts"], action_id=button(request, ids.APPROVE))
+    await approve(env["ben"], here, request["ts"], action_id=button(request, ids.APPROVE))
     decided = await env.until("lea", told("Approved by ben."))
     assert ids.APPROVE not in text_of(within_limits(decided))
     assert (await env.ended_run(alert)).status == "Success"
@@ -93,7 +93,7 @@ async def test_the_settings_say_who_is_mentioned_and_only_where_the_alert_is_sho
     there = await env.until("ben", request(OPEN, elsewhere["ts"], "needs approval"))
     assert "<!subteam" not in text_of(there)
     assert "U0LEA" not in text_of(there)
-    await env["ben"].click(SOC, here["ts"], action_id=button(here, ids.APPROVE))
+    await approve(env["ben"], SOC, here["ts"], action_id=button(here, ids.APPROVE))
     decided = await env.until("ben", request(SOC, card["ts"], "Approved by ben."))
     assert "<!subteam" not in text_of(decided)
 
@@ -112,7 +112,7 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert red.id not in shown  # anna may see up to TLP:AMBER
     assert shown.count('"Approve"') == shown.count('"Deny"') == 1
-    await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    await approve(env["anna"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
     assert (await env.ended_run(alert)).status == "Success"
     assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
 

@@ -8,7 +8,7 @@ from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.features.runs.test_runs import blocks, choose
-from tests.bot.running import OPEN, SOC
+from tests.bot.running import OPEN, SOC, approve
 
 
 def in_thread(ts: str, words: str) -> Any:
@@ -43,9 +43,8 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("eve", "manageAction")
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    approved = await env.ephemeral("ben", f"You approved Isolate on {alert.id}; it starts now.")
-    assert approved["thread_ts"] == card["ts"]
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.told("ben", f"You approved Isolate on {alert.id}; it starts now.")
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
     assert ids.APPROVE not in text_of(within_limits(decided))
     assert (await env.ended_run(alert)).status == "Success"
@@ -65,8 +64,8 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
     request = text_of(within_limits(await env.until("ben", in_thread(card["ts"], "asks to run"))))
     assert "• minutes: 60\\n• reason: lateral movement" in request
     assert "Cuts the host off." in request
-    await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.APPROVE))
-    await env.ephemeral("ben", f"You approved Contain on {alert.id}; it starts now.")
+    await approve(env["ben"], SOC, shown["ts"], action_id=button(shown, ids.APPROVE))
+    await env.told("ben", f"You approved Contain on {alert.id}; it starts now.")
     assert json.loads((await env.ended_run(alert)).parameters or "") == given
 
 
@@ -75,8 +74,8 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
     card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.ephemeral("ben", f"You approved Quarantine on {alert.id}; it needs 1 more approval.")
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.told("ben", f"You approved Quarantine on {alert.id}; it needs 1 more approval.")
 
 
 async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
@@ -170,7 +169,7 @@ async def test_a_channel_below_the_alert_names_no_responder_person_or_login(env:
     await env.client.assign_alert(alert.id, "lea@responder-bot.local")
     await env.client.run({"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id})
     request = await env.until("ben", in_thread(here["ts"], "asks to run"))
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ended_run(alert)
     await env.client.run({"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id})
 
@@ -318,8 +317,8 @@ async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_aler
     asked = text_of(await env.told("ben", "asks to run"))
     assert "It gets 1 observable:" in asked
     assert "192[.]0[.]2[.]1" not in asked
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.ephemeral("ben", f"You approved Isolate on {alert.id}; it starts now.")
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.told("ben", f"You approved Isolate on {alert.id}; it starts now.")
     assert (await env.ended_run(alert)).status == "Success"
 
 
@@ -330,7 +329,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await change(env, alert, second)
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     refused = await env.told("ben", f"was removed from {alert.id} since this was asked for, so it did not run")
     assert "Ask again" in text_of(refused)
     assert "Ask again" in text_of(await env.until("anna", lambda view: card_in(view, SOC, alert.id, "Ask again")))

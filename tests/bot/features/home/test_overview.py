@@ -4,7 +4,7 @@ from bot.block_kit import ids
 from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
-from tests.bot.running import SOC
+from tests.bot.running import SOC, approve
 
 SHOWN = ids.NOTICE_VIEW
 
@@ -42,7 +42,7 @@ async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(en
     assert ids.CANCEL in own
     await env["anna"].command(SOC, "/responder pending")
     shown = fine(await env.until("anna", topmost(SHOWN, "*Waiting for your approval* (1)")))
-    await env["anna"].click(None, view_id=shown["id"], action_id=button(shown, ids.APPROVE))
+    await approve(env["anna"], None, view_id=shown["id"], action_id=button(shown, ids.APPROVE))
     await env.until("anna", topmost(SHOWN, f"You approved Isolate on {alert.id}"))
     assert (await env.ended_run(alert)).status == "Success"
 

@@ -20,7 +20,7 @@ from tests.bot.features.environment import (
     within_limits,
 )
 from tests.bot.outbox.harness import until
-from tests.bot.running import OPEN, SOC
+from tests.bot.running import OPEN, SOC, approve
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
@@ -199,7 +199,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env["lea"].submit(form["id"], {"override": {"value:override": "The beacon <!channel> spreads"}})
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* overrides")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
-    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "org-admin")
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.client.approve(newest.id)
@@ -212,13 +212,13 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "Can be approved by: lea.")))
-    await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "lea")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["lea"].open_home()
     home = await env.until("lea", lambda s: s.home if "asks to run *Isolate*" in text_of(s.home or {}) else None)
     assert "Can be approved by: lea." in text_of(home)
-    await env["lea"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    await approve(env["lea"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     assert (await env.ended_run(alert)).status == "Success"
 
 
@@ -235,7 +235,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
     action = await env.client.run(body)
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ended_run(alert)
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
     await extend(env, "anna", shown, "45")

@@ -10,7 +10,7 @@ from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.features.runs.test_inputs import shown_in
 from tests.bot.features.runs.test_runs import menu_block
-from tests.bot.running import SOC
+from tests.bot.running import SOC, approve
 
 BLOCK = "ResponderBot_BlockAddress_1_0"
 ADDRESS, DEFANGED = "198.51.100.7", "ip 198[.]51[.]100[.]7"
@@ -226,11 +226,10 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     await env.told("anna", "needs 2 approvals until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
     assert f"*Quarantine* on {DEFANGED}" in text_of(request)
-    approve = button(request, ids.APPROVE)
-    await env["anna"].click(SOC, request["ts"], action_id=approve)
+    await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("anna", "somebody else must approve or deny it")
     for name, then in (("ben", "it needs 1 more approval"), ("lea", "it starts now")):
-        await env[name].click(SOC, request["ts"], action_id=approve)
+        await approve(env[name], SOC, request["ts"], action_id=button(request, ids.APPROVE))
         await env.told(name, f"You approved Quarantine on {DEFANGED}; {then}.")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"✅ *Quarantine* on {DEFANGED} done"))
     ran = await env.client.actions("case_artifact", address)

@@ -9,7 +9,7 @@ from bot.clearance import Subject
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply
 from bot.message import Intent, Message
-from core.models import Action, Approval, Policy, TargetArtifact, Undo
+from core.models import Action, Approval, Policy, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in
 
 
@@ -236,30 +236,3 @@ def test_what_never_ran_has_no_end_ahead() -> None:
     for outcome, status in (("denied", "Failure"), ("expired", "Failure"), ("cancelled", "Deleted")):
         assert "ends 1 hour" not in str(card(ended_as(outcome, status, undo=undo)))
     assert "ends 1 hour after it succeeded" in str(card(action(40, status="InProgress", undo=undo)))
-
-
-def approval_dialog(run: Action) -> dict[str, Any]:
-    (approve,) = [
-        element
-        for block in card(run).blocks
-        for element in block.get("elements", ())
-        if str(element.get("action_id")).startswith(ids.APPROVE)
-    ]
-    return approve["confirm"]  # type: ignore[no-any-return]
-
-
-def test_an_approval_asks_once_more_with_all_that_it_decides() -> None:
-    run = awaiting(
-        responder_title="Isolate Host", undo=Undo(responder="Release_1_0", title="Release", after_minutes=15)
-    )
-    dialog = approval_dialog(run)
-    assert {name: part["text"] for name, part in dialog.items() if name != "style"} == {
-        "title": "Approve Isolate Host?",
-        "text": "anna asks to run it on ~12 (ET MALWARE Beacon to known C2). It ends after 15 minutes.",
-        "confirm": "Isolate Host",
-        "deny": "Not now",
-    }
-    assert dialog["style"] == "danger"
-    target = [TargetArtifact(id="~13", data_type="hostname", data="SRV-FILE02", tlp=2)]
-    named = approval_dialog(run.model_copy(update={"target": target}))
-    assert named["text"]["text"].startswith("anna asks to run it on hostname SRV-FILE02, of ~12 (ET MALWARE")

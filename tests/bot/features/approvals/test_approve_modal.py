@@ -1,0 +1,147 @@
+"""Approve asks once more, in a modal with all that is decided; what was read there is what is approved."""
+
+import asyncio
+import json
+from typing import Any
+
+from bot.block_kit import ids
+from bot.clearance import RedactedView, Subject
+from bot.features.approvals.views import CHANGED, approve_view
+from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.environment import FeatureEnvironment, fine, text_of, topmost
+from tests.bot.running import SOC, approve, until_asked_to_approve
+from tests.bot.samples import NOW, alert, artifact, awaiting, responder
+from tests.bot.samples import button as token
+
+HOST = artifact(1, data_type="hostname", data="SRV-DC01", message="host inside")
+ADDRESS = artifact(2, data="203.0.113.2")
+
+
+def asked(action: Action, offered: OfferedResponder | None = None, clearance: int = 2) -> dict[str, Any]:
+    view = RedactedView(Subject.alert(alert(artifacts=[HOST, ADDRESS])), clearance)
+    return approve_view(action, view, offered, button=token, now_ms=NOW, is_in_home=False)
+
+
+def isolation(**more: Any) -> Action:
+    target = [TargetArtifact(id=HOST.id, data_type="hostname", data=HOST.data or "", tlp=2)]
+    undo = Undo(responder="Release_1_0", title="Release Host", after_minutes=15)
+    return awaiting(**{"responder_title": "Isolate Host", "target": target, "undo": undo, "note": "It beacons", **more})
+
+
+def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_back() -> None:
+    policy = Policy(confirm="Takes the host off the network.", approval=1)
+    shown = asked(isolation(), responder(policy=policy))
+    assert (shown["title"]["text"], shown["submit"]["text"], shown["close"]["text"]) == (
+        "Isolate Host?",
+        "Isolate Host",
+        "Not now",
+    )
+    text = text_of(shown)
+    for words in (
+        "*anna* asks to run *Isolate Host* on 🟠 HIGH ET MALWARE Beacon to known C2 (~12)",
+        "*Target*\\n• hostname SRV-DC01 · host inside",
+        "*How long*\\nIt ends 15 minutes after it succeeded, by Release Host; *Undo now* ends it earlier.",
+        "Note: It beacons",
+        "*What it does*\\nTakes the host off the network.",
+        "It starts as soon as you approve it.",
+        "Needs 1 approval",
+    ):
+        assert words in text, words
+
+
+def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() -> None:
+    refusal = Refusal(rule="protect", message="203.0.113.2 is protected", lift="nobody")
+    override = Override(reason="It spreads", overrides=[refusal])
+    shown = text_of(asked(isolation(override=override, note="It spreads", needed=3)))
+    for words in ("🔴 *Override*: *anna* overrides 203.0.113.2 is protected", ">It spreads", "needs 2 more approvals"):
+        assert words in shown
+    assert "It starts as soon" not in shown
+
+
+def test_a_button_named_after_a_long_deed_fits_and_what_it_does_is_never_empty() -> None:
+    shown = asked(isolation(responder_title="Isolate the host from every network", undo=None), responder())
+    assert shown["submit"]["text"] == "Isolate the host from e…"
+    assert len(shown["title"]["text"]) <= 24
+    assert "What CloseFalsePositive does" in text_of(shown)
+    assert "Nothing takes it back" in text_of(shown)
+
+
+def test_what_is_above_the_clearance_is_counted_and_not_named() -> None:
+    target = [TargetArtifact(id=HOST.id, data_type="hostname", data="SRV-DC01", tlp=3)]
+    shown = text_of(asked(isolation(target=target)))
+    assert "SRV-DC01" not in shown
+    assert "• 1 more" in shown
+
+
+def test_a_vote_of_somebody_else_changes_nothing_of_what_was_read_and_a_longer_time_does() -> None:
+    read, voted = isolation(needed=2), isolation(agreed=("ben",), needed=2)
+    longer = isolation(undo=Undo(responder="Release_1_0", title="Release Host", after_minutes=60))
+    first, second, third = (json.loads(asked(one)["private_metadata"])["shown"] for one in (read, voted, longer))
+    assert first == second != third
+
+
+async def asked_in_thread(env: FeatureEnvironment, responder_name: str) -> tuple[Any, dict[str, Any]]:
+    """An alert with a run on it that waits for approval, and the request in its thread."""
+    found = await env.create_alert(sourceRef=responder_name)
+    card = await env.card_of("ben", found)
+    body = {"responderId": f"{responder_name}_1_0", "objectType": "alert", "objectId": found.id}
+    await env.client.run(body)
+    return found, await env.until("ben", in_thread(card["ts"], "asks to run"))
+
+
+async def test_nothing_is_approved_before_the_modal_is_submitted(env: FeatureEnvironment) -> None:
+    found, request = await asked_in_thread(env, "Isolate")
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    form = fine(await until_asked_to_approve(env["ben"]))
+    await env["ben"].close(form["id"])
+    (action,) = await env.client.actions("alert", found.id)
+    assert action.approval is not None
+    assert action.approval.approved_by == []
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    receipt = text_of(fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))))
+    assert "Nothing takes it back" in receipt
+    assert "|Its card>" in receipt
+    assert (await env.ended_run(found)).status == "Success"
+
+
+async def test_what_has_changed_since_it_was_read_is_read_again(env: FeatureEnvironment) -> None:
+    found, request = await asked_in_thread(env, "Isolate")
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    form = await until_asked_to_approve(env["ben"])
+    await env.client._request("PATCH", f"/api/alert/{found.id}", {"title": "Beacon of the payroll server"})
+    await env["ben"].submit(form["id"], {})
+    again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED)))
+    assert "payroll" in text_of(again)
+    (action,) = await env.client.actions("alert", found.id)
+    assert action.approval is not None
+    assert action.approval.approved_by == []
+    await env["ben"].submit(again["id"], {})
+    await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+
+
+async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: FeatureEnvironment) -> None:
+    found, request = await asked_in_thread(env, "Isolate")
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    form = await until_asked_to_approve(env["ben"])
+    (action,) = await env.client.actions("alert", found.id)
+    await env["lea"].command(SOC, f"/responder deny {action.id}")
+    await env.told("lea", "You denied")
+    await env["ben"].submit(form["id"], {})
+    await env.until("ben", topmost(ids.NOTICE_VIEW, "waits for nobody's approval any more. Denied by lea."))
+    assert (await env.client.action(action.id)).outcome == "denied"
+    await env["ben"].command(SOC, f"/responder approve {action.id}")
+    await env.told("ben", "waits for nobody's approval any more. Denied by lea.")
+
+
+async def test_two_people_approve_at_once(env: FeatureEnvironment) -> None:
+    for name, words in (("Quarantine", "You approved"), ("Isolate", "waits for nobody's approval any more")):
+        found, request = await asked_in_thread(env, name)
+        for who in ("ben", "anna"):
+            await env[who].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        forms = {who: await until_asked_to_approve(env[who]) for who in ("ben", "anna")}
+        await asyncio.gather(*(env[who].submit(form["id"], {}) for who, form in forms.items()))
+        receipts = [text_of(await env.until(who, topmost(ids.NOTICE_VIEW))) for who in forms]
+        assert sum("it starts now" in text for text in receipts) == 1
+        assert all("it starts now" in text or words in text for text in receipts)
+        assert (await env.ended_run(found)).status == "Success"
