@@ -11,7 +11,7 @@ from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.block_kit import ids
 from bot.outbox import RateLimiter
 from bot.settings import BotSettings, GroupSection, parse
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database.location import Location
@@ -96,17 +96,21 @@ async def approve(
     person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
 ) -> dict[str, Any]:
     """Press Approve, and say so again in the modal that opens. Returns that modal."""
+    earlier = person.live_view.modal
     await person.click(channel, ts, action_id=action_id, view_id=view_id)
-    form = await until_asked_to_approve(person)
+    form = await until_asked_to_approve(person, earlier)
     await person.submit(form["id"], {})
     return form
 
 
-async def until_asked_to_approve(person: EmulatedUser) -> dict[str, Any]:
-    """The modal that approves a run, once it is open."""
-    return await person.until(
-        lambda view: view.modal if view.modal and view.modal["callback_id"] == ids.APPROVE_VIEW else {}
-    )
+async def until_asked_to_approve(person: EmulatedUser, earlier: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The modal that approves a run, once it is open; not the `earlier` one."""
+
+    def opened(view: EmulatorView) -> dict[str, Any]:
+        modal = view.modal or {}
+        return modal if modal.get("callback_id") == ids.APPROVE_VIEW and modal != earlier else {}
+
+    return await person.until(opened)
 
 
 @asynccontextmanager

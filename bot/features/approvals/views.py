@@ -33,18 +33,25 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
-MAX_TARGETS = 100  # that somebody approves, each on a line
-SUBMIT_LIMIT = 24  # characters of a modal's button, in Slack
 CHANGED = "This has changed since you opened it, so nothing was decided. Read it again."
 END = "You watch approvals. `/responder watch off approvals` ends it."
 
 
 def policy_text(policy: Policy | None) -> str:
     """What the policy says of a run, and who may approve it; foreign text, not escaped."""
-    if policy is None:
+    return "\n".join(filter(None, [policy.confirm, _approvers(policy)])) if policy is not None else ""
+
+
+def _approvers(policy: Policy | None) -> str:
+    """Who may approve a run, if the settings name them."""
+    if policy is None or policy.approve_by is None:
         return ""
-    named = "" if policy.approve_by is None else f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}."
-    return "\n".join(filter(None, [policy.confirm, named]))
+    return f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}."
+
+
+def named_approvers(responder: OfferedResponder | None) -> str:
+    """Likewise; mrkdwn."""
+    return foreign(_approvers(responder.policy), POLICY_LIMIT) if responder is not None else ""
 
 
 def mentions(approvers: Sequence[str]) -> str:
@@ -248,35 +255,53 @@ def approve_view(
 
     `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
     """
-    deed, shown = foreign_plain(runs.title(action), TITLE_LIMIT), _what_is_approved(action, view, responder)
-    digest = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+    shown = _what_is_approved(action, view, responder)
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
-    first: list[Block] = [section(f"⚠️ *{CHANGED}*")] if has_changed else []
     return modals.modal(
-        f"{clip(deed, VIEW_TITLE_LIMIT - 1)}?",
-        [*first, *shown, context(_missing(action), decision(action, now_ms)), actions(deny)],
+        deed(runs.title(action), "?"),
+        [*changed(has_changed), *shown, context(_missing(action), decision(action, now_ms)), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
-        submit=clip(deed, SUBMIT_LIMIT),
-        metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest}),
+        submit=deed(runs.title(action)),
+        metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest(shown)}),
         close="Not now",
     )
+
+
+def deed(title: str, end: str = "") -> str:
+    """The title and the button of a modal that approves runs of the responder with this title."""
+    return clip(foreign_plain(title, TITLE_LIMIT), VIEW_TITLE_LIMIT - len(end)) + end
+
+
+def digest(shown: Sequence[Block]) -> str:
+    """Tells whether the same was read."""
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+
+
+def changed(has_changed: bool) -> list[Block]:
+    """Says above what has changed since it was read that it did."""
+    return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
 
 
 def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
     """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
     who, on = person_name(action.created_by), on_what(view.subject, view)
-    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view, MAX_TARGETS))
-    policy = responder.policy if responder is not None else None
-    does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
+    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view))
     parts = [
         f"*Target*\n{targets}" if targets else "",
         observables(action, view),
         f"*How long*\n{undo_state.planned(action)}",
         inputs(action, view),
-        f"*What it does*\n{foreign(does, POLICY_LIMIT, lines=True)}" if does else "",
+        effect(responder),
     ]
     asks = section(f"*{who}* asks to run *{runs.name(action)}* on {sign(view)}{on}")
     return [asks, *override_blocks(action, view), *(section(part) for part in parts if part)]
+
+
+def effect(responder: OfferedResponder | None) -> str:
+    """What the settings say that a run does, or else its author; "" if the responder isn't there any more."""
+    policy = responder.policy if responder is not None else None
+    does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
+    return f"*What it does*\n{foreign(does, POLICY_LIMIT, lines=True)}" if does else ""
 
 
 def _missing(action: Action) -> str:

@@ -3,7 +3,8 @@
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import count
@@ -11,10 +12,10 @@ from bot.clearance import RedactedView, Subject
 from bot.features import responses
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.bulks import views
 from bot.features.bulks.views import ShownTarget
-from bot.features.payload import button_token
+from bot.features.payload import button_token, view_metadata, view_of
 from bot.features.retries import UNKNOWN_DECISION, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
@@ -25,9 +26,9 @@ from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
-from core.models import BulkTarget, parse_id
+from core.models import BulkAnswer, BulkTarget, parse_id
 
-REVIEW_TITLE = "Approve all?"
+REVIEW_TITLE = "Review"
 
 
 async def on_retry(context: Context) -> None:
@@ -64,7 +65,7 @@ async def on_details(context: Context) -> None:
 
 
 async def on_review(context: Context) -> None:
-    """Show all that one decision is about, with Approve and Deny for who may see all of it.
+    """Show all that one decision is about, with what approves and denies it for who may see all of it.
 
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
@@ -74,44 +75,59 @@ async def on_review(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     if not await responses.show_view(context, modals.loading(REVIEW_TITLE)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Review* again.")
-    bulk = await context.core.bulk(intent.object_id)
+    await context.show_modal(await _review_view(context, intent.object_id))
+
+
+async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = False) -> dict[str, Any]:
+    bulk = await context.core.bulk(bulk_id)
     visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
     waiting = [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
-    person, why_not, confirm = context.person, "", ""
+    person, why_not, responder = context.person, "", None
     if person is not None and person.login == bulk.created_by:
         why_not = "You asked for it, so somebody else decides."
     if waiting:
         subject = waiting[0].view.subject
         offered = await context.core.responders(subject.kind, subject.id, explain=True)
-        policy = next((one.policy for one in offered if one.name == bulk.responder_name), None)
-        confirm = approvals.policy_text(policy)
+        responder = next((one for one in offered if one.name == bulk.responder_name), None)
         if all(approvals.has_voted(one.action, person.login if person else "") for one in waiting if one.action):
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     readable = [one for one in waiting if approvals.sees_all(one.view.clearance, one.view.subject)]
-    hidden = bulk.awaiting - len(readable)
+    hidden = max(bulk.awaiting - len(readable), 0)
 
-    def shown(button: ButtonIds) -> Message:
-        return views.review(bulk, readable, max(hidden, 0), why_not, confirm, button=button)
+    def render(button: ButtonIds) -> dict[str, Any]:
+        return views.review_view(bulk, readable, hidden, why_not, responder, button=button, has_changed=has_changed)
 
-    message = await responses.with_buttons(context, f"bulk:{bulk.id}:review", shown)
-    await context.show_modal(modals.message_view(REVIEW_TITLE, message))
+    return await responses.with_buttons(context, f"bulk:{bulk.id}:review", render)
 
 
-async def on_decision(context: Context) -> None:
-    """Approve or deny all of its runs that wait. Core refuses what this person may not decide, and says why."""
+async def on_approve_view(context: Context) -> Json:
+    """Approve all of its runs that wait, if they are still what this person has read."""
+    submitted = view_of(context)
+    bulk_id = str(view_metadata(submitted).get("id") or "")
+    shown = await _review_view(context, bulk_id, has_changed=True)
+    if shown["private_metadata"] != submitted.get("private_metadata"):
+        return modals.update(shown)
+    outcome = await _decided(context, context.core.approve_bulk(bulk_id), "approved")
+    return modals.update(modals.message_view("Done", outcome))
+
+
+async def on_deny_button(context: Context) -> None:
+    """Deny all of its runs that wait."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    approves = intent.what == "bulk_approve"
-    decide = context.core.approve_bulk if approves else context.core.deny_bulk
+    if intent is not None:
+        outcome = await _decided(context, context.core.deny_bulk(intent.object_id), "denied")
+        await responses.respond(context, outcome, "Done")
+
+
+async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str) -> Message:
+    """What became of a decision. Core refuses what this person may not decide, and says why."""
     try:
-        response = await decide(intent.object_id)
+        response = await decision
     except ResponderBotError as error:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
-    outcome = views.decided(await masked(context, response), "approved" if approves else "denied")
-    await responses.respond(context, outcome, "Done")
+    return views.decided(await masked(context, response), verb)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
@@ -139,7 +155,7 @@ FEATURE = Feature(
         ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
-        ids.BULK_APPROVE: Entry(on_decision, Ack.WRITE),
-        ids.BULK_DENY: Entry(on_decision, Ack.WRITE),
-    }
+        ids.BULK_DENY: Entry(on_deny_button, Ack.WRITE),
+    },
+    views={ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE)},
 )

@@ -1,10 +1,11 @@
 """A responder on several objects: the question before it runs, what became of it, and how far it is."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.block_kit import ids, names
+from bot.block_kit import ids, modals, names
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
@@ -23,7 +24,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, Policy
+from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, OfferedResponder, Policy
 
 REASONS = 10
 PAGE = 40  # objects in Show each
@@ -150,36 +151,57 @@ def _section(lines: Sequence[str]) -> list[Block]:
     return [section(clip("\n".join(lines), LINES_LIMIT))] if lines else []
 
 
-def review(
-    bulk: BulkCounts, waiting: Sequence[ShownTarget], hidden: int, why_not: str, confirm: str, *, button: ButtonIds
-) -> Message:
-    """All that somebody approves with one decision: each object, the inputs, the policy.
+def review_view(
+    bulk: BulkCounts,
+    waiting: Sequence[ShownTarget],
+    hidden: int,
+    why_not: str,
+    responder: OfferedResponder | None,
+    *,
+    button: ButtonIds,
+    has_changed: bool = False,
+) -> dict[str, Any]:
+    """Asks to approve all of it, with each object, the inputs, how long it lasts and what it does.
 
-    `hidden` objects they may not see, so that they can't decide; `why_not` is another reason; `confirm` is the policy.
+    `hidden` objects they may not see, so that they can't decide; `why_not` is another reason. The metadata has a digest
+    of what is shown; `has_changed`: somebody has read something else before.
     """
     total = len(waiting) + hidden
-    head = f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'object')}*"
-    blocks: list[Block] = [section(head)]
-    if waiting and waiting[0].action is not None:
+    shown: list[Block] = [
+        section(f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'object')}*")
+    ]
+    actions_waiting = [target.action for target in waiting if target.action is not None]
+    if actions_waiting:
         if not hidden:
-            blocks += _inputs(waiting[0].action, [target.view for target in waiting])
-        if confirm:
-            blocks.append(section(foreign(confirm, approvals.POLICY_LIMIT, lines=True) or " "))
-        blocks.append(context(approvals.decision(waiting[0].action, 0)))
+            shown += _inputs(actions_waiting[0], [target.view for target in waiting])
+        shown.append(section(f"*How long*\n{undo_state.planned(actions_waiting[0])}"))
+        shown += _section([approvals.effect(responder)] if responder is not None else [])
     lines = [_review_line(target) for target in waiting]
     for start in range(0, len(lines), REASONS):
-        blocks += _section(lines[start : start + REASONS])
+        shown += _section(lines[start : start + REASONS])
     if hidden:
         why_not = (
             f"You may not see {hidden} of these objects, so you can't decide on all at once. The cards of the others"
             " have Approve and Deny."
         )
-    if why_not or not waiting:
-        return Message(head, (*blocks, context(why_not or "Nothing of it waits any more.")))
-    approve = button_element(f"Approve all {total}", ids.BULK_APPROVE, button(Intent("bulk_approve", bulk.id)))
-    deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)))
-    elements = [{**approve, "style": "primary"}, {**deny, "style": "danger"}]
-    return Message(head, (*blocks, actions(*elements)))
+    more: list[Block]
+    may_decide = not why_not and bool(waiting)
+    if may_decide:
+        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)), style="danger")
+        needs = [approvals.decision(action, 0) for action in actions_waiting[:1]]
+        named = approvals.named_approvers(responder)
+        more = [context(*needs, *([named] if named else [])), actions(deny)]
+    else:
+        more = [context(why_not or "Nothing of it waits any more.")]
+    title = bulk.title or readable_name(bulk.responder_name)
+    return modals.modal(
+        approvals.deed(title, f" ({total})?"),
+        [*approvals.changed(has_changed), *shown, *more],
+        callback_id=ids.BULK_APPROVE_VIEW,
+        submit=approvals.deed(title, f" ({total})") if may_decide else "",
+        metadata=json.dumps({"id": bulk.id, "shown": approvals.digest(shown)}),
+        close="Not now",
+    )
 
 
 def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
@@ -199,8 +221,10 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 
 
 def _review_line(shown: ShownTarget) -> str:
-    got = approvals.observables_in_short(shown.action, shown.view) if shown.action is not None else ""
-    return f"• {shown.target.object_id} · {_whole_title(shown.view)}{f': {got}' if got else ''}"
+    action, view, got = shown.action, shown.view, ""
+    if action is not None:
+        got = runs.targets(action, view, runs.MAX_LISTED_TARGETS) or approvals.observables_in_short(action, view)
+    return f"• {shown.target.object_id} · {_whole_title(view)}{f': {got}' if got else ''}"
 
 
 def _whole_title(view: RedactedView) -> str:

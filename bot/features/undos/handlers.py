@@ -1,12 +1,12 @@
 """Undo runs: Undo at once, Extend to another time."""
 
-import json
+from collections.abc import Awaitable
 
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import is_ephemeral, is_in_modal, view_of
+from bot.features.payload import is_ephemeral, is_in_modal, view_metadata, view_of
 from bot.features.retries import UNKNOWN_DECISION, until_answered
 from bot.features.runs.flow import started_message
 from bot.features.runs.views import undo_state
@@ -14,7 +14,7 @@ from bot.features.undos import views
 from core.client import UNANSWERED
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import Policy
+from core.models import Action, Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
 UNKNOWN_TIME = (
@@ -62,7 +62,7 @@ async def on_extend_button(context: Context) -> None:
 async def on_extend_view(context: Context) -> Json:
     """Set the later end. Core refuses what the settings don't allow or is no later, and whoever may not."""
     view = view_of(context)
-    metadata = json.loads(str(view.get("private_metadata") or "{}"))
+    metadata = view_metadata(view)
     minutes = undo_state.minutes_of(modals.values(view).get("longer", ""))
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
@@ -84,38 +84,62 @@ async def on_extend_view(context: Context) -> Json:
 
 
 async def on_extension_button(context: Context) -> None:
-    """Approve or deny that a run lasts longer. Core refuses who asked for it, and whoever may not approve the run."""
+    """Approve, after one more question, or deny that a run lasts longer."""
     intent = await responses.clicked_intent(context)
     if intent is None:
         return
-    approves = intent.what == ids.EXTENSION_APPROVE
-    decide = context.core.approve_extension if approves else context.core.deny_extension
+    if intent.what == ids.EXTENSION_DENY:
+        action, view = await _decide_extension(context, context.core.deny_extension(intent.object_id, intent.argument))
+        await responses.respond(
+            context, notices.notice(f"You denied more time for {views.heading(action, view)}."), "Done"
+        )
+        return
+    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
+    view = subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageAction")
+    extension = views.waiting_extension(action, context.services.clock_ms())
+    if action.undo is None or extension is None or extension.id != intent.argument:
+        raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
+    if context.person is not None and extension.asked_by == context.person.login:
+        raise ResponderBotError("forbidden", "You asked for this extension; somebody else must approve or deny it.")
+    await context.show_modal(views.extension_view(action, view, action.undo, extension))
+
+
+async def on_extension_view(context: Context) -> Json:
+    """Approve the extension that was read, which its id names."""
+    metadata = view_metadata(view_of(context))
+    decision = context.core.approve_extension(str(metadata.get("id")), str(metadata.get("extension")))
+    action, view = await _decide_extension(context, decision)
+    extension = views.waiting_extension(action, context.services.clock_ms())
+    then = views.end(action.undo.at if action.undo is not None else None)
+    if extension is not None:
+        then = views.needed(extension)
+    text = f"You approved more time for {views.heading(action, view)}. {then}"
+    return modals.update(modals.message_view("Done", notices.notice(text)))
+
+
+async def _decide_extension(context: Context, decision: Awaitable[Action]) -> tuple[Action, RedactedView]:
+    """The run once core has decided. Core refuses who asked for it, and whoever may not approve the run."""
     try:
-        action = await decide(intent.object_id, intent.argument)
+        action = await decision
     except ResponderBotError as error:
         if UNANSWERED not in error.details:
             raise
         raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
-    view = RedactedView(subject, context.person.clearance if context.person else 0)
-    extension = views.waiting_extension(action, context.services.clock_ms())
-    if not approves:
-        text = f"You denied more time for {views.heading(action, view)}."
-    elif extension is not None:
-        text = f"You approved more time for {views.heading(action, view)}. {views.needed(extension)}"
-    else:
-        until = views.end(action.undo.at if action.undo is not None else None)
-        text = f"You approved more time for {views.heading(action, view)}. {until}"
-    await responses.respond(context, notices.notice(text), "Done")
+    return action, RedactedView(subject, context.person.clearance if context.person else 0)
 
 
 FEATURE = Feature(
     actions={
-        ids.EXTENSION_APPROVE: Entry(on_extension_button, Ack.WRITE),
+        ids.EXTENSION_APPROVE: Entry(on_extension_button, modal_title="Approve more time?"),
         ids.EXTENSION_DENY: Entry(on_extension_button, Ack.WRITE),
         ids.UNDO: Entry(on_undo_button, Ack.WRITE),
         ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
     },
-    views={ids.EXTEND_VIEW: Entry(on_extend_view, Ack.RESPONSE)},
+    views={
+        ids.EXTEND_VIEW: Entry(on_extend_view, Ack.RESPONSE),
+        ids.EXTENSION_APPROVE_VIEW: Entry(on_extension_view, Ack.RESPONSE),
+    },
 )

@@ -19,7 +19,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.message import ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.models import Action, Extension, Policy
+from core.models import Action, Extension, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 
@@ -158,13 +158,31 @@ def extension_reply(
             "lapsed": "It was undone, or given another time, before that was approved.",
         }.get(extension.outcome or "", "Not approved in time, nothing changed.")
         return Message(f"{asks} {decided}", (section(asks), context(decided)))
-    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody undoes it"
-    change = f"It ends {until}. With this: {end(extension.at)}"
     approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
     elements = [
         button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
         button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
     ]
     first = section(f"{mention} {asks}" if mention else asks)
-    blocks = (first, section(change), context(f"{needed(extension)}{by}"), actions(*elements))
+    blocks = (first, section(_change(undo, extension)), context(f"{needed(extension)}{by}"), actions(*elements))
     return Message(asks, blocks)
+
+
+def _change(undo: Undo, extension: Extension) -> str:
+    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody undoes it"
+    return f"It ends {until}. With this: {end(extension.at)}"
+
+
+def extension_view(action: Action, view: RedactedView, undo: Undo, extension: Extension) -> dict[str, Any]:
+    """Asks once more before an extension is approved, with the target and both ends."""
+    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view))
+    asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
+    parts = [asks, f"*Target*\n{targets}" if targets else "", _change(undo, extension)]
+    return modals.modal(
+        "Approve more time?",
+        [*(section(part) for part in parts if part), context(needed(extension))],
+        callback_id=ids.EXTENSION_APPROVE_VIEW,
+        submit="Extend",
+        metadata=json.dumps({"id": action.id, "extension": extension.id}),
+        close="Not now",
+    )

@@ -52,6 +52,7 @@ INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 MAX_TARGETS = 3
+MAX_LISTED_TARGETS = 100  # each on a line
 
 
 def is_open(action: Action) -> bool:
@@ -136,7 +137,7 @@ def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *([f"{left} more"] if left else [])])
 
 
-def target_lines(action: Action, view: RedactedView, most: int) -> list[str]:
+def target_lines(action: Action, view: RedactedView, most: int = MAX_LISTED_TARGETS) -> list[str]:
     """`hostname SRV-DC01 · the server`, one line for each artifact that a run acts on, with what its alert says of it.
 
     Empty if nobody has declared them; mrkdwn.

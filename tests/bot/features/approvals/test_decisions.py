@@ -42,7 +42,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env.told("anna", "You asked for this action; somebody else must approve or deny it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.told("eve", "manageAction")
+    await env.told("eve", "You can't run responders (read-only).")
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("ben", f"You approved Isolate on {alert.id}; it starts now.")
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))

@@ -94,9 +94,9 @@ async def test_core_that_loses_its_answers_or_is_away_runs_nothing_twice(tmp_pat
         message = await shown(env, "2 wait for approval")
         # A vote whose answer is lost is not repeated, and is told as that.
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-        view = await env.until("ben", topmost(ids.NOTICE_VIEW, "Approve all 2"))
+        view = await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, "Deny all 2"))
         proxy.drop_responses("POST /api/connector/engine/action/_bulk", 1)
-        await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
+        await env["ben"].submit(view["id"], {})
         await env.told("ben", "your decision may not have been recorded")
         await shown(env, "2 of 2, 0 failed, 0 refused")
         assert await ran(env, alert_ids) == [1, 1]
@@ -162,9 +162,9 @@ async def test_where_slack_opens_no_window_nobody_is_offered_to_approve_what_the
         env.emulator.faults.error("views.open", "expired_trigger_id", times=2)
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
         told = await env.told("ben", "Press *Review* again")
-        assert ids.BULK_APPROVE not in text_of(told)
+        assert "Deny all" not in text_of(told)
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "Approve all 2"))
+        await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, "Deny all 2"))
 
 
 async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_button(tmp_path: Path) -> None:
@@ -173,10 +173,10 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "2 wait for approval")
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "Approve all 2"))
+        await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, "Deny all 2"))
         await env.core.core.people.set_profile("ben", "read-only")
         view = env["ben"].live_view.modal or {}
-        await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
+        await env["ben"].submit(view["id"], {})
         await env.told("ben", "not authorized")
         await env["eve"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)  # to read is allowed
         each = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "waits"))))

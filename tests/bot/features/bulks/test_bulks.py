@@ -8,6 +8,7 @@ import pytest
 
 from bot.app import running
 from bot.block_kit import ids
+from bot.features.approvals.views import CHANGED
 from bot.features.bulks import views as bulks
 from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
@@ -212,7 +213,7 @@ def posted_to(env: FeatureEnvironment, channel: str) -> list[dict[str, Any]]:
 async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], words: str) -> dict[str, Any]:
     """What Review shows this person."""
     await env[name].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, words)))
+    return fine(await env.until(name, topmost(ids.BULK_APPROVE_VIEW, words)))
 
 
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert "<!subteam^S0LEADS> <@U0LEA>" in text_of(message)
         assert "Nobody reaches it" not in text_of(message)  # inputs and policy are for those who may see all of it
         own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
-        assert ids.BULK_APPROVE not in text_of(own)
+        assert own["submit"] is None
         await env["eve"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
         await env.told("eve", "You can't run responders")
 
@@ -241,7 +242,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["ben"].command(SOC, "/responder pending")
         await env.told("ben", "asks to run *Ban an address* on 12 objects that you may see")
 
-        view = await reviewed(env, "ben", message, "Approve all 12")
+        view = await reviewed(env, "ben", message, "Deny all 12")
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")
         text = text_of(view)
         assert "*anna* asks to run *Ban an address* on *12 objects*" in text
         for words in (
@@ -252,10 +254,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         ):
             assert words in text
         assert all(f"• {one} · ET MALWARE Beacon" in text for one in alert_ids)
-        for _ in range(2):
-            await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
-        answers = ("You approved 12 runs.", "None of these runs waits for approval any more.")  # the second shows last
-        await env.until("ben", lambda view: any(words in text_of(view.modal or {}) for words in answers) or None)
+        await env["ben"].submit(view["id"], {})
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs."))
         ended = await shown(env, "12 of 12, 0 failed, 0 refused")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
@@ -281,8 +281,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env.told("ben", "You denied 3 runs.")
         denied = await shown(env, "3 of 3, 0 failed, 0 refused, 3 denied")
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
-        await env["lea"].click(None, view_id=late["id"], action_id=ids.BULK_APPROVE)
-        await env.told("lea", "None of these runs waits for approval any more.")
+        await env["lea"].submit(late["id"], {})
+        assert CHANGED in text_of(await env.told("lea", "Nothing of it waits any more."))
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
@@ -290,13 +290,13 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         view = await reviewed(env, "anna", message, "You may not see 1 of these objects")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
-        assert ids.BULK_APPROVE not in text_of(view)
-        view = await reviewed(env, "lea", message, "Approve all 2")
+        assert view["submit"] is None
+        view = await reviewed(env, "lea", message, "Deny all 2")
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
         await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.people.set_clearance("lea", 2)
-        await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_APPROVE)
+        await env["lea"].submit(view["id"], {})
         await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"

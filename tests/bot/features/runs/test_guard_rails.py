@@ -255,6 +255,12 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))
+    form = fine(await env.until("lea", topmost(ids.EXTENSION_APPROVE_VIEW, "*anna* asks that *Contain*")))
+    assert "With this: It ends" in text_of(form)
+    extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
+    assert extension is not None
+    assert extension.approval.approved_by == []
+    await env["lea"].submit(form["id"], {})
     await env.told("lea", "You approved more time for *Contain*")
     await env.until("anna", in_thread(card["ts"], "Approved by lea."))
     after = (await env.client.action(action.id)).undo

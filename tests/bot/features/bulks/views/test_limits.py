@@ -95,13 +95,14 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
         ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
         for target, view in zip(bulk().targets, VIEWS, strict=True)
     ]
-    review = bulks.review(bulk(), shown, 0, "", HOSTILE, button=button)
-    view = modals.message_view("Approve all?", review)
+    offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
+    view = bulks.review_view(bulk(), shown, 0, "", offered, button=button, has_changed=True)
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
     assert "the end" in text
-    assert "bulk_approve" in text
+    assert "bulk_deny" in text
+    assert "submit" in view
 
 
 def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approves() -> None:
@@ -111,7 +112,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
     shown = [ShownTarget(bulk().targets[0], view, action)]
-    review = modals.message_view("Approve all?", bulks.review(bulk(), shown, 0, "", "", button=button))
+    review = bulks.review_view(bulk(), shown, 0, "", None, button=button)
     fine_view(review)
     assert "the end" in json.dumps(review)
     assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
