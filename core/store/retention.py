@@ -83,12 +83,12 @@ def closed_at(reads: Reads, root_id: int) -> int | None:
 
 
 def is_due(reads: Reads, root_id: int, before: int) -> bool:
-    """Whether an alert in no case, or a case, may be deleted: closed, and without a change or a run since then."""
+    """Whether an alert in no case, or a case, may be deleted: closed, unchanged and without the end of a run since."""
     at = closed_at(reads, root_id)
     if at is None or at >= before:
         return False
     values = {"id": root_id, "case": f"~{root_id}", "before": before}
-    sql = f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND created_at >= :before LIMIT 1"
+    sql = f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND ended_at >= :before LIMIT 1"
     return reads.row(sql, values) is None
 
 

@@ -174,7 +174,7 @@ def made_at(reads: Reads) -> int | None:
 def mark(tx: Transaction, now: int) -> None:
     """Mark these tables as a backup, unless they are: made when their last event was, as a dump holds no time."""
     tx.run(
-        "INSERT INTO backup (made_at) SELECT coalesce((SELECT max(at) FROM event), :now)"
+        "INSERT INTO backup (made_at) SELECT coalesce((SELECT at FROM event ORDER BY seq DESC LIMIT 1), :now)"
         " WHERE NOT EXISTS (SELECT 1 FROM backup)",
         {"now": now},
     )

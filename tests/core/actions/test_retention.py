@@ -247,6 +247,19 @@ async def test_a_file_stays_while_an_alert_has_it(soc: Soc) -> None:
     assert soc.rows("file_reference") == 1
 
 
+async def test_the_days_count_from_the_end_of_a_run(soc: Soc) -> None:
+    """It may have waited for approval longer than they are."""
+    alert = await soc.closed()
+    action = await soc.started(GUARDED, alert)
+    soc.later(DAYS + 1)
+    await soc.parts.actions.approve(BEN, action)
+    await soc.finish(DONE)
+    assert await soc.retention().preview() == Counter()
+    assert await soc.retention().prune() == Counter()
+    soc.later(DAYS + 0.001)
+    assert await soc.retention().prune() == Counter(alert=1, action=1)
+
+
 async def test_a_report_goes_and_its_sentence_stays(soc: Soc) -> None:
     alert, open_alert = await soc.closed(), await soc.alert()
     action, other = await soc.ran(PLAIN, alert), await soc.ran(PLAIN, open_alert)
@@ -550,7 +563,7 @@ def may_go(root: Mapping[str, Any], since: int) -> bool:
 def is_past(action: Mapping[str, Any], since: int) -> bool:
     undo = action.get("undo") or {}
     is_in_force = undo.get("status") in ("available", "waiting", "running", "failed") or undo.get("at") is not None
-    return action["status"] not in ("Waiting", "InProgress") and not is_in_force and action["createdAt"] < since
+    return action["status"] not in ("Waiting", "InProgress") and not is_in_force and action["endDate"] < since
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------------
