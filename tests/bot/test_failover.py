@@ -15,14 +15,20 @@ from typing import Any
 
 import pytest
 
+from bot.block_kit import ids
 from bot.outbox.replicas import LEASE_MS, LOOK_MS, RENEW_MS
 from bot.slack_emulator import EmulatedUser, SlackEmulator
+from core.actions.retention import DAY_MS, Retention
 from core.client import CoreClient
+from core.common.clock import now_ms
+from core.common.database import Database, Dialect
+from core.common.settings_file import RetentionSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users, find_card
 from tests.bot.running import PEOPLE as EVERYBODY
 from tests.bot.test_serve import ROOT, output_after
+from tests.core.core_process import until
 from tests.core.running import running_core
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -53,20 +59,22 @@ class Hosts:
     folder: Path
     emulator: SlackEmulator
     core: CoreClient
+    database: Database
+    """Core's."""
     proxy: CoreProxy
     environment: dict[str, str]
     anna: EmulatedUser
     bots: list[asyncio.subprocess.Process] = field(default_factory=list)
 
-    async def start(self) -> tuple[asyncio.subprocess.Process, str]:
-        """Start a bot. Returns its process, and where its health is."""
+    async def start(self, **settings: str) -> tuple[asyncio.subprocess.Process, str]:
+        """Start a bot, with more variables as `settings`. Returns its process, and where its health is."""
         command = [sys.executable, "-m", "bot.cli", "bot"]
         with open(self.folder / f"bot{len(self.bots)}.log", "wb") as log:  # noqa: ASYNC230  # at once
             process = await asyncio.create_subprocess_exec(
                 *(ELSEWHERE if can_be_elsewhere() else ()),
                 *command,
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment},
+                env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **settings},
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
             )
@@ -108,7 +116,7 @@ async def hosts(folder: Path, transport: str) -> AsyncIterator[Hosts]:
             environment["SLACK_APP_TOKEN"] = emulator.app_token
         else:
             environment["SLACK_SIGNING_SECRET"] = emulator.signing_secret
-        made = Hosts(folder, emulator, client, proxy, environment, anna)
+        made = Hosts(folder, emulator, client, core.core.database, proxy, environment, anna)
         try:
             yield made
         finally:
@@ -182,6 +190,51 @@ async def test_a_leader_that_was_frozen_comes_back_and_changes_nothing(tmp_path:
         assert [call[1] for call in sent].count("chat.postMessage") == 1
         assert await here.card(two) == before
         assert len([m for m in await here.anna.messages(SOC) if not m.get("ephemeral")]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path: Path, dialect: Dialect) -> None:
+    """Core deletes closed alerts while the bot that leads is killed; the next one forgets their messages."""
+    with stores.using(dialect):
+        async with hosts(tmp_path, "socket") as here:
+            first, _ = await here.start()
+            alerts = [await here.alert(sourceRef=str(number)) for number in range(12)]
+            cards = {alert: await here.card(alert) for alert in alerts}
+            closed, open_ = alerts[:10], alerts[10:]
+            for alert in closed:
+                await here.core.mark_alert_read(alert)
+                cards[alert] = await here.card(alert, "*closed*")
+            stores.rows(tmp_path / "slack.db", f"UPDATE message SET created_at = created_at - {2 * DAY_MS}")  # noqa: S608
+            await here.start(RESPONDER_BOT_RETENTION_MESSAGE_DAYS="1")
+            section = RetentionSection(alert_days=90)
+            core = Retention(here.database, lambda: now_ms() + 91 * DAY_MS, section, step_s=0, pause_s=0.05)
+            pruning = asyncio.create_task(core.prune())
+            while core.counts["alert"] < 5:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0)
+            first.kill()
+            assert (await pruning)["alert"] == len(closed)
+            await here.core.mark_alert_read(open_[0])
+            await here.card(open_[0], "*closed*")
+            of_open = await until(lambda: forgotten(tmp_path / "slack.db", closed), "their messages are forgotten")
+            assert of_open == set(open_)
+            for alert in closed:
+                assert await here.card(alert) == cards[alert]
+            assert await here.card(open_[1]) == cards[open_[1]]
+            old = cards[closed[0]]
+            option = old["blocks"][0]["accessory"]["options"][0]["value"]
+            await here.anna.click(SOC, old["ts"], action_id=ids.MORE, value=option)
+            modal = await here.anna.until(lambda view: view.modal if "from long ago" in str(view.modal) else None)
+            assert modal is not None
+            assert "Nothing was run" in str(modal)
+            await here.anna.click(None, view_id=modal["id"], action_id=ids.REFRESH)
+            await here.anna.until(lambda view: f"{closed[0]} was deleted" in str(view.modal))
+
+
+def forgotten(database: Path, alerts: list[str]) -> set[str]:
+    """The alerts that the bot has messages of, once there are none of these."""
+    left = {row[0] for row in stores.rows(database, "SELECT root_id FROM message WHERE root_id <> ''")}
+    return set() if left & set(alerts) else left
 
 
 def children_of(pid: int) -> list[int]:
