@@ -264,7 +264,7 @@ async def test_five_commands_lead_from_a_fresh_clone_to_an_alert_of_suricata_on_
         async with EmulatedUser(url, token, "U0ANNA") as anna:
             (card,) = await anna.until(
                 lambda view: [
-                    text for message in view.messages("C0ALERTS") if "ET MALWARE" in (text := text_of(message))
+                    text for message in view.messages("C0ALERTS") if "Win32/Example" in (text := text_of(message))
                 ]
             )
     assert received["created"] == 1

@@ -33,7 +33,7 @@ def decode_json(raw: bytes | str) -> Any:
         value = json.loads(text, parse_constant=_reject_constant, parse_float=_finite_float)
     except RecursionError:
         raise _too_deep() from None
-    if _is_deeper(value, MAX_DEPTH):
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
         raise _too_deep()
     if "\\ud" not in text and "\\uD" not in text:
         return value

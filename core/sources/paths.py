@@ -28,6 +28,8 @@ class Path:
 
     text: str
     tree: Any
+    plain: tuple[tuple[str, ...], ...] = ()
+    """The names of each alternative, if it is made of nothing but names."""
 
     @cached_property
     def name(self) -> str:
@@ -49,7 +51,9 @@ def parse(text: str) -> Path:
     except (JMESPathError, RecursionError) as error:
         raise ValueError(f"{text!r} is no path, such as rule.name or events[0].host") from error
     _check(tree, text)
-    return Path(text, tree)
+    alternatives = list(_alternatives(tree))
+    is_plain = all(_is_plain(node) for node in alternatives)
+    return Path(text, tree, tuple(tuple(_names(node)) for node in alternatives) if is_plain else ())
 
 
 def _check(node: Any, text: str) -> None:
@@ -71,6 +75,10 @@ def _alternatives(node: Any) -> Iterator[Any]:
         yield node
 
 
+def _is_plain(node: Any) -> bool:
+    return node["type"] == "field" or (node["type"] == "subexpression" and all(map(_is_plain, node["children"])))
+
+
 def _names(node: Any) -> Iterator[str]:
     if node["type"] == "field":
         yield node["value"]
@@ -87,17 +95,21 @@ class Reader(TreeInterpreter):
 
     def get(self, path: Path, value: Any) -> Any:
         """What is at the path; None if nothing is. Raises LookedAtTooMuchError."""
-        return self.visit(path.tree, value)
+        if not path.plain:
+            return self.visit(path.tree, value)
+        found = None
+        for names in path.plain:  # most paths, and several times quicker
+            self._count(len(names))
+            found = value
+            for name in names:
+                found = found.get(name) if isinstance(found, dict) else None
+            if found or (found == 0 and found is not False):  # what `||` takes
+                break
+        return found
 
-    def visit(self, node: Any, value: Any) -> Any:
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         self._count(1)
-        if node["type"] == "field":  # these two are most of what paths are made of
-            return value.get(node["value"]) if isinstance(value, dict) else None
-        if node["type"] == "subexpression":
-            for child in node["children"]:
-                value = self.visit(child, value)
-            return value
-        return super().visit(node, value)
+        return super().visit(node, *args, **kwargs)
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
         items = super().visit_flatten(node, value)

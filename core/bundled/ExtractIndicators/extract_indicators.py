@@ -98,8 +98,7 @@ def indicators(text: str) -> dict[str, list[str]]:
     addresses = [match[0] for match in IPV4.finditer(rest) if not VERSION_BEFORE.search(before(match))]
     addresses += [host for url in urls if IPV4.fullmatch(host := host_of(url))]
     addresses += [match[0].lower() for match in IPV6.finditer(rest)]
-    tlds, fields = words_of(TLDS) | SPECIAL_TLDS, words_of(FIELD_WORDS)
-    domains = unique(match[0].lower() for match in DOMAIN.finditer(rest) if is_domain(match, tlds, fields, defanged))
+    domains = unique(match[0].lower() for match in DOMAIN.finditer(rest) if is_domain(match, defanged))
     hashes = unique(match[0].lower() for match in HASH.finditer(rest) if not ID_BEFORE.search(before(match)))
     return {"ip": unique(filter(is_host, addresses)), "domain": domains, "url": urls, "hash": hashes}
 
@@ -147,20 +146,23 @@ def is_host(value: str) -> bool:
     return not (address.is_loopback or address.is_multicast or value.endswith((".0.0", ".255.255")))
 
 
-def is_domain(
-    match: re.Match[str], tlds: frozenset[str], field_words: frozenset[str], defanged: frozenset[str]
-) -> bool:
+def is_domain(match: re.Match[str], defanged: frozenset[str]) -> bool:
     """Whether a dotted name is a domain, and not the name of a field, a file, a package or a class."""
     name, after = match[0], match.string[match.end() : match.end() + 8]
     labels = name.lower().split(".")
     tld = labels[-1]
-    if tld not in tlds or len(name) > 253 or labels[0] in PACKAGES or name.lower() in PRODUCTS:
+    if (
+        not (tld in SPECIAL_TLDS or tld in words_of(TLDS))
+        or len(name) > 253
+        or labels[0] in PACKAGES
+        or name.lower() in PRODUCTS
+    ):
         return False
     if name.lower() in defanged or labels[0] == "www":
         return True
     if not (name.endswith(tld) or name.isupper()):  # `Microsoft.Storage`, `System.IO`
         return False
-    if is_field(name.split("."), field_words, is_key=KEY_AFTER.match(after) is not None):
+    if is_field(name.split("."), words_of(FIELD_WORDS), is_key=KEY_AFTER.match(after) is not None):
         return False
     if tld in FILE_TLDS and not (len(labels) > 2 and labels[-2] in SECOND_LEVELS):
         return HOST_AFTER.match(after) is not None or HOST_BEFORE.search(before(match)) is not None
