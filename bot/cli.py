@@ -401,12 +401,8 @@ def _has_secrets(value: Any, key: str = "") -> bool:
 
 
 def _manifest_text() -> str:
-    """The Slack app's manifest: beside the packages in a checkout, inside the package once installed."""
-    here = Path(__file__).parent
-    for file in (here / "manifest.yml", here.parent / "manifest.yml"):
-        if file.is_file():
-            return file.read_text("utf-8")
-    raise ResponderBotError("not_found", "manifest.yml is missing from this installation; install it again.")
+    """The Slack app's manifest, which stands beside the packages."""
+    return (Path(__file__).parents[1] / "manifest.yml").read_text("utf-8")
 
 
 def _manifest() -> Mapping[str, Any]:

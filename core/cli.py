@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run core's subcommands only; the console script is `bot.cli`."""
+    """Run core's subcommands only; the command is `bot.cli`."""
     parser = Parser(prog="responder-bot", description="Run responders on security alerts.")
     register(parser.add_subparsers(metavar="COMMAND", required=True))
     return run(parser.parse_args(argv))

@@ -9,7 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tomllib
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -303,11 +302,6 @@ async def test_a_backup_finds_the_bot_s_database_as_the_bot_does(tmp_path: Path)
 async def test_the_database_is_private(tmp_path: Path) -> None:
     await run(tmp_path, "user", "list")
     assert stat.S_IMODE((tmp_path / "responder-bot.db").stat().st_mode) == 0o600
-
-
-def test_the_console_script_is_the_bot_s() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    assert project["project"]["scripts"] == {"responder-bot": "bot.cli:main"}
 
 
 async def test_every_subcommand_reads_config_and_resolves_paths_from_it(tmp_path: Path) -> None:

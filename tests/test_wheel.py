@@ -1,0 +1,81 @@
+"""The wheel works outside the source tree, and beside another distribution with a package `core`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.documents import ROOT
+
+pytestmark = pytest.mark.slow
+TOP = "responder_bot/"
+OTHER = {
+    "core/__init__.py": "MAKER = 'somebody else'\n",
+    "bot.py": "MAKER = 'somebody else'\n",
+    "other-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 1.0\n",
+    "other-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "other-1.0.dist-info/RECORD": "",
+}
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    env = {**os.environ, "SSL_CERT_FILE": os.environ["SYSTEM_SSL_CERT_FILE"], "UV_PYTHON_DOWNLOADS": "never"}
+    for name in (
+        "VIRTUAL_ENV",
+        "PYTHONPATH",
+        "PYTHONSAFEPATH",
+        *(["SSL_CERT_FILE"] if not env["SSL_CERT_FILE"] else []),
+    ):
+        env.pop(name, None)
+    ended = subprocess.run(command, cwd=cwd, env={**env, **environment}, capture_output=True, text=True)
+    assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made from the sdist, as `uv build` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    run("uv", "build", "--quiet", "--out-dir", folder)
+    return next(folder.glob("*.whl"))
+
+
+def zipped(file: Path, content: Mapping[str, str]) -> Path:
+    with zipfile.ZipFile(file, "w") as wheel:
+        for name, text in content.items():
+            wheel.writestr(name, text)
+    return file
+
+
+def test_the_wheel_has_every_file_of_both_packages_below_a_folder_of_its_own(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    installed = {name for name in names if ".dist-info/" not in name and ".data/scripts/" not in name}
+    tracked = run(
+        "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "bot", "core", "manifest.yml"
+    ).split("\0")
+    assert installed == {f"{TOP}{name}" for name in tracked if (ROOT / name).is_file()}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_it_runs_beside_another_core(wheel: Path, tmp_path: Path, version: str) -> None:
+    own = Path(sys.base_prefix, "bin", f"python{version}")
+    program = own if own.is_file() else shutil.which(f"python{version}")
+    if program is None or subprocess.run([program, "--version"], capture_output=True).returncode:  # pyenv's may fail
+        pytest.skip(f"there is no Python {version} here")
+    other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
+    places = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    run("uv", "tool", "install", "--quiet", "--python", program, "--with", other, wheel, **places)
+    command = tmp_path / "bin" / "responder-bot"
+    steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=tmp_path).splitlines()]
+    assert steps[-1]["ok"]
+    assert "display_information:" in run(command, "doctor", "--manifest", "https://bot.example", cwd=tmp_path)
+    theirs = tmp_path / "tools" / "responder-bot" / "bin" / "python"
+    makers = run(theirs, "-c", "import bot, core; print(bot.MAKER, core.MAKER)", cwd=tmp_path)
+    assert makers == "somebody else somebody else\n"
