@@ -1,10 +1,11 @@
-"""The command line `responder-bot`: try, serve, bot, doctor, forget-messages, and core's subcommands.
+"""The command line `responder-bot`: try, serve, bot, check, doctor, forget-messages, and core's subcommands.
 
 Large imports are inside the subcommands, so that `--help` is fast.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import stat
@@ -41,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_try(commands)
     _add_command(commands, "serve", _serve, "core and bot in one process (the usual installation)")
     _add_command(commands, "bot", _bot, "serve the bot alone")
+    check = _add_command(
+        commands, "check", _check, "say what is wrong with settings, responders and files; start nothing"
+    )
+    check.add_argument("--schema", action="store_true", help="print the JSON Schema of the settings, for editors")
     doctor = _add_command(
         commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
     )
@@ -288,6 +293,32 @@ def _forget_messages(args: argparse.Namespace) -> int:
     count = asyncio.run(forget_messages(location, core_cli.opening()))
     print(f"Forgot {count} messages; the bot shows what comes from now on.", file=sys.stderr)
     return 0
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+def _check(args: argparse.Namespace) -> int:
+    from bot.settings import READERS, BotSettings
+    from core import check
+    from core.common.settings_file import problems_of
+
+    if args.schema:
+        of_core, of_bot = check.schema(), BotSettings.model_json_schema()
+        merged = {key: {**of_core[key], **of_bot[key]} for key in ("$defs", "properties")}
+        _print(json.dumps({**of_core, **merged, "title": "responder-bot.toml", "description": ""}, indent=2))
+        return 0
+    try:
+        sections = _sections(args)
+        problems = [*problems_of(READERS, sections), *asyncio.run(check.problems(sections))]
+    except ResponderBotError as error:
+        problems = [error.message]
+    else:
+        problems.append(_file_mode_problem(Path(sections.source), sections.tables))
+    problems = [problem for problem in dict.fromkeys(problems) if problem]
+    for problem in problems:
+        _print(problem)
+    return 1 if problems else 0
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -116,12 +118,12 @@ class ChannelSection(SettingsSection):
         Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
     )
 
-    @field_validator("group", mode="before")
+    @field_validator("group", mode="before", json_schema_input_type=Grouping | Literal[False])
     @classmethod
     def _false_is_none(cls, value: Any) -> Any:
         return None if value is False else value
 
-    @field_validator("clearance", mode="before")
+    @field_validator("clearance", mode="before", json_schema_input_type=Literal["clear", "green", "amber", "red"])
     @classmethod
     def _by_name(cls, value: Any) -> Any:
         if value in TLP_NAMES:
@@ -162,15 +164,7 @@ def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
 
 def bot_settings(sections: Sections) -> BotSettings:
     """Read the bot's settings from sections that were loaded before. Raises as `load` does."""
-    settings = BotSettings(
-        bot=section(BotSection, "bot", sections),
-        slack=section(SlackSection, "slack", sections, also=SLACK_NAMES),
-        channel=section_list(ChannelSection, "channel", sections),
-        group=_groups(sections),
-        retention=section(RetentionSection, "retention", sections),
-    )
-    _reject_duplicates(settings)
-    return settings
+    return BotSettings(**{name: read(sections) for name, read in READERS.items()})
 
 
 def _groups(sections: Sections) -> Mapping[str, GroupSection]:
@@ -187,14 +181,24 @@ def _groups(sections: Sections) -> Mapping[str, GroupSection]:
     }
 
 
-def _reject_duplicates(settings: BotSettings) -> None:
-    seen: set[str] = set()
-    for channel in settings.channel:
-        if channel.id in seen:
-            raise settings_error(f"The channel {channel.id} stands twice in the settings; keep one [[channel]] for it.")
-        seen.add(channel.id)
+def _channels(sections: Sections) -> tuple[ChannelSection, ...]:
+    channels = section_list(ChannelSection, "channel", sections)
+    for channel_id, uses in Counter(channel.id for channel in channels).items():
+        if uses > 1:
+            raise settings_error(f"The channel {channel_id} stands twice in the settings; keep one [[channel]] for it.")
+    return channels
 
 
 def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
     patterns = list(patterns)
     return "*" in patterns or bool(set(patterns) & set(values))
+
+
+READERS: Mapping[str, Callable[[Sections], Any]] = {
+    "bot": partial(section, BotSection, "bot"),
+    "slack": partial(section, SlackSection, "slack", also=SLACK_NAMES),
+    "channel": _channels,
+    "group": _groups,
+    "retention": partial(section, RetentionSection, "retention"),
+}
+"""What reads each section of the bot's."""

@@ -4,8 +4,9 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -105,18 +106,21 @@ def _in_a_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+_LIST_OR_ONE = BeforeValidator(_in_a_list, json_schema_input_type=str | tuple[str, ...])
+
+
 Rates = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,4}[smhd]$")], ...],
-    BeforeValidator(_in_a_list),
+    _LIST_OR_ONE,
     Field(description='a list of rates, such as ["5/1h", "20/1d"]; the units are s, m, h and d'),
 ]
 """How many runs there may be in any period of that length; see `Rate`."""
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(_in_a_list)]
+Paths = Annotated[tuple[str, ...], _LIST_OR_ONE]
 """One path into a body, or several (core/docs/sources.md#maps)."""
 Values = Annotated[
-    Mapping[str, Annotated[tuple[str, ...], BeforeValidator(_in_a_list)]],
+    Mapping[str, Annotated[tuple[str, ...], _LIST_OR_ONE]],
     Field(description='a table of paths and their values, such as { status = ["resolved"] }'),
 ]
 Duration = Annotated[
@@ -171,6 +175,9 @@ def by_commas(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+_BY_COMMAS = BeforeValidator(by_commas, json_schema_input_type=str | tuple[str, ...])
+
+
 class ResponderSection(SettingsSection):
     """`[responder."Name_1_0"]`: its configuration, its policy, and what its program may reach and use."""
 
@@ -190,7 +197,7 @@ class ResponderSection(SettingsSection):
     rate: Rates = ()
     rate_per_target: Rates = ()
     breaker: BreakerSection | None = None
-    target: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = Field(
+    target: Annotated[tuple[str, ...], _BY_COMMAS] = Field(
         (), description='the data types, with commas between, such as "hostname, ip"'
     )
     """The data types of the artifacts that it acts on, in place of those of its definition."""
@@ -239,7 +246,7 @@ def section_for(name: str, sections: Mapping[str, ResponderSection]) -> Responde
 class ProtectSection(SettingsSection):
     """`[protect]`: targets on which nothing may run (core/docs/guards.md#protected-targets)."""
 
-    artifacts: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = Field(
+    artifacts: Annotated[tuple[str, ...], _BY_COMMAS] = Field(
         (), description='a list of strings, such as ["10.0.0.0/8", "*.corp.example", "file:crown-jewels.txt"]'
     )
     """Addresses, networks, hosts, patterns with `*`, plain values, and `file:` with a path of a list of them."""
@@ -387,14 +394,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> CoreSettings:
 
 def core_settings(sections: Sections) -> CoreSettings:
     """Core's settings from sections that were already read. Raises as `load` does."""
-    return CoreSettings(
-        core=section(CoreSection, "core", sections),
-        engine=_engines(sections),
-        responder=_responders(sections),
-        protect=_protect(sections),
-        retention=section(RetentionSection, "retention", sections),
-        source=_sources(sections),
-    )
+    return CoreSettings(**{name: read(sections) for name, read in READERS.items()})
 
 
 def _sources(sections: Sections) -> Mapping[str, SourceSection]:
@@ -583,3 +583,14 @@ def _responder_variables(
         item = item if base == variable else item.removesuffix("_FILE")
         values[name, item] = environ[variable] if is_item else with_file(environ, base)
     return [(name, item, value) for (name, item), value in values.items()]
+
+
+READERS: Mapping[str, Callable[[Sections], Any]] = {
+    "core": partial(section, CoreSection, "core"),
+    "engine": _engines,
+    "responder": _responders,
+    "protect": _protect,
+    "retention": partial(section, RetentionSection, "retention"),
+    "source": _sources,
+}
+"""What reads each section of core's."""

@@ -63,6 +63,8 @@ ENDING: Mapping[str, str] = {
     "responder-bot init": "responder-bot init --help",
     "responder-bot restore": "responder-bot restore --help",
     "responder-bot hosts": "",
+    "responder-bot check": "",
+    "responder-bot check --schema": "",
     "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
     "responder-bot responders resume NAME": "responder-bot responders resume --help",
     "uv run responder-bot doctor --manifest https://your.host": "",

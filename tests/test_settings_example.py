@@ -40,7 +40,7 @@ def settings() -> Iterator[tuple[str, str, Any, str]]:
     """Section, key, value and comment of each line that sets something."""
     section = ""
     for line in EXAMPLE.read_text().splitlines():
-        if line in ("", "#") or line.startswith("# "):
+        if line in ("", "#") or line.startswith(("# ", "#:schema ")):
             continue
         match = SETTING.fullmatch(line)
         assert match is not None, f"a key needs a comment on its line: {line}"

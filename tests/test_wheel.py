@@ -24,7 +24,7 @@ OTHER = {
 }
 
 
-def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+def run(*command: str | Path, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> str:
     env = {**os.environ, "SSL_CERT_FILE": os.environ["SYSTEM_SSL_CERT_FILE"], "UV_PYTHON_DOWNLOADS": "never"}
     for name in (
         "VIRTUAL_ENV",
@@ -33,7 +33,7 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
         *(["SSL_CERT_FILE"] if not env["SSL_CERT_FILE"] else []),
     ):
         env.pop(name, None)
-    ended = subprocess.run(command, cwd=cwd, env={**env, **environment}, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=cwd, env={**env, **(environment or {})}, capture_output=True, text=True)
     assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout
 
@@ -71,7 +71,7 @@ def test_it_runs_beside_another_core(wheel: Path, tmp_path: Path, version: str) 
         pytest.skip(f"there is no Python {version} here")
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
     places = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
-    run("uv", "tool", "install", "--quiet", "--python", program, "--with", other, wheel, **places)
+    run("uv", "tool", "install", "--quiet", "--python", program, "--with", other, wheel, environment=places)
     command = tmp_path / "bin" / "responder-bot"
     steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=tmp_path).splitlines()]
     assert steps[-1]["ok"]

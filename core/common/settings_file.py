@@ -7,7 +7,7 @@ Core and bot have their sections in one file; each reads its own with these func
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -112,6 +112,47 @@ def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[
         checked(model, table, f"{sections.source}: [[{name}]] number {number}", sections.folder)
         for number, table in enumerate(tables_of(name, sections), 1)
     )
+
+
+def problems_of(readers: Mapping[str, Callable[[Sections], Any]], sections: Sections) -> list[str]:
+    """The first error of each section, as a sentence with the line of the file where it has one."""
+    problems = []
+    for read in readers.values():
+        try:
+            read(sections)
+        except ResponderBotError as error:
+            problems.append(with_line(error.message, sections))
+    return problems
+
+
+_HEADER = re.compile(r"(\[{1,2}\w[^]]*\]{1,2})(?: number (\d+))?(.*)", re.S)
+_KEY = re.compile(r'\s*"?(\w+)"?\s*[.=]\s*(.*)')
+
+
+def with_line(sentence: str, sections: Sections) -> str:
+    """The sentence behind `FILE:LINE`, if the file has the section that it names, written the same way."""
+    place, file = _HEADER.search(sentence), Path(sections.source)
+    if place is None or not file.is_file():
+        return sentence
+    header, number, rest = place.groups()
+    words = re.findall(r"[\w-]+", rest)
+    keys: list[
+        dict[str, tuple[int, str]]
+    ] = []  # of each table of that header: line and value by key; the header's is ""
+    is_inside = False
+    for at, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if line.lstrip().startswith("["):
+            is_inside = line.lstrip().startswith(header)
+            keys += [{"": (at, "")}] if is_inside else []
+        elif is_inside and (match := _KEY.match(line)):
+            keys[-1].setdefault(match[1], (at, match[2]))
+    if number:
+        keys = keys[int(number) - 1 :]
+    keys.sort(key=lambda table: table.get("name", (0, ""))[1].strip("\"'") not in words)  # an [[engine]] by its name
+    if not keys:
+        return sentence
+    number_of_line, _ = next((keys[0][word] for word in words if word in keys[0]), keys[0][""])
+    return f"{sections.source}:{number_of_line}: {sentence.removeprefix(f'{sections.source}: ')}"
 
 
 def variable_name(name: str) -> str:

@@ -229,7 +229,7 @@ def _version_of(python: Path) -> str:
         timeout=30,
         env={},
     )
-    return process.stdout
+    return process.stdout.removesuffix("\n")  # as `sys.version` is here
 
 
 def _build_plain(path: Path) -> None:

@@ -1,0 +1,106 @@
+"""`responder-bot check`: every problem in one sentence with its line, and nothing is started or made."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from bot.settings import BotSettings
+from core.common.settings_file import SECTIONS
+from core.settings import CoreSettings
+from tests import programs
+
+
+def check(folder: Path, settings: str = "", *args: str) -> subprocess.CompletedProcess[str]:
+    """Run it; nothing but the settings may be there afterwards."""
+    file = folder / "responder-bot.toml"
+    if settings:
+        file.write_text(settings)
+        file.chmod(0o600)
+    before = sorted(folder.rglob("*"))
+    ran = programs.run("bot.cli", "check", *args, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+    assert sorted(folder.rglob("*")) == before
+    return ran
+
+
+def problems(folder: Path, settings: str) -> list[str]:
+    ran = check(folder, settings)
+    assert ran.returncode == 1
+    return ran.stdout.splitlines()
+
+
+def test_nothing_is_wrong(tmp_path: Path) -> None:
+    for settings in ("", "[core]\nport = 9100\n"):
+        ran = check(tmp_path, settings)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_each_section_says_what_is_wrong_in_which_line(tmp_path: Path) -> None:
+    settings = """[core]
+# prot = 1
+prot = 5
+[[engine]]
+name = "local"
+[[engine]]
+name = "soc"
+type = "cortex"
+[[channel]]
+id = "C1"
+clearance = "amber"
+[[channel]]
+id = "C2"
+clearance = "puce"
+[protect]
+artifacts = 5
+"""
+    assert problems(tmp_path, settings) == [
+        "responder-bot.toml:14: [[channel]] number 2 clearance must be one of clear, green, amber, red.",
+        'responder-bot.toml:3: [core] has no key "prot"; did you mean "port"?',
+        "responder-bot.toml:8: [[engine]] soc is of type cortex and needs url and api_key.",
+        "responder-bot.toml:16: [protect] artifacts must be a list of strings,"
+        ' such as ["10.0.0.0/8", "*.corp.example", "file:crown-jewels.txt"].',
+    ]
+
+
+def test_responders_sources_and_files_are_looked_at(tmp_path: Path) -> None:
+    settings = """[[engine]]
+name = "local"
+responders = ["missing/"]
+[[engine]]
+name = "soc"
+type = "cortex"
+url = "http://127.0.0.1:9"
+api_key = "secret"
+ca_file = "ca.pem"
+[responder."ResponderBot_Webhook_1_0"]
+config = { url = "http://127.0.0.1:9", nope = 1 }
+[source."edge"]
+preset = "suricat"
+[protect]
+artifacts = "file:none.txt, dc01"
+"""
+    found = problems(tmp_path, settings)
+    assert [sentence.partition(": ")[0] for sentence in found] == [
+        "responder-bot.toml:9",
+        "responder-bot.toml:13",
+        "responder-bot.toml:3",
+        "responder-bot.toml:14",
+    ]
+    assert "secret" not in "".join(found)
+    only_here = settings.replace('type = "cortex"', 'type = "process"').replace("ca_file", "#")
+    assert any(
+        "responder-bot.toml:11: The settings' [responder.\"Res" in line for line in problems(tmp_path, only_here)
+    )
+
+
+def test_what_is_no_toml_and_what_is_not_there(tmp_path: Path) -> None:
+    assert "(at line 2, column 8)" in problems(tmp_path, "[core]\nport = \nhost = 1")[0]
+    missing = check(tmp_path, "", "--config", "other.toml")
+    assert (missing.returncode, missing.stdout.count("\n")) == (1, 1)
+
+
+def test_the_schema_knows_every_section_and_key(tmp_path: Path) -> None:
+    schema = json.loads(check(tmp_path, "", "--schema").stdout)
+    assert schema["properties"].keys() == set(SECTIONS)
+    sections = {**CoreSettings.model_fields, **BotSettings.model_fields}
+    assert schema["additionalProperties"] is False
+    assert sections.keys() == set(SECTIONS)
