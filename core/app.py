@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from core import engines
 from core.actions.bulks import Bulks
+from core.actions.checks import Checks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
@@ -237,6 +238,9 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     undos = Undos(actions.runs, registry, guards, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
+    checks = Checks(lifecycle, runner, registry, database, clock)
+    stack.push_async_callback(checks.close)
+    await checks.open()
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]

@@ -138,6 +138,7 @@ class Renderer:
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         desired += await self._extension_requests(action, subject, timeline)
+        desired += await self._contradictions(action, subject, timeline)
         if action.bulk:  # which has messages of its own
             return desired
         if action.approval is not None:
@@ -193,6 +194,17 @@ class Renderer:
 
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
+    async def _contradictions(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """What tells that a check found not in force what a run has left, while that is the newest answer."""
+        verified = action.measure.verified if action.measure is not None else None
+        if verified is None or verified.answer != "contradicted":
+            return []
+
+        def render(clearance: int, button: ButtonIds) -> Message:
+            return undos.contradicted_reply(action, subject, clearance=clearance, button=button)
+
+        return await self._in_threads(f"check:{action.id}:{verified.since}", render, subject, timeline)
+
     async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
         extension = action.undo.extension if action.undo is not None else None
@@ -242,6 +254,9 @@ class Renderer:
         if kind == "extension":
             requests = await self._extension_requests(action, subject, here)
             return [request for request in requests if request.key == message.key]
+        if kind == "check":
+            told = await self._contradictions(action, subject, here)
+            return [reply for reply in told if reply.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "paused":

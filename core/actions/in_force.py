@@ -1,4 +1,4 @@
-"""What a run leaves in force: from its dispatch until it is undone (core/docs/semantics.md#measures)."""
+"""What a run leaves in force: from its dispatch until it is undone (core/docs/in-force.md#measures)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Literal
 
 from core.actions import undo_state
 from core.common.database import Reads, Row, Transaction
-from core.models import Action, MeasureOfRun, Outcome
+from core.models import Action, Answer, MeasureOfRun, Outcome, Verified
 from core.responders import target as targets
 from core.responders.target import Target
 from core.settings import ResponderSection
@@ -19,12 +19,15 @@ FOR_EVER = 2**62
 def begin(tx: Transaction, row: Row, section: ResponderSection, target: Target, now: int, state: str) -> None:
     """Note that a run which contains something begins to."""
     action = Action.model_validate_json(row["doc"])
-    kind = action.undo.responder if action.undo else action.responder_name if section.contains else ""
+    contains = section.contains or section.verify
+    kind = action.undo.responder if action.undo else action.responder_name if contains else ""
     if not kind or action.undoes is not None:
         return
     values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": state, "since": now}
     possible = [name for item in target.json.get("artifacts", ()) for name in targets.names_of_artifact(item)]
-    stored.insert(tx, values, _names(action, target), [] if action.target is not None else possible)
+    names = _names(action, target)
+    stored.insert(tx, values, names, [] if action.target is not None else possible)
+    stored.void_checks(tx, kind, names)
 
 
 State = Literal["in_force", "unknown"]
@@ -38,12 +41,30 @@ def state_at_end(reads: Reads, number: int, outcome: Outcome, *, is_known: bool)
     return "in_force" if outcome == "succeeded" and not row["is_crossed"] else "unknown"
 
 
-def settle(tx: Transaction, number: int, state: State | None, ends_at: int | None) -> None:
-    """Store what a run that has ended leaves."""
+def settle(
+    tx: Transaction, number: int, state: State | None, ends_at: int | None, now: int, *, is_verified: bool
+) -> None:
+    """Store what a run that has ended leaves, and have it checked if it `is_verified`."""
+    measure = stored.find(tx, number)
+    if measure is None:
+        return
     if state:
         stored.set_state(tx, number, state, ends_at)
-    else:
+        stored.set_verify_at(tx, number, now if is_verified else None)
+    stored.check_again(tx, measure["kind"], stored.names_of(tx, number), now)
+    if not state:
         stored.delete(tx, number)
+
+
+def begin_undo(tx: Transaction, row: Row, target: Target) -> None:
+    """Have no check that runs now answer for what a run begins to undo."""
+    stored.void_checks(tx, row["responder_name"], _names(Action.model_validate_json(row["doc"]), target))
+
+
+def check_undone(tx: Transaction, row: Row, target: Target, now: int) -> None:
+    """Have what is left in force checked, after a run that was to undo it has ended in whatever way."""
+    names = _names(Action.model_validate_json(row["doc"]), target)
+    stored.check_again(tx, row["responder_name"], names, now)
 
 
 def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) -> None:
@@ -86,6 +107,7 @@ def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
     measure = stored.find(tx, row["id"])
     if measure is not None and measure["state"] != "unknown":
         stored.set_state(tx, row["id"], "unknown", ends_at)
+        stored.check_again(tx, measure["kind"], stored.names_of(tx, row["id"]), now)
         shown = MeasureOfRun(state="unknown", since=measure["since"])
         undo_state.save(tx, row, row["created_by"], now, row["undo_at"], measure=shown)
 
@@ -96,6 +118,45 @@ def doubt_all(tx: Transaction, now: int) -> None:
         row = stored_actions.find(tx, measure["action_id"])
         if row is not None:
             doubt(tx, row, measure["ends_at"], now)
+
+
+def is_changing(reads: Reads, measure: Row) -> bool:
+    """Whether a run that leaves or ends the same has been dispatched and not ended, so that a check could be wrong."""
+    names = stored.names_of(reads, measure["action_id"])
+    if any(other["state"] == "starting" for other in stored.on(reads, measure["kind"], names)):
+        return True
+    open_rows = (stored_actions.find(reads, number) for number in stored.changing(reads, measure["kind"]))
+    return any(
+        names.intersection(_names(Action.model_validate_json(row["doc"]), targets.of_run(reads, row).asked))
+        for row in open_rows
+        if row is not None
+    )
+
+
+def end_check(tx: Transaction, check: Row, answer: Answer, message: str, now: int) -> None:
+    """Delete a check that has ended, and store its answer if it counts."""
+    stored_actions.delete(tx, check["id"])
+    measure = stored.find(tx, check["object_id"])
+    if measure is not None and measure["check_id"] == check["id"]:
+        set_answer(tx, measure, answer, message, now)
+
+
+def set_answer(tx: Transaction, measure: Row, answer: Answer, message: str, now: int) -> None:
+    """Store what a check says. Only a change is shown, and told: `contradicted` also after anything changed."""
+    row = stored_actions.find(tx, measure["action_id"])
+    if row is None:
+        return
+    stored.set_answer(tx, row["id"], answer, now)
+    state = "in_force" if answer == "confirmed" and measure["state"] == "unknown" else measure["state"]
+    if state != measure["state"]:
+        stored.set_state(tx, row["id"], state, measure["ends_at"])
+    known = Action.model_validate_json(row["doc"]).measure
+    before = known.verified.answer if known is not None and known.verified is not None else None
+    if before == answer and (answer != "contradicted" or measure["answer"] == answer):
+        return
+    verified = Verified(answer=answer, since=now, message=message)
+    shown = MeasureOfRun(state=state, since=measure["since"], verified=verified)
+    undo_state.save(tx, row, row["created_by"], now, row["undo_at"], measure=shown)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.engines.base import Job, Progress, Report
+from core.engines.base import Job, JsonObject, Progress, Report
 from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
     OWN_PARAMETERS,
     Action,
     ActionStatus,
+    Answer,
     Approval,
     MeasureOfRun,
     Outcome,
@@ -50,9 +51,11 @@ from core.store import actions as stored
 from core.store import events, objects
 from core.store import hosts as stored_hosts
 from core.store.database import backup
+from core.store.measures import CHECK
 
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
+ANSWER_CHARS = 300  # of the words of a check
 _BY_CORE = "core: "  # prefix of the reason in `cancelled_by`, if core cancelled it
 
 log = structlog.get_logger()
@@ -187,6 +190,57 @@ class Lifecycle:
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         return action
 
+    def record_check(self, tx: Transaction, row: Row, target: Target, choice: EngineChoice, values: JsonObject) -> int:
+        """Record a check of what a run has left; `values` are its parameters. Returns its number."""
+        now, number = self._clock(), objects.next_id(tx)
+        run_id = f"{number}-{secrets.token_hex(8)}"
+        before, of_check = Action.model_validate_json(row["doc"]), choice.merged
+        check = Action(
+            id_=f"~{number}",
+            id=f"~{number}",
+            responder_id=of_check.first.id,
+            responder_name=of_check.name,
+            responder_definition=choice.responder.definition or of_check.name,
+            engine_id=choice.engine_name,
+            engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
+            object_type=target.object_type,
+            object_id=f"~{target.id}",
+            target=before.target,
+            status="Waiting",
+            start_date=now,
+            operations="[]",
+            parameters="{}",
+            report="{}",
+            created_by=row["created_by"],
+            created_at=now,
+        )
+        values_of_row = {
+            "id": number,
+            "kind": CHECK,
+            "object_id": row["id"],
+            "root_id": None,
+            "responder_name": of_check.name,
+            "engine_name": choice.engine_name,
+            "engine_responder_id": choice.responder.id,
+            "status": check.status,
+            "created_by": "",  # so that nobody has it among their runs
+            "acted_through": None,
+            "created_at": now,
+            "owner": self._owner(choice.engine_name, of_check.name, has_slot=False),
+            "engine_job_id": check.engine_job_id,
+            "parameters": json.dumps(values),
+            "whole_parameters": None,
+            "secret_names": "[]",
+            "approval_expires_at": None,
+            "bulk_id": None,
+            "undoes": None,
+            "target": targets.to_store(tx, target),
+            "run_id": run_id,
+            "doc": check.to_json(),
+        }
+        stored.insert(tx, values_of_row)
+        return number
+
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """The owner of a new action: this core, or (None) any core that claims it."""
         takes = has_slot or (not self._hosts.draining and self._registry.is_unlimited_here(engine_name, responder_name))
@@ -316,8 +370,9 @@ class Lifecycle:
         if row is None:
             return None
         now_on, target, changed = targets.of_run(tx, row)
-        not_allowed = changed or rights.why_not_start(tx, row, now_on, self._guards)
-        if not not_allowed and self._guards.has_rules(row["responder_name"]):
+        is_check = row["kind"] == CHECK  # which core asks for, and no person
+        not_allowed = changed or ("" if is_check else rights.why_not_start(tx, row, now_on, self._guards))
+        if not not_allowed and not is_check and self._guards.has_rules(row["responder_name"]):
             not_allowed = self._guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
@@ -328,10 +383,17 @@ class Lifecycle:
         host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
+        if is_check:
+            return self._job(row, target, resumed=False)
         section = self._registry.section(row["responder_name"])
         in_force.begin(tx, row, section, target, now, "starting")
+        if self._is_undo(row):
+            in_force.begin_undo(tx, row, target)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         return self._job(row, target, resumed=False)
+
+    def _is_undo(self, row: Row) -> bool:
+        return row["undoes"] is not None or self._guards.is_undo(row["responder_name"])
 
     def claim(
         self, tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int
@@ -571,7 +633,7 @@ class Lifecycle:
                 " Look at its target before you run it again."
             )
             for row in rows:
-                if row["dispatched_at"] is None:
+                if row["dispatched_at"] is None and row["kind"] != CHECK:
                     target, section = targets.of_run(tx, row).asked, self._registry.section(row["responder_name"])
                     in_force.begin(tx, row, section, target, self._clock(), "starting")
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
@@ -606,6 +668,9 @@ class Lifecycle:
         approval: Approval | None = None,
     ) -> Action:
         """Store the end; `outcomes` are those of the operations."""
+        if row["kind"] == CHECK:
+            in_force.end_check(tx, row, *_answer(prepared), self._clock())
+            return Action.model_validate_json(row["doc"])
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
@@ -636,27 +701,35 @@ class Lifecycle:
             whole_operations=serialized.whole_operations,
             parameters=before.parameters,
             undo_at=undo.at if undo else None,
-            keep_target=undo is not None and undo.status is not None,
+            keep_target=left is not None or (undo is not None and undo.status is not None),
             now=now,
         )
         self._record_event(tx, row, "action.ended", user)
         seconds = None if row["dispatched_at"] is None else (now - row["dispatched_at"]) / 1000
         note(tx, "run_ended", row, outcome=outcome, ran_s=seconds, request_id=row["request_id"])
-        in_force.settle(tx, row["id"], left, undo.at if undo else None)
+        is_verified = bool(self._registry.section(row["responder_name"]).verify)
+        in_force.settle(tx, row["id"], left, undo.at if undo else None, self._clock(), is_verified=is_verified)
         if status != "Success" and row["undoes"] is not None:
             undo_state.failed(tx, row["undoes"], ended, self._clock())
-        elif status == "Success" and (row["undoes"] is not None or self._guards.is_undo(row["responder_name"])):
-            in_force.end_undone(tx, row, ended, targets.of_run(tx, row).asked, self._clock())
+        if self._is_undo(row) and row["dispatched_at"] is not None:
+            target = targets.of_run(tx, row).asked
+            if status == "Success":
+                in_force.end_undone(tx, row, ended, target, self._clock())
+            in_force.check_undone(tx, row, target, self._clock())
         return ended
 
     def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:
         secret_names = frozenset(json.loads(row["secret_names"]))
+        if row["kind"] == CHECK:  # it only looks
+            report = replace(report, operations=())
         return reports.prepare(report, self._parameters(row), self._limits, secret_names)
 
     def _record_event(
         self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""
     ) -> None:
-        """`request_id` is by default that of the request that started the action."""
+        """`request_id` is by default that of the request that started the action. Checks have no events."""
+        if row["kind"] == CHECK:
+            return
         events.record(
             tx,
             row["id"],
@@ -681,7 +754,10 @@ class Lifecycle:
             name: value for name, value in json.loads(row["parameters"]).items() if name not in OWN_PARAMETERS
         }
         undoes = {} if row["undoes"] is None else {"undoes": f"~{row['undoes']}"}
-        return {**parameters, "user": row["created_by"], "organisation": self._organisation, **undoes}
+        own = {"user": row["created_by"], "organisation": self._organisation, **undoes}
+        if row["kind"] == CHECK:
+            own |= {"user": Action.model_validate_json(row["doc"]).created_by, "verifies": f"~{row['object_id']}"}
+        return {**parameters, **own}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
         return Job(
@@ -701,10 +777,10 @@ class Lifecycle:
 
 
 def find(reads: Reads, action_id: str) -> Row:
-    """The row of an action by its id (`~12`). Raises ResponderBotError("not_found")."""
+    """The row of an action by its id (`~12`). Raises ResponderBotError("not_found"), also for a check."""
     number = parse_id(action_id)
     row = None if number is None else stored.find(reads, number)
-    if row is None:
+    if row is None or row["kind"] == CHECK:
         raise ResponderBotError("not_found", "Action not found")
     return row
 
@@ -713,6 +789,17 @@ def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any)
     """Log an event about an action once the transaction is committed."""
     ids = {"action": f"~{row['id']}", "object": f"~{row['object_id']}", "root": f"~{row['root_id']}"}
     tx.notes.append((event, {**ids, "responder": row["responder_name"], **more}))
+
+
+def _answer(prepared: reports.PreparedReport) -> tuple[Answer, str]:
+    """What the report of a check says, and in which words (core/docs/in-force.md#checks)."""
+    full = json.loads(prepared.parts["full"])
+    answer = full.get("answer") if prepared.success else None
+    words = full.get("message") or json.loads(prepared.parts["message"])
+    message = words[:ANSWER_CHARS] if isinstance(words, str) else ""
+    if answer == "confirmed" or answer == "contradicted":
+        return answer, message
+    return "unknown", message
 
 
 def _cancelled(login: str) -> Report:

@@ -1,6 +1,6 @@
-"""What is in force right now: listed, undone, given another end, marked as ended (core/docs/semantics.md#measures)."""
+"""What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from core.actions import in_force, rights
@@ -11,7 +11,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
-from core.models import Action, Measure, UndoInput, number_of, parse_id
+from core.models import Action, Answer, Measure, UndoInput, Verified, number_of, parse_id
 from core.protection import targets_in
 from core.responders import target as targets
 from core.responders.guards import Guards
@@ -47,7 +47,7 @@ class Measures:
         self._clock = clock
 
     async def listed(self, caller: Caller, wanted: MeasureFilter) -> Sequence[Measure]:
-        """At most LIMIT, those that began first, first; without those whose object the caller may not see.
+        """At most LIMIT, those that began first, first; of each only the runs on objects that the caller may see.
 
         Raises ResponderBotError("bad_request") for an id that is none.
         """
@@ -59,11 +59,10 @@ class Measures:
             possible = stored.names_by_action(reads)
             found = []
             for group in in_force.groups(reads):
-                numbers = [row["action_id"] for row in group.rows]
-                rows = [row for number in numbers if (row := stored_actions.find(reads, number)) is not None]
-                names = group.names.union(*(possible[number][1] for number in numbers if number in possible))
-                if rows and self._is_wanted(reads, wanted, rows, names) and _is_seen(reads, caller, rows):
-                    found.append(self._shown(group, rows))
+                rows = _seen(reads, caller, group)
+                names = {name for row in rows for certain in possible.get(row["id"], ()) for name in certain}
+                if rows and self._is_wanted(reads, wanted, rows, names):
+                    found.append(self._shown(reads, group, rows))
             return found[:LIMIT]
 
         return await self._database.snapshot(read)
@@ -71,13 +70,19 @@ class Measures:
     async def undo(self, caller: Caller, measure_id: str, *, key: str = "", body: str = "") -> list[Action]:
         """Start the runs that undo a measure: one, unless its runs act on different things as well.
 
+        Only runs that the caller may see are undone by name; what else is in force on the same ends with them.
+
         Raises ResponderBotError as `Undos.undo` does; conflict if nothing undoes it, or it is only starting.
         """
 
         def read(reads: Reads) -> list[str]:
             group = _group(reads, measure_id)
+            seen = {row["id"] for row in _seen(reads, caller, group)}
+            if not seen:
+                raise _missing()
             chosen: list[tuple[str, frozenset[str]]] = []
-            by_size = [(row["action_id"], stored.names_of(reads, row["action_id"]), row) for row in group.rows]
+            rows = [row for row in group.rows if row["action_id"] in seen]
+            by_size = [(row["action_id"], stored.names_of(reads, row["action_id"]), row) for row in rows]
             for number, names, row in sorted(by_size, key=lambda one: (-len(one[1]), one[0])):
                 if row["state"] != "starting" and not any(names <= others for _, others in chosen):
                     chosen.append((f"~{number}", names))
@@ -162,12 +167,13 @@ class Measures:
         roots = {number for row in rows for number in _roots_of(reads, row)} if wanted.alert or wanted.case else set()
         return all(parse_id(text) in roots for text in (wanted.alert, wanted.case) if text)
 
-    def _shown(self, group: Group, rows: Sequence[Row]) -> Measure:
-        last = group.last
-        row = next((row for row in rows if row["id"] == last["action_id"]), rows[-1])
-        action = Action.model_validate_json(row["doc"])
+    def _shown(self, reads: Reads, group: Group, rows: Sequence[Row]) -> Measure:
+        """A measure by those of its runs that somebody may see; its end and its state are those of all."""
+        seen = {row["id"]: row for row in rows}
+        measures = sorted((measure for measure in group.rows if measure["action_id"] in seen), key=in_force.end_of)
+        action = Action.model_validate_json(seen[measures[-1]["action_id"]]["doc"])
         states = {measure["state"] for measure in group.rows}
-        numbers = [measure["action_id"] for measure in sorted(group.rows, key=in_force.end_of)]
+        numbers = [measure["action_id"] for measure in measures]
         return Measure(
             id=f"~{min(numbers)}",
             actions=[f"~{number}" for number in numbers],
@@ -175,16 +181,39 @@ class Measures:
             title=self._registry.title(action.responder_name),
             object_type=action.object_type,
             object_id=action.object_id,
-            root_id=f"~{row['root_id']}",
+            root_id=f"~{seen[numbers[-1]]['root_id']}",
             target=action.target,
             state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
             created_by=action.created_by,
             approved_by=[] if action.approval is None else action.approval.approved_by,
             note=action.note,
-            since=min(measure["since"] for measure in group.rows),
-            until=last["ends_at"],
+            since=min(measure["since"] for measure in measures),
+            until=group.last["ends_at"],
             undo=action.undo,
+            verified=_verified(reads, measures, seen),
         )
+
+
+def _missing() -> ResponderBotError:
+    return ResponderBotError("not_found", "Measure not found; it may have ended.")
+
+
+_WORST: Sequence[Answer] = ("contradicted", "unknown", "confirmed")
+
+
+def _verified(reads: Reads, measures: Sequence[Row], rows: Mapping[int, Row]) -> Verified | None:
+    """The worst of the answers that stand; one that a newer check of all the same has answered stands no more."""
+    standing: list[Verified] = []
+    newer: list[frozenset[str]] = []
+    for measure in sorted(measures, key=lambda one: one["answered_at"] or 0, reverse=True):
+        names = stored.names_of(reads, measure["action_id"])
+        shown = Action.model_validate_json(rows[measure["action_id"]]["doc"]).measure
+        verified = None if shown is None else shown.verified
+        if verified is not None and measure["answer"] == verified.answer:
+            if not any(names <= others for others in newer):
+                standing.append(verified)
+            newer.append(names)
+    return min(standing, key=lambda verified: _WORST.index(verified.answer), default=None)
 
 
 def _group(reads: Reads, measure_id: str) -> Group:
@@ -192,14 +221,16 @@ def _group(reads: Reads, measure_id: str) -> Group:
     for group in in_force.groups(reads):
         if any(row["action_id"] == number for row in group.rows):
             return group
-    raise ResponderBotError("not_found", "Measure not found; it may have ended.")
+    raise _missing()
 
 
-def _is_seen(reads: Reads, caller: Caller, rows: Sequence[Row]) -> bool:
-    """Whether the caller may see the objects of all its runs."""
-    return not caller.is_on_behalf or all(
-        targets.of_action(reads, row)[0].clearance <= caller.clearance for row in rows
-    )
+def _seen(reads: Reads, caller: Caller, group: Group) -> Sequence[Row]:
+    """The runs of a measure whose objects the caller may see."""
+    numbers = [measure["action_id"] for measure in group.rows]
+    rows = [row for number in numbers if (row := stored_actions.find(reads, number)) is not None]
+    if not caller.is_on_behalf:
+        return rows
+    return [row for row in rows if targets.of_action(reads, row)[0].clearance <= caller.clearance]
 
 
 def _names_of(text: str) -> set[str]:

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import structlog
 
@@ -14,7 +14,7 @@ from core.authorization import Caller, current_caller
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Action, RunInput, UndoInput
+from core.models import Action, Parameter, RunInput, UndoInput
 from core.reports.report import has_lost_secret
 from core.responders import target as targets
 from core.responders.guards import Guards
@@ -209,10 +209,7 @@ class Undos:
         undo = Action.model_validate_json(row["doc"]).undo
         name = "" if undo is None else undo.responder
         merged = self._registry.find(name)
-        declared = () if merged is None else self._registry.parameters(merged)
-        parameters = json.loads(row["parameters"])
-        common = {parameter.name: parameters[parameter.name] for parameter in declared if parameter.name in parameters}
-        same = {name: value for name, value in common.items() if not has_lost_secret(value)}
+        same = {} if merged is None else common_parameters(row, self._registry.parameters(merged))
         return RunInput(
             responder_id=name or row["responder_name"],
             object_type=row["kind"],
@@ -231,3 +228,10 @@ class Undos:
             except Exception:  # what is due must not be forgotten
                 log.exception("undo_tick_failed")
             await asyncio.sleep(self._tick_s)
+
+
+def common_parameters(row: Row, declared: Iterable[Parameter]) -> dict[str, Any]:
+    """The inputs of a run that another responder declares too, without secrets, which aren't kept."""
+    parameters = json.loads(row["parameters"])
+    common = {parameter.name: parameters[parameter.name] for parameter in declared if parameter.name in parameters}
+    return {name: value for name, value in common.items() if not has_lost_secret(value)}

@@ -65,6 +65,7 @@ from core.models.responses import (
     AccessRequest,
     Action,
     Alert,
+    Answer,
     Approval,
     Artifact,
     Bulk,
@@ -107,6 +108,7 @@ from core.models.responses import (
     Task,
     Undo,
     UserEntry,
+    Verified,
     Vote,
 )
 
@@ -130,6 +132,7 @@ __all__ = [
     "AlertInput",
     "AlertUpdate",
     "AlertsUpdate",
+    "Answer",
     "ApiModel",
     "Approval",
     "ApproveAccessInput",
@@ -209,6 +212,7 @@ __all__ = [
     "UndoInput",
     "UndoTimeInput",
     "UserEntry",
+    "Verified",
     "Vote",
     "number_of",
     "parse_id",

@@ -13,8 +13,9 @@ from pydantic_core import SchemaError
 from core.common.words import SECRET_WORDS, spaced
 from core.models.base import ApiModel
 
-OWN_PARAMETERS = ("user", "organisation", "undoes")
-"""Parameters that core sets; no client and no definition can. `undoes` is there only where it undoes a run."""
+OWN_PARAMETERS = ("user", "organisation", "undoes", "verifies")
+"""Parameters that core sets; no client and no definition can. `undoes` and `verifies` are the ids of runs, and there
+only where it undoes one, or checks whether what it left is in force."""
 ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 

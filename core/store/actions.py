@@ -51,8 +51,8 @@ def existing(reads: Reads, action_ids: Iterable[int]) -> set[int]:
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
     """`doc, whole_report, whole_operations, whole_parameters`; null unless those in `doc` were truncated."""
-    sql = "SELECT doc, whole_report, whole_operations, whole_parameters FROM action WHERE id = :id"
-    return reads.row(sql, {"id": action_id})
+    columns = "doc, whole_report, whole_operations, whole_parameters"
+    return reads.row(f"SELECT {columns} FROM action WHERE id = :id AND kind <> 'check'", {"id": action_id})
 
 
 def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
@@ -210,7 +210,7 @@ def set_end(
     keep_target: bool,
     now: int,
 ) -> None:
-    """Store the end of an action; its target stays only if it can be undone.
+    """Store the end of an action; its target stays only if it left something in force.
 
     `parameters`, those in `doc`, replace the stored ones, which may have secrets.
     """
@@ -238,6 +238,10 @@ def set_undo(tx: Transaction, action_id: int, doc: str, undo_at: int | None) -> 
         "UPDATE action SET doc = :doc, undo_at = :undo_at WHERE id = :id",
         {"id": action_id, "doc": doc, "undo_at": undo_at},
     )
+
+
+def delete(tx: Transaction, action_id: int) -> None:
+    tx.run("DELETE FROM action WHERE id = :id", {"id": action_id})
 
 
 def forget_target(tx: Transaction, action_id: int) -> None:

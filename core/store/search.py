@@ -58,6 +58,10 @@ SMALL_CHARS = 262_144
 MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more documents than a response can hold
 
 
+_LISTED = "o0.kind <> 'check'"
+"""The actions that anybody is shown; checks are none."""
+
+
 async def page(
     database: Database,
     kind: str,
@@ -77,7 +81,8 @@ async def page(
     all the same.
     """
     # Actions have a table of their own; both have an `id` and a `doc`.
-    table, own = ("action", "TRUE") if kind == "action" else ("object", f"o0.kind = {conditions.bind(kind)}")
+    is_action = kind == "action"
+    table, own = ("action", _LISTED) if is_action else ("object", f"o0.kind = {conditions.bind(kind)}")
     for column in {sort.path.column for sort in sorts} & _NEVER_NULL:
         own += f" AND o0.{column} IS NOT NULL"  # as in its index
     if alerts is not None:

@@ -76,9 +76,9 @@ CREATE INDEX object_text_object ON object_text (object_id);
 -- engine. parameters: with their secrets until it has ended. secret_names: a JSON list of those that hold one.
 -- approval_expires_at: only while it waits for approval. undoes: the action that this one undoes. undo_at: when core
 -- undoes this one; null for never, and once it has. target: what it was asked to run on (responders/target.py), while
--- it is open or can be undone. run_id: its number and a random one, by which engines find its job. request_id: of the
--- request that started it, for the log. report_at: when it ended; null while it is open, and once retention has removed
--- its report.
+-- it is open or has left something in force. run_id: its number and a random one, by which engines find its job.
+-- request_id: of the request that started it, for the log. report_at: when it ended; null while it is open, and once
+-- retention has removed its report. kind: of its object, or `check` (store/measures.py).
 CREATE TABLE action (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER, responder_name TEXT,
   engine_name TEXT, engine_responder_id TEXT, status TEXT NOT NULL, created_by TEXT NOT NULL, acted_through TEXT,
@@ -125,10 +125,15 @@ CREATE INDEX action_target_action ON action_target (action_id);
 
 -- What runs have left in force. kind: the responder that undoes it, or its own where none does. state: starting,
 -- in_force or unknown. ends_at: null for no end. is_crossed: something undid the same while it was starting.
+-- verify_at: when core checks it next; null for never. checked_at: when it began to last. check_id: the action that
+-- does so; null if its answer no longer counts. answer: the last one since anything changed what is in force.
+-- answered_at: when that was.
 CREATE TABLE measure (
   action_id INTEGER PRIMARY KEY, kind TEXT NOT NULL, root_id INTEGER NOT NULL, state TEXT NOT NULL,
-  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL);
+  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL, verify_at INTEGER, checked_at INTEGER,
+  check_id INTEGER, answer TEXT, answered_at INTEGER);
 CREATE INDEX measure_root ON measure (root_id);
+CREATE INDEX measure_verify_at ON measure (verify_at) WHERE verify_at IS NOT NULL;
 -- What those runs act on, as hashes; is_certain: 0 for what they may act on.
 CREATE TABLE measure_target (
   name TEXT, action_id INTEGER, is_certain INTEGER NOT NULL, PRIMARY KEY (name, action_id));

@@ -440,3 +440,32 @@ async def test_over_http_rights_and_bodies_are_checked(tmp_path: Path) -> None:
         assert (await core.send("GET", f"{base}?target=x&by=anna", profile="read-only")).json() == []
         assert (await core.send("GET", f"{base}?alert=x")).status_code == 400
         assert 'responder_bot_measures{state="unknown"} 0.0' in (await core.send("GET", "/metrics")).text
+
+
+async def test_what_two_alerts_share_is_listed_for_who_may_see_one_of_them(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        green = await alert_with(harness, {**HOST, "tlp": 1}, tlp=1)
+        own = await blocked(harness, objectId=green, undoAfterMinutes=5)
+        amber = harness.alert_id
+        hidden = await blocked(harness, undoAfterMinutes=60, note="insider")
+        measures, whole = measures_of(harness), await only(harness)
+        assert whole.actions == [own.id, hidden.id]
+        in_slack = replace(ANNA, acted_through="bot@example.org", clearance=1)
+        (measure,) = await measures.listed(in_slack, MeasureFilter(target="srv-dc01"))
+        assert (measure.id, measure.actions, measure.object_id) == (own.id, [own.id], green)
+        assert (measure.until, measure.target) == (whole.until, own.target)
+        assert [text for text in (amber, hidden.id, "insider") if f'"{text}"' in measure.model_dump_json()] == []
+        assert await measures.listed(in_slack, MeasureFilter(alert=amber)) == []
+        for change in (
+            measures.extend(in_slack, measure.id, harness.clock() + 90 * MINUTE_MS),
+            measures.shorten(in_slack, measure.id, harness.clock() + MINUTE_MS),
+            measures.mark_as_ended(in_slack, measure.id, "so"),
+        ):
+            assert (await refused(change)).code == "forbidden"
+        assert await only(harness) == whole
+        # Undoing what is seen ends what is in force on the same host, whoever began it.
+        (undo,) = await measures.undo(in_slack, measure.id)
+        assert undo.undoes == own.id
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(undo.id)
+        assert await listed(harness) == []
