@@ -96,17 +96,17 @@ def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]
     words = split_words(text)
     known: dict[str, list[Artifact]] = {}
     for artifact in view.artifacts() if view.subject.kind == "alert" else ():
-        for data in {artifact.id, *map(_plain, artifact.texts)}:
+        for data in {artifact.id, *map(plain_data, artifact.texts)}:
             known.setdefault(data, []).append(artifact)
     most = max((data.count(" ") + 1 for data in known), default=0)
     for length in range(min(most, len(words)), 0, -1):
         for start in range(len(words) - length, -1, -1):
-            if artifacts := known.get(_plain(" ".join(words[start : start + length]))):
+            if artifacts := known.get(plain_data(" ".join(words[start : start + length]))):
                 return " ".join([*words[:start], *words[start + length :]]), artifacts
     return text, []
 
 
-def _plain(data: str) -> str:
+def plain_data(data: str) -> str:
     """Data as people type it or as Slack makes a link of it: not defanged, in one case, without scheme."""
     return _LINKED.sub("", " ".join(refanged(visible(data)).casefold().split())).rstrip("/")
 

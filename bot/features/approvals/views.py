@@ -79,7 +79,11 @@ def observables(action: Action, view: RedactedView) -> str:
         lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
-    return "\n".join([f"It gets {count(len(action.artifacts), 'observable')}:", *lines]) if lines else ""
+    number = len(action.artifacts)
+    gets = f"It gets {count(number, 'observable')}:"
+    if action.target is None:  # nobody has declared what it acts on
+        gets = "It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:"
+    return "\n".join([gets, *lines]) if lines else ""
 
 
 def observables_in_short(action: Action, view: RedactedView) -> str:
@@ -285,7 +289,7 @@ def changed(has_changed: bool) -> list[Block]:
 def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
     """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
     who, on = person_name(action.created_by), on_what(view.subject, view)
-    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view))
+    targets = "\n".join(f"• {line}" for line in runs.target_lines(action.target or (), view))
     parts = [
         f"*Target*\n{targets}" if targets else "",
         observables(action, view),

@@ -12,7 +12,7 @@ from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import flow
-from bot.features.runs.targets import Target, run_target
+from bot.features.runs.targets import Target, run_target, to_choose, with_target_again
 from bot.features.runs.views import run_form, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -78,7 +78,7 @@ async def _show_form(context: Context, request: RunRequest) -> None:
     responder, targets = await flow.offered(context, request)
     if request.override_reason is not None and responder.can_run:
         raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
-    await flow.show_form(context, request, responder, targets[0].view)
+    await flow.show_form(context, request, responder, targets[0].view, choices=to_choose(request, targets))
 
 
 async def on_run_again_button(context: Context) -> None:
@@ -99,6 +99,7 @@ async def on_run_again_button(context: Context) -> None:
     target = run_target(view.subject)  # an observable that was merged has another id by now
     values, note = {} if responder.parameters else runs.given_inputs(previous), runs.note_again(previous, view)
     request = replace(request, targets=(target,), responder_id=responder.id, parameters=values, note=note)
+    request = with_target_again(request, previous, responder)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     confirmed = intent.argument == "confirmed"
     started = await flow.proceed(context, request, responder, targets, confirmed=confirmed)

@@ -10,7 +10,15 @@ from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
 from bot.features.responders.matching import closest, matching
 from bot.features.runs import flow
-from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
+from bot.features.runs.targets import (
+    MOST,
+    Target,
+    find_targets,
+    offered_on,
+    on_so_many,
+    run_target,
+    with_typed_target,
+)
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -51,11 +59,22 @@ async def on_run_command(context: Context) -> None:
         responder = next((r for r in offered if r.id == responder.id), responder)
     elif not responder.can_run and (artifacts := subjects.takers(responder, targets, view)):
         raise subjects.runs_elsewhere(responder, artifacts, view, f"{command} run {names.example(responder)}")
+    chosen = [Target(view, [responder])]
     request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
-    request = request.with_typed(responder, typed)
+    request = _with_typed(request, responder, chosen, typed)
     declared = responder.parameters or ()
     is_complete = bool(declared) and not inputs.missing(declared, request.parameters)
-    await flow.proceed(context, request, responder, [Target(view, [responder])], is_complete=is_complete)
+    await flow.proceed(context, request, responder, chosen, is_complete=is_complete)
+
+
+def _with_typed(
+    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], typed: Mapping[str, str]
+) -> RunRequest:
+    """The request with each `name=value`; `target=` says what it is to act on, unless that is an input's name."""
+    if "target" in typed and responder.can_run and inputs.called(responder.parameters or (), "target") is None:
+        request = with_typed_target(request, targets, typed["target"])
+        typed = {name: text for name, text in typed.items() if name != "target"}
+    return request.with_typed(responder, typed)
 
 
 async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:
@@ -78,7 +97,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
     objects = tuple(run_target(target.view.subject) for target in targets)
     request = RunRequest(objects, responders[0].id, channel=context.channel)
-    request = request.with_typed(responders[0], typed)
+    request = _with_typed(request, responders[0], targets, typed)
     is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
     on = on_so_many(len(targets), len(object_ids))
     await flow.proceed(context, request, responders[0], targets, on=on, is_complete=is_complete)

@@ -17,8 +17,9 @@ from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
 from bot.features.responders.views import reasons, shown_reasons
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
-from bot.features.runs.targets import Target, find_targets, load, on_so_many
-from bot.features.runs.views import questions, run_form, runs
+from bot.features.runs.targets import Target, find_targets, load, on_so_many, to_choose
+from bot.features.runs.views import acts_on, questions, run_form, runs
+from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
@@ -27,6 +28,7 @@ from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
 from core.models import Action, BulkAnswer, OfferedResponder
 
+NONE_CHOSEN = "several of its observables fit, and none was chosen; run it on that alert alone"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
 
 
@@ -51,8 +53,9 @@ async def proceed(
         await _show_refusal(context, request, responder, view)
         return False
     needs_confirmation = responder.policy is not None and bool(responder.policy.confirm) and not confirmed
-    if _wants_form(request, responder, is_complete, needs_confirmation) and responder.can_run:
-        await show_form(context, request, responder, view)
+    choices = to_choose(request, targets)
+    if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
+        await show_form(context, request, responder, view, choices=choices)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
         await ask(context, Question(request, responder, targets, on))
@@ -92,12 +95,19 @@ async def show_form(
     responder: OfferedResponder,
     view: RedactedView,
     running: Action | None = None,
+    choices: Sequence[Choice] = (),
 ) -> None:
-    """Show the inputs as fields, with what they are for; if it already runs, that too."""
-    if await responses.show_view(context, await parameters.form_view(context, request, responder, view, running)):
+    """Show the inputs as fields, and what to act on of `choices`; if it already runs, that too."""
+    shown = await parameters.form_view(context, request, responder, view, running, choices)
+    if await responses.show_view(context, shown):
         return
     if len(request.targets) > 1:
-        lacking = " ".join(f"{parameter.name}=..." for parameter in responder.parameters or () if parameter.required)
+        lacking = " ".join(
+            [
+                *(f"{parameter.name}=..." for parameter in responder.parameters or () if parameter.required),
+                *(["target=..."] if choices else []),
+            ]
+        )
         sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
         raise ResponderBotError("bad_request", sentence)
     await responses.show_with_buttons(
@@ -134,16 +144,21 @@ class Question:
         request, responder = self.request, self.responder
         if len(request.targets) == 1 and not self.on:
             return questions.confirm(request, responder, self.targets[0].view, button=button, ended=self.ended)
-        ready, refused = [], []
+        ready, refused, acting = [], [], dict[str, str]()
+        wanted = {target.object_id: target for target in request.targets}
+        undecided = {view.subject.id for view, _ in to_choose(request, self.targets, responder.id)}
         for target in self.targets:
-            here = target.responder(responder.id)
-            if here is not None and here.can_run:
+            here, object_id = target.responder(responder.id), target.view.subject.id
+            if here is not None and object_id in undecided:
+                refused.append((object_id, NONE_CHOSEN))
+            elif here is not None and here.can_run:
                 ready.append(target.view)
+                acting[object_id] = runs.target_names(acts_on.chosen(wanted[object_id], here), target.view)
             else:
                 reason = reasons(here, target.view) if here is not None else f"{title(responder)} doesn't take it"
                 refused.append((target.view.subject.id, reason))
         objects = self.on or on_so_many(len(self.targets), len(request.targets))
-        return questions.confirm_several(request, responder, ready, refused, objects, button=button)
+        return questions.confirm_several(request, responder, ready, refused, objects, button=button, targets=acting)
 
 
 async def ask(context: Context, question: Question) -> None:

@@ -16,8 +16,9 @@ from bot.features.payload import selected_value, view_of
 from bot.features.responders.views import reasons, responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
-from bot.features.runs.targets import Target, load, offered_on, run_target
-from bot.features.runs.views import inputs, run_form
+from bot.features.runs.targets import Target, load, offered_on, run_target, to_choose
+from bot.features.runs.views import acts_on, inputs, run_form
+from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, Parameter
@@ -140,15 +141,24 @@ async def _start_view(
     context: Context, request: RunRequest, subject: Subject, responder: OfferedResponder | None = None
 ) -> dict[str, Any]:
     """The modal for this object, with the inputs of this responder."""
-    clearance, form = own_clearance(context), None
+    clearance, form, asked = own_clearance(context), None, list[Choice]()
     who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
     if responder is not None:
         request = replace(request, responder_id=responder.id, parameters={})
-        form, logins = await parameters.form_of(context, request, responder, RedactedView(subject, clearance))
+        view = RedactedView(subject, clearance)
+        form, logins = await parameters.form_of(context, request, responder, view)
         request = request.keeping(logins)
+        asked = list(to_choose(request, [Target(view, [responder])]))
     choices = modals.options(view_of(context), "object")
     return run_form.start_view(
-        request, subject, clearance=clearance, choices=choices, responder=responder, form=form, who=who
+        request,
+        subject,
+        clearance=clearance,
+        choices=choices,
+        responder=responder,
+        form=form,
+        to_choose=asked,
+        who=who,
     )
 
 
@@ -212,15 +222,17 @@ async def _submitted(
         return _menu_error(modal, view.subject, "That responder is no longer available; choose again.")
     if not responder.can_run and request.override_reason is None and not is_several:
         return _menu_error(modal, view.subject, f"It can't run: {reasons(responder, view)}")
-    if not run_form.is_shown(modal, request, responder):
+    choices = to_choose(request, targets, responder.id)
+    if not run_form.is_shown(modal, request, responder, choices):
         if request.responder_id != responder.id:
             request = replace(request, responder_id=responder.id, parameters={})
         if "object" in modals.labels(modal):
             return modals.update(await _start_view(context, request, view.subject, responder))
-        return modals.update(await parameters.form_view(context, request, responder, view))
+        return modals.update(await parameters.form_view(context, request, responder, view, to_choose=choices))
     request, problems = await parameters.submitted(context, request, responder, view, modal)
-    if problems:
-        return modals.errors(problems)
+    request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
+    if problems or more:
+        return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
     if is_several or asks:
         question = await flow.Question(request, responder, targets).message(context)
@@ -275,7 +287,7 @@ def _request(context: Context) -> RunRequest:
 def _on(request: RunRequest, subject: Subject) -> RunRequest:
     """The request for this object; that for another one forgets the responder."""
     target = run_target(subject)
-    if request.targets == (target,):
+    if [known.object_id for known in request.targets] == [target.object_id]:
         return request
     return replace(request, targets=(target,), responder_id="", parameters={})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.clearance import RedactedView
 from bot.features.base import Context
-from bot.features.runs.views import inputs, run_form, runs
+from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from core.common.errors import ResponderBotError
 from core.models import Action, OfferedResponder, Parameter
@@ -22,13 +22,17 @@ async def form_view(
     responder: OfferedResponder,
     view: RedactedView,
     running: Action | None = None,
+    to_choose: Sequence[acts_on.Choice] = (),
 ) -> dict[str, Any]:
-    """The modal with the inputs as fields; `view` is of the first target, `running` an open run of the responder."""
+    """The modal with the inputs as fields, and what to act on of `to_choose`.
+
+    `view` is of the first target, `running` an open run of the responder.
+    """
     form, logins = await form_of(context, request, responder, view)
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
-    return run_form.form_view(metadata, responder, view, form, running)
+    return run_form.form_view(metadata, responder, view, form, running, to_choose)
 
 
 async def form_of(

@@ -1,16 +1,20 @@
 """The objects of a run: those that the person may see, each with the responders for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bot.block_kit.text import count
+from bot.block_kit.text import count, defang_indicators
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from core.models import Document, OfferedResponder, RunTarget
+from bot.features.runs.views import acts_on, runs
+from bot.features.runs.views.request import RunRequest
+from core.common.errors import ResponderBotError
+from core.models import Action, Document, OfferedResponder, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
+MOST_NAMED = 10  # artifacts in a sentence
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,69 @@ def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
         (responder for target in targets for responder in target.offered), key=lambda responder: responder.can_run
     )
     return list({responder.id: responder for responder in every}.values())
+
+
+# --- what a run is to act on ----------------------------------------------------------------------------------------
+
+
+def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str = "") -> Sequence[acts_on.Choice]:
+    """The objects on which several artifacts fit, where nobody has said yet which."""
+    by_id = {target.view.subject.id: target for target in targets}
+    choices: list[acts_on.Choice] = []
+    for wanted in request.targets:
+        target = by_id.get(wanted.object_id)
+        responder = target.responder(responder_id or request.responder_id) if target is not None else None
+        if target is None or responder is None or responder.target is None or not responder.can_run:
+            continue
+        if acts_on.needs_choice(wanted, responder):
+            choices.append((target.view, responder.target))
+    return choices
+
+
+def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str) -> RunRequest:
+    """The request with what `target=...` names, by data in any spelling or by id, several separated by commas.
+
+    Raises ResponderBotError("bad_request") with what could be named if that is none of it on any of the objects.
+    """
+    by_object: dict[str, list[str]] = {}
+    fitting: list[tuple[Target, Sequence[TargetArtifact]]] = []
+    for target in targets:
+        responder = target.responder(request.responder_id)
+        if responder is not None and responder.target is not None:
+            fitting.append((target, responder.target.artifacts))
+            if found := _named(typed, responder.target.artifacts):
+                by_object[target.view.subject.id] = found
+    if by_object:
+        return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
+    shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
+    could = (
+        f"It can act on {', '.join(shown)}" if shown else "Nobody has declared what it acts on here, so leave it out"
+    )
+    raise ResponderBotError(
+        "bad_request",
+        f"target={defang_indicators(typed[:100])} is none of what it can act on. {could}. Nothing was run.",
+    )
+
+
+def _named(typed: str, artifacts: Sequence[TargetArtifact]) -> list[str]:
+    """The ids of the artifacts with this id or data; if there are none, of those that the parts at commas name."""
+    known: dict[str, list[str]] = {}
+    for artifact in artifacts:
+        for name in {artifact.id, subjects.plain_data(artifact.data)}:
+            known.setdefault(name, []).append(artifact.id)
+    parts = [typed] if subjects.plain_data(typed) in known else typed.split(",")
+    found = [known.get(subjects.plain_data(part), []) for part in parts]
+    return [artifact_id for each in found for artifact_id in each] if all(found) else []
+
+
+def with_target_again(request: RunRequest, previous: Action, responder: OfferedResponder) -> RunRequest:
+    """The request on the artifacts that the repeated run acted on, by their data, as ids may be others by now."""
+    before = {(artifact.data_type, artifact.data) for artifact in previous.target or ()}
+    fitting = responder.target.artifacts if responder.target is not None else []
+    ids = [artifact.id for artifact in fitting if (artifact.data_type, artifact.data) in before]
+    if len(fitting) < 2 or not ids:
+        return request
+    return replace(request, targets=acts_on.with_artifacts(request.targets, {request.targets[0].object_id: ids}))
 
 
 def on_so_many(visible: int, total: int) -> str:

@@ -188,7 +188,7 @@ def _change(undo: Undo, extension: Extension) -> str:
 
 def extension_view(action: Action, view: RedactedView, undo: Undo, extension: Extension) -> dict[str, Any]:
     """Asks once more before an extension is approved, with the target and both ends."""
-    targets = "\n".join(f"• {line}" for line in runs.target_lines(action, view))
+    targets = "\n".join(f"• {line}" for line in runs.target_lines(action.target or (), view))
     asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
     parts = [asks, f"*Target*\n{targets}" if targets else "", _change(undo, extension)]
     return modals.modal(

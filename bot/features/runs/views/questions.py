@@ -1,11 +1,11 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bot.block_kit import ids, names
-from bot.block_kit.elements import actions, button_element
+from bot.block_kit.elements import actions, button_element, listed
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import headline
 from bot.block_kit.text import (
@@ -24,7 +24,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
-from bot.features.runs.views import questions, runs, undo_state
+from bot.features.runs.views import acts_on, questions, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
@@ -59,7 +59,12 @@ def confirm(
     if ended is not None and ended.end_date is not None:
         at = slack_date(ended.end_date, DAY_AND_TIME)
         blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
-    blocks += [*what_runs(responder, view), *_inputs("*Inputs*", request, responder, view), *effect(responder)]
+    blocks += [
+        *what_runs(responder, view),
+        *acts_on.lines(request.targets[0], responder, view),
+        *_inputs("*Inputs*", request, responder, view),
+        *effect(responder),
+    ]
     run = button_element(
         f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}",
         ids.RUN,
@@ -78,15 +83,19 @@ def confirm_several(
     on: str,
     *,
     button: ButtonIds,
+    targets: Mapping[str, str] | None = None,
 ) -> Message:
-    """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what."""
+    """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what.
+
+    `targets` says of an object what the run on it acts on, where that is known; mrkdwn.
+    """
     text = f"Run {names.shown(responder)} on {on}?"
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
     policy = responder.policy or Policy()
     blocks += policy_words(policy)
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
-        blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready)
+        blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready, targets or {})
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
     if not ready:
@@ -221,10 +230,13 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(f"{foreign(typed, 100)} could be {len(responders)} responders.", (section(text),))
 
 
-def _listed(head: str, views: Sequence[RedactedView]) -> Iterable[Block]:
-    """Ids with titles; of those past LISTED only the ids."""
-    lines = [f"• {view.subject.id} · {foreign(view.title(), TITLE_LIMIT)}" for view in views[:LISTED]]
-    yield section(clip("\n".join([head, *lines]), LINES_LIMIT))
+def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> Iterable[Block]:
+    """Ids with what is acted on and titles; of those past LISTED only the ids."""
+    lines = []
+    for view in views[:LISTED]:
+        named = [view.subject.id, targets.get(view.subject.id, ""), foreign(view.title(), TITLE_LIMIT)]
+        lines.append(f"• {' · '.join(filter(None, named))}")
+    yield from listed(head, lines)
     if left := views[LISTED:]:
         yield section(clip(f"and {', '.join(view.subject.id for view in left)}", LINES_LIMIT))
 

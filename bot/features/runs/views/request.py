@@ -18,17 +18,17 @@ from core.models import OBJECT_TYPES, Action, BulkInput, Kind, OfferedResponder,
 from core.models.inputs import NOTE_LIMIT
 
 TEXT_LIMIT = 3000  # characters that Slack takes as a modal's metadata
-_KIND_OR_ID = re.compile(r"[a-z_]+|~[0-9]{1,18}")
+_KIND_OR_ID = re.compile(r"[a-z_]+|~[0-9]{1,18}(?:=~[0-9]{1,18}(?:,~[0-9]{1,18})*)?")
 
 
 def _to_words(targets: Sequence[RunTarget]) -> str:
-    """`alert ~1 ~2 case ~3`, so that a hundred targets fit into a modal's metadata."""
+    """`alert ~1 ~2=~5,~6 case ~3`, so that a hundred targets fit into a modal's metadata."""
     parts: list[str] = []
     kind = ""
     for target in targets:
         if target.object_type != kind:
             parts.append(kind := target.object_type)
-        parts.append(target.object_id)
+        parts.append("=".join(filter(None, [target.object_id, ",".join(target.target)])))
     return " ".join(parts)
 
 
@@ -41,7 +41,9 @@ def _of_words(value: Any) -> Any:
         if word in get_args(Kind):
             kind = word
         else:
-            targets.append(RunTarget.model_validate({"object_type": kind, "object_id": word}))
+            object_id, _, artifacts = word.partition("=")
+            named = {"object_type": kind, "object_id": object_id, "target": artifacts.split(",") if artifacts else []}
+            targets.append(RunTarget.model_validate(named))
     return tuple(targets)
 
 
@@ -114,9 +116,7 @@ class RunRequest:
         """What core gets for a run on one object."""
         (target,) = self.targets
         override = OverrideInput(reason=self.override_reason) if self.override_reason else None
-        return RunInput(
-            **self._options(), object_type=target.object_type, object_id=target.object_id, override=override
-        )
+        return RunInput(**self._options(), **dict(target), override=override)
 
     def bulk_input(self) -> BulkInput:
         """What core gets for runs on several objects."""

@@ -10,7 +10,7 @@ from bot.block_kit.text import OPTION_LIMIT, context, count, escape, foreign, fo
 from bot.clearance import RedactedView, Subject, may_see
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
-from bot.features.runs.views import inputs, questions
+from bot.features.runs.views import acts_on, inputs, questions
 from bot.features.runs.views.request import RunRequest, option_fields
 from bot.message import Block
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, OfferedResponder
@@ -26,6 +26,7 @@ def start_view(
     choices: Sequence[Block] = (),
     responder: OfferedResponder | None = None,
     form: inputs.Form | None = None,
+    to_choose: Sequence[acts_on.Choice] = (),
     who: str = "",
 ) -> dict[str, Any]:
     """Asks for the object, once it is known for the responder, and once that is known for its inputs.
@@ -39,7 +40,9 @@ def start_view(
         view = RedactedView(subject, clearance)
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
-            blocks += [*_fields(request, responder, form or inputs.Form(())), *questions.effect(responder)]
+            if request.targets:
+                blocks += acts_on.lines(request.targets[0], responder, view)
+            blocks += [*_fields(request, responder, form or inputs.Form(()), to_choose), *questions.effect(responder)]
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
     return _modal(request, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
@@ -83,10 +86,12 @@ def form_view(
     view: RedactedView,
     form: inputs.Form,
     running: Action | None = None,
+    to_choose: Sequence[acts_on.Choice] = (),
 ) -> dict[str, Any]:
-    """Asks for the inputs; to submit it confirms a run on one object, of several a question follows.
+    """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms a run on one object.
 
-    `view` is of the first object. `running` is an open run of the responder, beside which it would run.
+    Of several a question follows. `view` is of the first object, `running` an open run of the responder beside which
+    it would run.
     """
     is_several = len(request.targets) > 1
     blocks: list[Block]
@@ -96,11 +101,13 @@ def form_view(
         blocks = [section(questions.open_run(running, responder, view))]
     else:
         blocks = questions.what_runs(responder, view)
+    if not is_several:
+        blocks += acts_on.lines(request.targets[0], responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another org-admin has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
-    blocks += _fields(request, responder, form)
+    blocks += _fields(request, responder, form, to_choose)
     if running is None:
         blocks += questions.effect(responder)
     return _modal(
@@ -108,13 +115,19 @@ def form_view(
     )
 
 
-def _fields(request: RunRequest, responder: OfferedResponder, form: inputs.Form) -> list[Block]:
+def _fields(
+    request: RunRequest, responder: OfferedResponder, form: inputs.Form, to_choose: Sequence[acts_on.Choice]
+) -> list[Block]:
     key = inputs.key_of(responder)
-    return [*inputs.fields(form, key), *option_fields(request, key, responder)]
+    return [*acts_on.field(to_choose, key), *inputs.fields(form, key), *option_fields(request, key, responder)]
 
 
-def is_shown(view: modals.View, request: RunRequest, responder: OfferedResponder) -> bool:
+def is_shown(
+    view: modals.View, request: RunRequest, responder: OfferedResponder, to_choose: Sequence[acts_on.Choice]
+) -> bool:
     """Whether the modal has what somebody fills in or confirms before this run."""
+    if not acts_on.is_shown(view, to_choose, inputs.key_of(responder)):
+        return False
     declared, policy = responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
         asks = policy is not None and bool(policy.confirm) and len(request.targets) == 1  # of several a question does

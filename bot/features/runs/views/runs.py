@@ -137,18 +137,15 @@ def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *([f"{left} more"] if left else [])])
 
 
-def target_lines(action: Action, view: RedactedView, most: int = MAX_LISTED_TARGETS) -> list[str]:
-    """`hostname SRV-DC01 · the server`, one line for each artifact that a run acts on, with what its alert says of it.
-
-    Empty if nobody has declared them; mrkdwn.
-    """
+def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
+    """`hostname SRV-DC01 · host inside`, one line for each artifact with what its alert says of it; mrkdwn."""
     known = {artifact.id: artifact.message for artifact in view.subject.artifacts}
-    shown = [one for one in action.target or () if view.is_open and may_see(view.clearance, one.tlp)]
+    shown = [one for one in artifacts if view.is_open and may_see(view.clearance, one.tlp)]
     lines = [
         " · ".join(filter(None, [target_names([one], view), foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT)]))
-        for one in shown[:most]
+        for one in shown[:MAX_LISTED_TARGETS]
     ]
-    left = len(action.target or ()) - len(lines)
+    left = len(artifacts) - len(lines)
     return [*lines, *([f"{left} more"] if left else [])]
 
 

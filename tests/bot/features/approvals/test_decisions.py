@@ -310,12 +310,12 @@ async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_aler
     card = await env.card_of("anna", alert)
     await choose(env, "anna", card, "Isolate")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
-    assert "It gets 1 observable:\\n• ip 198[.]51[.]100[.]7" in text_of(request)
+    assert "It may act on this observable:\\n• ip 198[.]51[.]100[.]7" in text_of(request)
     more = [{"dataType": "ip", "data": data} for data in ("198.51.100.7", "192.0.2.1")]
     await change(env, alert, *more)
     await env["ben"].command(SOC, f"/responder approve {(await env.client.actions('alert', alert.id))[0].id}")
     asked = text_of(await env.told("ben", "asks to run"))
-    assert "It gets 1 observable:" in asked
+    assert "It may act on this observable:" in asked
     assert "192[.]0[.]2[.]1" not in asked
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("ben", f"You approved Isolate on {alert.id}; it starts now.")
@@ -338,4 +338,4 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     newest, ended = await env.client.actions("alert", alert.id)
     assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")
     again = await env.until("anna", in_thread(card["ts"], "*ben* asks to run"))
-    assert "It gets 1 observable:\\n• ip 192[.]0[.]2[.]1" in text_of(again)
+    assert "It may act on this observable:\\n• ip 192[.]0[.]2[.]1" in text_of(again)

@@ -14,9 +14,10 @@ from tests.bot.features.environment import FeatureEnvironment, card_in, feature_
 from tests.bot.running import SOC
 
 words = st.text(max_size=20)
+object_ids = st.integers(0, 10**18 - 1).map("~{}".format)
 targets = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(0, 10**18 - 1)).map(
-        lambda target: RunTarget(object_type=target[0], object_id=f"~{target[1]}")
+    st.builds(
+        RunTarget, object_type=st.sampled_from(KINDS), object_id=object_ids, target=st.lists(object_ids, max_size=3)
     ),
     max_size=5,
 ).map(tuple)

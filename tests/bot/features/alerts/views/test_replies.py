@@ -200,7 +200,9 @@ def test_an_approval_request_shows_the_observables_that_the_run_gets_and_many_in
         return awaiting().model_copy(update={"artifacts": list(artifacts)})
 
     few = asked(artifact(), artifact(tlp=3))
-    assert texts_of(request(few))[1] == ("It gets 2 observables:\n• ip 203[.]0[.]113[.]1\nand 1 withheld (TLP:RED)")
+    assert texts_of(request(few))[1] == (
+        "It may act on any of 2 observables:\n• ip 203[.]0[.]113[.]1\nand 1 withheld (TLP:RED)"
+    )
     assert whole_request(few, SUBJECT, clearance=2) is None
     many = asked(*(artifact().model_copy(update={"data": f"192.0.2.{number}"}) for number in range(12)))
     shown = texts_of(request(many))[1]

@@ -1,0 +1,127 @@
+"""What a run is to act on: the field that asks for it where several artifacts fit, and the words that name it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bot.block_kit import ids, modals
+from bot.block_kit.elements import MAX_OPTIONS
+from bot.block_kit.text import OPTION_LIMIT, clip_middle, count, foreign_plain, plain, section
+from bot.clearance import RedactedView, defang
+from bot.features.runs.views import runs
+from bot.features.runs.views.request import RunRequest
+from bot.message import Block
+from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
+
+MAX_CHECKBOXES = 10  # in Slack
+NOTHING_CHOSEN = "Choose what it is to act on."
+
+Choice = tuple[RedactedView, OfferedTarget]
+"""An object on which several artifacts fit, with these."""
+
+
+def needs_choice(target: RunTarget, responder: OfferedResponder) -> bool:
+    """Whether several artifacts fit, and nobody has said yet which the run is to act on."""
+    return responder.target is not None and responder.target.required and not target.target
+
+
+def chosen(target: RunTarget, responder: OfferedResponder) -> Sequence[TargetArtifact]:
+    """The artifacts that the run acts on as it is requested; empty where nobody knows."""
+    fitting = responder.target.artifacts if responder.target is not None else []
+    return [artifact for artifact in fitting if not target.target or artifact.id in target.target]
+
+
+def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """The target of a run on one object, as it is asked for; of what may act on anything, that it may."""
+    if responder.target is None:
+        number = len(view.artifacts()) if view.subject.kind == "alert" else 0
+        return [section(f"It may act on any of the alert's {count(number, 'observable')}.")] if number else []
+    if needs_choice(target, responder):
+        return []
+    named = runs.target_lines(chosen(target, responder), view)
+    return [section("\n".join(["*Target*", *(f"• {line}" for line in named)]))] if named else []
+
+
+# --- the field ------------------------------------------------------------------------------------------------------
+
+
+def field(choices: Sequence[Choice], key: str) -> list[Block]:
+    """Asks what to act on, with nothing chosen; for several objects with the artifacts of each."""
+    if not choices:
+        return []
+    element: dict[str, Any] = {"action_id": ids.numbered(ids.VALUE, "target")}
+    if len(choices) == 1:
+        ((view, offered),) = choices
+        options = [_option(artifact, view) for artifact in offered.artifacts[:MAX_OPTIONS]]
+        if len(options) <= MAX_CHECKBOXES:
+            element |= {"type": "checkboxes", "options": options}
+        else:
+            element |= {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
+    else:
+        each = max(1, MAX_OPTIONS // len(choices))
+        groups = [
+            {
+                "label": plain(foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)),
+                "options": [_option(artifact, view) for artifact in offered.artifacts[:each]],
+            }
+            for view, offered in choices
+        ]
+        placeholder = plain("Choose for each alert")
+        element |= {"type": "multi_static_select", "placeholder": placeholder, "option_groups": groups}
+    block: dict[str, Any] = {
+        "type": "input",
+        "block_id": _block(choices, key),
+        "label": plain("What is it to act on?"),
+        "element": element,
+        "optional": False,
+    }
+    options_shown = sum(len(group["options"]) for group in element.get("option_groups", [element]))
+    if left := sum(offered.total for _, offered in choices) - options_shown:
+        block["hint"] = plain(f"{left} more fit, which aren't listed here: run it on one of them from its own menu.")
+    return [block]
+
+
+def _option(artifact: TargetArtifact, view: RedactedView) -> dict[str, Any]:
+    data = defang(view.text(artifact.data), artifact.data_type)
+    message = next((one.message for one in view.subject.artifacts if one.id == artifact.id), "")
+    about = " · ".join(filter(None, [artifact.data_type, view.text(message or "")]))
+    return {
+        "text": plain(foreign_plain(clip_middle(data, OPTION_LIMIT), OPTION_LIMIT)),
+        "description": plain(foreign_plain(about, OPTION_LIMIT)),
+        "value": artifact.id,
+    }
+
+
+def is_shown(modal: modals.View, choices: Sequence[Choice], key: str) -> bool:
+    """Whether the modal has the field, if it is needed."""
+    return not choices or _block(choices, key) in modals.labels(modal)
+
+
+def submitted(
+    modal: modals.View, request: RunRequest, choices: Sequence[Choice], key: str
+) -> tuple[RunRequest, dict[str, str]]:
+    """The request with what was chosen for each object, and what is wrong by block id."""
+    if not choices:
+        return request, {}
+    block = _block(choices, key)
+    picked = set(modals.chosen(modal, block))
+    by_object = {
+        view.subject.id: [artifact.id for artifact in offered.artifacts if artifact.id in picked]
+        for view, offered in choices
+    }
+    if not any(by_object.values()):
+        return request, {block: NOTHING_CHOSEN}
+    return replace(request, targets=with_artifacts(request.targets, by_object)), {}
+
+
+def with_artifacts(targets: Sequence[RunTarget], by_object: dict[str, list[str]]) -> tuple[RunTarget, ...]:
+    """The targets, each with the ids of the artifacts that the run on it is to act on."""
+    return tuple(
+        target.model_copy(update={"target": by_object[target.object_id]}) if target.object_id in by_object else target
+        for target in targets
+    )
+
+
+def _block(choices: Sequence[Choice], key: str) -> str:
+    """The block id: another object or responder gives another, with which Slack drops what was chosen."""
+    return f"target:{choices[0][0].subject.id if len(choices) == 1 else 'several'}:{key}"

@@ -1,0 +1,162 @@
+"""Where several observables fit, somebody chooses what a run acts on: in the form, by command, for several alerts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.block_kit import ids
+from core.models import Alert
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
+from tests.bot.running import SOC, approve, until_asked_to_approve
+
+HOSTS = [
+    {"dataType": "hostname", "data": "SRV-DC01", "message": "host inside"},
+    {"dataType": "ip", "data": "10.20.1.50"},
+    {"dataType": "ip", "data": "203.0.113.7", "message": "C2"},
+    {"dataType": "hash", "data": "9f86d081884c7d659a2feaa0c55ad015"},
+    {"dataType": "hostname", "data": "SRV-SECRET", "tlp": 3},
+]
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
+    rules = {name: {"target": "hostname,ip"} for name in ("Isolate", "Fail", "Block", "Tell")}
+    async with feature_environment(tmp_path, rules) as environment:
+        yield environment
+
+
+def target_field(form: dict[str, Any]) -> dict[str, Any]:
+    """The field that asks what to act on."""
+    return next(block for block in form["blocks"] if str(block["block_id"]).startswith("target:"))
+
+
+def chosen(field: dict[str, Any], *artifact_ids: str) -> dict[str, Any]:
+    return {field["block_id"]: {field["element"]["action_id"]: list(artifact_ids)}}
+
+
+def by_data(alert: Alert) -> dict[str, str]:
+    return {artifact.data or "": artifact.id for artifact in alert.artifacts}
+
+
+async def acted_on(env: FeatureEnvironment, alert: Alert) -> list[str]:
+    """What the newest run on the alert acts on."""
+    action = (await env.client.actions("alert", alert.id))[0]
+    return [artifact.data for artifact in action.target or ()]
+
+
+async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver_reads_it(
+    env: FeatureEnvironment,
+) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What is it to act on?")))
+    field = target_field(form)
+    options = [(option["text"]["text"], option["description"]["text"]) for option in field["element"]["options"]]
+    assert options == [
+        ("SRV-DC01", "hostname · host inside"),
+        ("10[.]20[.]1[.]50", "ip"),
+        ("203[.]0[.]113[.]7", "ip · C2"),
+    ]
+    assert "initial_options" not in field["element"]
+    assert "SRV-SECRET" not in text_of(form)
+    refused = await env["anna"].submit(form["id"], {})
+    assert field["block_id"] in refused["errors"]
+    await env["anna"].submit(form["id"], chosen(field, by_data(alert)["SRV-DC01"]))
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    assert await acted_on(env, alert) == ["SRV-DC01"]
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    asked = text_of(fine(await until_asked_to_approve(env["ben"])))
+    assert "*Target*\\n• hostname SRV-DC01 · host inside" in asked
+    assert "203[.]0[.]113[.]7" not in asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "data"),
+    [
+        ("srv-dc01", ["SRV-DC01"]),
+        ("10[.]20.1.50", ["10.20.1.50"]),
+        ("10.20.1.50,SRV-dc01", ["SRV-DC01", "10.20.1.50"]),
+    ],
+)
+async def test_a_command_names_what_to_act_on_in_any_spelling(
+    env: FeatureEnvironment, typed: str, data: list[str]
+) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    await env["anna"].command(SOC, f"/responder run block {alert.id} target={typed}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
+    assert "It can be undone there" in text_of(question)
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    await env.told("anna", f"Started Block on {alert.id}")
+    assert await acted_on(env, alert) == data
+
+
+@pytest.mark.parametrize("typed", ["web-3", "9f86d081884c7d659a2feaa0c55ad015", "srv-secret", '""'])
+async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
+    env: FeatureEnvironment, typed: str
+) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    await env["anna"].command(SOC, f"/responder run tell {alert.id} target={typed}")
+    told = text_of(await env.told("anna", "is none of what it can act on"))
+    assert "hostname SRV-DC01 · host inside" in told
+    assert "SRV-SECRET" not in told
+    assert await env.client.actions("alert", alert.id) == []
+
+
+async def test_run_again_acts_on_the_same(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run fail {alert.id} target=SRV-DC01")
+    failed = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname SRV-DC01 failed"))
+    first = (await env.ended_run(alert)).id
+    await env["anna"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
+    await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname SRV-DC01 2 runs"))
+    assert (await env.ended_run(alert)).id != first
+    assert await acted_on(env, alert) == ["SRV-DC01"]
+
+
+async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_question(env: FeatureEnvironment) -> None:
+    first, second, third = [
+        await env.create_alert(sourceRef=str(n), artifacts=artifacts)
+        for n, artifacts in enumerate((HOSTS, HOSTS, HOSTS[:1]))
+    ]
+    await env["anna"].command(SOC, f"/responder run tell {first.id} {second.id} {third.id}")
+    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "What is it to act on?")))
+    field = target_field(form)
+    labels = [group["label"]["text"] for group in field["element"]["option_groups"]]
+    assert [label.partition(" ")[0] for label in labels] == [first.id, second.id]
+    assert field["block_id"] in (await env["anna"].submit(form["id"], {}))["errors"]
+    await env["anna"].submit(form["id"], chosen(field, by_data(first)["203.0.113.7"]))
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    text = text_of(question)
+    assert f"• {first.id} · ip 203[.]0[.]113[.]7 · " in text
+    assert f"• {third.id} · hostname SRV-DC01 · " in text
+    assert f"*Will be refused on 1 object*\\n• {second.id}: several of its observables fit" in text
+    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused."))
+    assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["SRV-DC01"]]
+    assert await env.client.actions("alert", second.id) == []
+
+
+async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironment) -> None:
+    alerts = [await env.create_alert(sourceRef=str(n), artifacts=HOSTS) for n in range(2)]
+    await env["anna"].command(SOC, f"/responder run tell {' '.join(one.id for one in alerts)} target=srv-dc01")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 0 refused."))
+    assert [await acted_on(env, alert) for alert in alerts] == [["SRV-DC01"], ["SRV-DC01"]]
+
+
+async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(artifacts=HOSTS[:3])
+    card = await env.card_of("anna", alert)
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))
+    assert "It may act on any of the alert's 3 observables." in text_of(question)
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    assert "It may act on any of 3 observables:" in text_of(form)
