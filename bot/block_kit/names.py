@@ -2,7 +2,7 @@
 
 import re
 
-from bot.block_kit.text import foreign, readable_name
+from bot.block_kit.text import foreign, foreign_plain, readable_name
 from core.models import Action, InputTitle, OfferedResponder
 
 NAME_LIMIT = 120  # characters
@@ -12,6 +12,14 @@ _TYPEABLE = re.compile(r"[^\W\d_][\w.-]*(?: [\w.-]+)*")
 def title(responder: OfferedResponder) -> str:
     """Its title; foreign text, not escaped."""
     return responder.title or readable_name(responder.name)
+
+
+def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
+    """What the button that asks for a run is called: `Isolate Host`, or `Ask to isolate Host` if it needs approvals."""
+    name = title(responder)
+    if approvals:
+        name = f"Ask to {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
+    return foreign_plain(name, limit)
 
 
 def shown(responder: OfferedResponder) -> str:

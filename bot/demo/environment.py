@@ -177,7 +177,7 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
             BLOCK: block_list,
             UNBLOCK: block_list,
             ISOLATE: {
-                "confirm": "Takes the host off the network for an hour, or until somebody puts it back.",
+                "confirm": "Takes the host off the network until the time is over, or somebody puts it back.",
                 "approval": 1,
                 "undo": RELEASE,
                 "undo_after_minutes": 60,

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,6 +18,8 @@ from bot.slack_emulator.state import Channel, Json, Team, new_id
 
 TRAFFIC_KEPT = 5000  # enough for any test, and bounded because it is held in memory
 Traffic: TypeAlias = tuple[str, str, Json, str | None]  # direction, name, body, status
+OBSERVERS: list[Callable[[str, str, Json], None]] = []
+"""Called with direction, name and body of each payload, for tests that judge what an app sends."""
 SECRET_KEYS = ("token", "response_url", "trigger_id", "upload_url")
 
 
@@ -75,6 +77,8 @@ class AppDelivery:
     def record(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
         """Record a payload, without secrets, for `traffic` and the page's developer panel."""
         self.traffic.append((direction, what, without_secrets(body), status))
+        for observe in OBSERVERS:
+            observe(direction, what, body)
         event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
         self._feed.publish(event if status is None else {**event, "status": status})
 

@@ -52,7 +52,8 @@ async def proceed(
     if len(request.targets) == 1 and not responder.can_run:
         await _show_refusal(context, request, responder, view)
         return False
-    needs_confirmation = responder.policy is not None and bool(responder.policy.confirm) and not confirmed
+    policy = responder.policy
+    needs_confirmation = policy is not None and (bool(policy.confirm) or policy.contains) and not confirmed
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)

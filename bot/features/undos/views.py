@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     person_name,
     section,
     slack_date,
+    utc_time,
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
@@ -49,7 +50,9 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
     name = undo_state.title(undo) if undo is not None else ""
     approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
     more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
-    text = f"Runs {name[:60]} on {runs.target_in_full(view)[:120]}.{approvals}{more}"
+    on, who = runs.target_in_plain(action, view, 110), person_name(action.created_by)
+    until = f"would end {utc_time(undo.at)}" if undo is not None and undo.at is not None else "lasts until it is undone"
+    text = f"Runs {name[:40]} on {on}. {who} asked for it, and it {until}.{approvals}{more}"
     title = foreign_plain(f"Undo {runs.title(action)}?", 100)
     return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
 
@@ -59,14 +62,17 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
 
 def heading(action: Action, view: RedactedView) -> str:
     """Which run on what."""
-    return f"*{runs.name(action)}* on {foreign(runs.target_in_full(view), 300)}"
+    acts_on = runs.targets(action, view) if view.is_open else ""
+    of = f"{acts_on}, of " if acts_on and view.subject.kind != "case_artifact" else ""
+    return f"*{runs.name(action)}* on {of}{foreign(runs.target_in_full(view), 300)}"
 
 
 def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int) -> dict[str, Any]:
     """Asks how much later a run shall end than it does now, or from now on if that is past."""
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
-    about = section(f"{heading(action, view)}. {end(at)}")
+    who = f"*{person_name(action.created_by)}* asked for it."
+    about = section(f"{heading(action, view)}. {who} {end(undo.at if undo is not None else None)}")
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
     if not field:
         return modals.notice("How much longer?", f"{heading(action, view)}. {end(at)} The settings allow no later end.")

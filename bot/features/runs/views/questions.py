@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from bot.block_kit import ids, names
 from bot.block_kit.elements import actions, button_element, listed
@@ -17,7 +17,6 @@ from bot.block_kit.text import (
     count,
     defang_indicators,
     foreign,
-    foreign_plain,
     person_name,
     readable_name,
     section,
@@ -30,6 +29,7 @@ from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
 from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
+DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
 LISTED = 25  # objects with their titles
 TITLE_LIMIT = 80
@@ -63,14 +63,10 @@ def confirm(
         *what_runs(responder, view),
         *acts_on.lines(request.targets[0], responder, view),
         *_inputs("*Inputs*", request, responder, view),
-        *effect(responder),
+        *effect(responder, request),
     ]
-    run = button_element(
-        f"Run on {foreign_plain(clip_middle(runs.target(view), 60), 60)}",
-        ids.RUN,
-        button(intent_of("run", request, view)),
-        style="danger",
-    )
+    value = button(intent_of("run", request, view))
+    run = button_element(deed(request, responder, DEED_LIMIT), ids.RUN, value, style=style(responder))
     blocks.append(actions(run, _dismiss(view.subject, button)))
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
@@ -103,10 +99,11 @@ def confirm_several(
     if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
         blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
-    lasts = _lasts(policy, request.undo_after_minutes)
-    blocks.append(context(f"{begins}{lasts} Core checks each as a run on that object alone."))
+    lasts = _lasts("Each", policy, request.undo_after_minutes)
+    blocks.append(context(f"{begins} {lasts} Core checks each as a run on that object alone."))
     value = button(intent_of("run", request, ready[0]))
-    run = button_element(f"Run on {count(len(ready), 'object')}", ids.BULK_START, value, style="danger")
+    label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
+    run = button_element(label, ids.BULK_START, value, style=style(responder))
     return Message(text, (*blocks, actions(run)))
 
 
@@ -115,12 +112,30 @@ def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: R
     return [section(clip("\n".join([head, *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
 
 
-def _lasts(policy: Policy, minutes: int | None) -> str:
+def deed(request: RunRequest, responder: OfferedResponder, limit: int) -> str:
+    """The label of the button that starts the run, or asks for it."""
+    return names.deed(responder, approvals_needed(request, responder), limit)
+
+
+def style(responder: OfferedResponder) -> Literal["primary", "danger"]:
+    """Of the button that starts a run: danger only where its runs leave something in force."""
+    return "danger" if responder.policy is not None and responder.policy.contains else "primary"
+
+
+def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
+    """How many approvals the run will need, with the one more of an override."""
+    policy = responder.policy or Policy()
+    return policy.approval + (request.override_reason is not None)
+
+
+def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
+    """How long what a run does lasts, as it is requested."""
     if not policy.undo:
-        return ""
+        return "Nothing takes it back." if policy.contains else "What it has done by then stays."
     minutes = policy.undo_after_minutes if minutes is None else minutes
+    by = foreign(readable_name(policy.undo), NAME_LIMIT)
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
-    return f" Each {until}."
+    return f"{which} {until}, by {by}."
 
 
 def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -128,10 +143,15 @@ def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
     return [section(f"*{names.shown(responder)}* on"), target(view)]
 
 
-def effect(responder: OfferedResponder) -> list[Block]:
-    """The policy's words, and how a run can be undone."""
+def effect(responder: OfferedResponder, request: RunRequest) -> list[Block]:
+    """The policy's words, when the run starts, how long it lasts, and how it can be undone."""
     policy = responder.policy or Policy()
-    return [*policy_words(policy), context(_undo(policy))]
+    number = approvals_needed(request, responder)
+    by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
+    by += ", one of them of another org-admin" if request.override_reason is not None and number > 1 else ""
+    begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
+    lasts = _lasts("It", policy, request.undo_after_minutes)
+    return [*policy_words(policy), context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
 
 
 def policy_words(policy: Policy) -> list[Block]:
@@ -167,25 +187,17 @@ def needs_inputs(request: RunRequest, responder: OfferedResponder, view: Redacte
     return Message(text, (section(text), actions(fill, _dismiss(view.subject, button))))
 
 
-def _undo(policy: Policy) -> str:
-    by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
-    begins = f"Starts after {count(policy.approval, 'approval')}{by}" if policy.approval else "Starts at once"
-    cancel = f"{begins}. Until it ends you can cancel it on the card"
-    if not policy.undo:
-        return f"{cancel}; what it has done by then stays."
-    return f"{cancel}. After that it can be undone there, by {foreign(readable_name(policy.undo), NAME_LIMIT)}."
-
-
 def collision(
     request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds
 ) -> Message:
     """Says who started the same run before and when, with "Run anyway"."""
     value = button(intent_of("run", replace(request, anyway=running.id), view))
-    anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style="danger")
+    anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style=style(responder))
     buttons = actions(anyway, _dismiss(view.subject, button, "Leave it"))
     name = names.shown(responder)
-    text = section(open_run(running, responder, view))
-    return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (text, buttons))
+    blocks = [section(open_run(running, responder, view)), *acts_on.lines(request.targets[0], responder, view)]
+    blocks += effect(responder, request)
+    return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (*blocks, buttons))
 
 
 def open_run(running: Action, responder: OfferedResponder, view: RedactedView) -> str:

@@ -6,8 +6,18 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
 from bot.block_kit.subjects import headline, responder_menu
-from bot.block_kit.text import OPTION_LIMIT, context, count, escape, foreign, foreign_plain, plain, section
-from bot.clearance import RedactedView, Subject, may_see
+from bot.block_kit.text import (
+    OPTION_LIMIT,
+    VIEW_TITLE_LIMIT,
+    context,
+    count,
+    escape,
+    foreign,
+    foreign_plain,
+    plain,
+    section,
+)
+from bot.clearance import RedactedView, Subject
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions
@@ -42,10 +52,13 @@ def start_view(
         if view.is_open and responder is not None:
             if request.targets:
                 blocks += acts_on.lines(request.targets[0], responder, view)
-            blocks += [*_fields(request, responder, form or inputs.Form(()), to_choose), *questions.effect(responder)]
+            blocks += [
+                *_fields(request, responder, form or inputs.Form(()), to_choose),
+                *questions.effect(responder, request),
+            ]
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
-    return _modal(request, blocks, "Run" if subject and may_see(clearance, subject.tlp) else "Next")
+    return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next")
 
 
 def targets_view(request: RunRequest, chosen: Sequence[Block], most: int) -> dict[str, Any]:
@@ -108,11 +121,13 @@ def form_view(
         note = "The reason stays with the run, and another org-admin has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
     blocks += _fields(request, responder, form, to_choose)
-    if running is None:
-        blocks += questions.effect(responder)
-    return _modal(
-        request, blocks, "Next" if is_several else "Run anyway" if running is not None else "Run", is_several=is_several
-    )
+    blocks += questions.effect(responder, request)
+    submit = "Next" if is_several else "Run anyway" if running is not None else _deed(request, responder)
+    return _modal(request, blocks, submit, is_several=is_several)
+
+
+def _deed(request: RunRequest, responder: OfferedResponder) -> str:
+    return questions.deed(request, responder, VIEW_TITLE_LIMIT)
 
 
 def _fields(
@@ -130,7 +145,8 @@ def is_shown(
         return False
     declared, policy = responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
-        asks = policy is not None and bool(policy.confirm) and len(request.targets) == 1  # of several a question does
+        # Of several a question asks.
+        asks = policy is not None and (bool(policy.confirm) or policy.contains) and len(request.targets) == 1
         return not declared and not asks and not responder.is_timed
     blocks = modals.labels(view)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)

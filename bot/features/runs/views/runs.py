@@ -47,6 +47,7 @@ _WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as 
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
+CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
 TARGET_LIMIT = 80
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
@@ -91,12 +92,15 @@ def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[st
 
 
 def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:
-    """Slack's confirmation dialog for a button that repeats a run: the object, the inputs, and the policy's text."""
-    on = f"On {foreign_plain(target_in_full(view), 100)}. "
+    """Slack's confirmation dialog for a button that repeats a run: target, time, inputs, and the policy's text."""
+    on = f"On {target_in_plain(repeated, view, 100)}. "
     values = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
-    values = f"Inputs: {foreign_plain(values, 110)}. " if values else ""
-    text = foreign_plain(on + values + strip_markup(policy), 300)
-    return confirmation(foreign_plain(f"Run {title(repeated)}?", 100), text, "Run")
+    values = f"Inputs: {foreign_plain(values, 80)}. " if values else ""
+    lasts = f"{undo_state.planned(repeated, in_short=True)} " if repeated.undo is not None else ""
+    text = foreign_plain(on + lasts + values + strip_markup(policy), 300)
+    style: Literal["", "danger"] = "danger" if repeated.undo is not None else ""
+    name = foreign_plain(title(repeated), CONFIRM_LIMIT)
+    return confirmation(foreign_plain(f"{title(repeated)}?", 100), text, name, style=style)
 
 
 def target(view: RedactedView) -> str:
@@ -110,6 +114,17 @@ def target_in_full(view: RedactedView) -> str:
     if subject.kind == "case_artifact":
         return f"{target(view)} of {subject.root_id} ({view.parent_title()})" if view.is_open else subject.id
     return f"{subject.id} ({view.title()})"
+
+
+def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
+    """What a run acts on and of which object, for a dialog, which has no markup."""
+    on = target_in_full(view)
+    if action.target and view.subject.kind != "case_artifact":
+        shown = [one for one in action.target if may_see(view.clearance, one.tlp)][:MAX_TARGETS]
+        names = [f"{one.data_type} {defang(view.text(one.data), one.data_type)}" for one in shown]
+        left = len(action.target) - len(shown)
+        on = f"{', '.join([*names, *([f'{left} more'] if left else [])])}, of {on}"
+    return foreign_plain(on, limit)
 
 
 def on_target(action: Action, view: RedactedView) -> str:
@@ -431,7 +446,8 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
     """
     if runs.state_of(action) not in runs.WORTH_REPEATING or not view.is_open:
         return None
-    asks = not action.inputs and (confirm or runs.given_inputs(action))  # a form asks for declared ones
+    # A form asks for declared ones.
+    asks = not action.inputs and (confirm or runs.given_inputs(action) or action.undo is not None)
     return button_element(
         "Ask again" if runs.was_not_started(action) else "Run again",
         ids.RUN_AGAIN,

@@ -32,7 +32,7 @@ def summary(action: Action, view: RedactedView) -> str:
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
 
-def planned(action: Action) -> str:
+def planned(action: Action, *, in_short: bool = False) -> str:
     """How long what a run does will last, and how it is taken back; mrkdwn."""
     undo = action.undo
     if action.undoes:
@@ -40,6 +40,8 @@ def planned(action: Action) -> str:
     if undo is None:
         return "Nothing takes it back: no undo is set up for it."
     by = foreign(title(undo), NAME_LIMIT)
+    if in_short:
+        return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
         return f"It ends {minutes(undo.after_minutes)} after it succeeded, by {by}; *Undo now* ends it earlier."
     return f"It lasts until somebody presses *Undo*, which runs {by}."

@@ -1,0 +1,79 @@
+"""The assertion on each payload that decides on a run bites."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from bot.block_kit import ids
+from bot.clearance import RedactedView, Subject
+from bot.features.approvals.views import approve_view
+from bot.features.runs.views import questions
+from bot.features.undos import views as undos
+from core.models import Policy, TargetArtifact, Undo
+from tests.bot.decisions import problems
+from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, request, responder
+
+UNDO = Undo(responder="Release_1_0", title="Release Host", after_minutes=15)
+TARGET = [TargetArtifact(id="~901", data_type="hostname", data="SRV-DC01", tlp=2)]
+VIEW = RedactedView(Subject.alert(alert(artifacts=[artifact(data_type="hostname", data="SRV-DC01")])), 2)
+
+
+def approval() -> dict[str, Any]:
+    run = awaiting(responder_title="Isolate Host", target=TARGET, undo=UNDO)
+    return {"view": approve_view(run, VIEW, responder(), button=button, now_ms=NOW, is_in_home=False)}
+
+
+def undo() -> dict[str, Any]:
+    available = UNDO.model_copy(update={"status": "available", "at": NOW})
+    (_, press) = undos.buttons(action(status="Success", target=TARGET, undo=available), VIEW, button)
+    return {"text": "a card", "blocks": [{"type": "actions", "elements": [press]}]}
+
+
+def question() -> dict[str, Any]:
+    policy = Policy(undo="Release_1_0", contains=True)
+    return questions.confirm(request(), responder(policy=policy), VIEW, button=button).payload()
+
+
+def without(payload: dict[str, Any], words: str) -> dict[str, Any]:
+    text = json.dumps(payload, ensure_ascii=False)
+    assert words in text
+    changed: dict[str, Any] = json.loads(text.replace(words, ""))
+    return changed
+
+
+def test_what_names_all_of_it_is_fine() -> None:
+    for payload in (approval(), undo(), question()):
+        assert problems("views.open", payload) == []
+        if "blocks" in payload:  # as a form encodes it
+            assert problems("chat.postMessage", {**payload, "blocks": json.dumps(payload["blocks"])}) == []
+
+
+@pytest.mark.parametrize("words", ["*anna* asks to run", "takes it back"])
+def test_an_approval_that_says_less_is_found(words: str) -> None:
+    plain = copy.deepcopy(approval())
+    blocks = plain["view"]["blocks"]
+    plain["view"]["blocks"] = [block for block in blocks if "How long" not in str(block)] if "back" in words else blocks
+    if "anna" in words:
+        plain = without(plain, words)
+    else:
+        plain["view"]["blocks"] = [block for block in plain["view"]["blocks"] if block["type"] != "context"]
+    assert len(problems("views.open", plain)) == 1
+
+
+def test_an_undo_and_a_run_that_say_less_are_found() -> None:
+    assert len(problems("chat.update", without(undo(), "asked for it"))) == 1
+    bare = undo()
+    del bare["blocks"][0]["elements"][0]["confirm"]
+    assert len(problems("chat.update", bare)) == 3
+    assert len(problems("views.open", without(question(), "It lasts until"))) >= 1
+
+
+def test_an_approval_on_the_first_press_is_found() -> None:
+    press = {"type": "button", "action_id": ids.RUN_AGAIN, "text": {"type": "plain_text", "text": "Approve"}}
+    message = {"text": "x", "blocks": [{"type": "actions", "elements": [press]}]}
+    assert problems("chat.postMessage", message) == ["chat.postMessage: Approve decides on the first press"]
+    told = {"text": "x", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "You approved it."}}]}
+    assert problems("chat.postEphemeral", told) == ["chat.postEphemeral: an approval that no modal was submitted for"]
+    assert problems("view_submission (ack)", {"view": told}) == []
