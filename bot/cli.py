@@ -346,8 +346,8 @@ def _doctor(args: argparse.Namespace) -> int:
 
     async def check() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
-            is_linked = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
-            checks = await doctor.checks(settings, core, _manifest(), now_ms, is_linked=is_linked)
+            clearance_of = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
+            checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
         if _is_local_core(settings, local_core):
             first.extend(await _disk_checks(settings, local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
@@ -379,15 +379,15 @@ async def _disk_checks(settings: "BotSettings", core: "CoreSettings") -> list[tu
         return [(False, "disk", f"it can't be looked at ({error.strerror})")]
 
 
-def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, bool]]:
-    cache: list[frozenset[tuple[str, str]]] = []
+def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, int | None]]:
+    cache: list[Mapping[tuple[str, str], int]] = []
 
-    async def is_linked(team: str, user: str) -> bool:
+    async def clearance_of(team: str, user: str) -> int | None:
         if not cache:
             cache.append(await core_cli.slack_links(core))
-        return not {(team, user), ("", user)}.isdisjoint(cache[0])
+        return cache[0].get((team, user), cache[0].get(("", user)))
 
-    return is_linked
+    return clearance_of
 
 
 def _settings_checks(

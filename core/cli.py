@@ -359,8 +359,8 @@ def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[A
     return 0
 
 
-async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
-    """Team ("" if not known yet) and Slack id of all linked users, from the database itself.
+async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]:
+    """By team ("" if not known yet) and Slack id the clearance of all linked users, from the database itself.
 
     Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
@@ -368,10 +368,10 @@ async def slack_links(settings: "CoreSettings") -> frozenset[tuple[str, str]]:
     from core.store import people
 
     if not all(file.is_file() for file in files_of(settings.core.database)):
-        return frozenset()
+        return {}
     async with _opened(settings.core.database) as database:
         links = await database.read(people.links)
-    return frozenset((link["team"], link["slack_user"]) for link in links if not link["disabled"])
+    return {(link["team"], link["slack_user"]): link["clearance"] for link in links if not link["disabled"]}
 
 
 async def disk_use(settings: "CoreSettings") -> "list[Stored]":

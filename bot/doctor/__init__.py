@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.app.user_groups import GroupSync
+from bot.block_kit.text import count
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help.doctor import core_checks
@@ -21,12 +22,13 @@ from bot.outbox.errors import classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
+from core.models import TLP_NAMES
 
 MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
 MAX_MEMBERS = 100  # people of a channel that are looked up
 
-IsLinked = Callable[[str, str], Awaitable[bool]]
-"""Whether a Slack user (team, user id) is linked to a user of core."""
+ClearanceOf = Callable[[str, str], Awaitable[int | None]]
+"""The clearance of the user that a Slack user (team, user id) is linked to; None if there is none."""
 
 
 async def checks(
@@ -35,11 +37,11 @@ async def checks(
     manifest: Mapping[str, Any],
     clock_ms: Callable[[], int],
     *,
-    is_linked: IsLinked | None = None,
+    clearance_of: ClearanceOf | None = None,
 ) -> Sequence[Check]:
     """Run all checks but those of the settings; one that fails hides no other.
 
-    `is_linked` is used if the settings have no key to ask core with.
+    `clearance_of` is used if the settings have no key to ask core with.
     """
     key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
     if settings.bot.core_api_key:
@@ -61,10 +63,10 @@ async def checks(
         results += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
         results += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
         if settings.bot.core_api_key:
-            is_linked = _linked_by_core(core) if key.ok else None
+            clearance_of = _known_to_core(core) if key.ok else None
             if key.ok:
                 results += await access_checks(core, team, settings.bot.access_channel)
-        results.append(await _people_check(settings, slack, team, bot_user_id, is_linked))
+        results += await _people_checks(settings, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
 
@@ -194,26 +196,35 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Chec
     return Check("socket", True, "Socket Mode can connect")
 
 
-async def _people_check(
-    settings: BotSettings, slack: AsyncWebClient, team: str, bot_user_id: str, is_linked: IsLinked | None
-) -> Check:
-    """How many people in the channels are linked to users of core."""
-    if is_linked is None:
-        return Check("people", True, "can't be looked up without a right [bot] core_api_key")
-    members: dict[str, None] = {}
+async def _people_checks(
+    settings: BotSettings, slack: AsyncWebClient, team: str, bot_user_id: str, clearance_of: ClearanceOf | None
+) -> list[Check]:
+    """How many people in the channels are linked to users of core, and how many of a channel may see less than it."""
+    if clearance_of is None:
+        return [Check("people", True, "can't be looked up without a right [bot] core_api_key")]
+    members: dict[str, Sequence[str]] = {}
     for channel in settings.channel:
         try:
             response = await slack.conversations_members(channel=channel.id, limit=MAX_MEMBERS)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
             continue  # the channel has a check of its own
-        members.update(dict.fromkeys(user for user in response["members"] if user != bot_user_id))
+        members[channel.id] = [user for user in response["members"] if user != bot_user_id]
+    people = list(dict.fromkeys(user for users in members.values() for user in users))[:MAX_MEMBERS]
     try:
-        linked = sum([await is_linked(team, user) for user in list(members)[:MAX_MEMBERS]])
+        clearances = {user: await clearance_of(team, user) for user in people}
     except ResponderBotError as error:
-        return Check("people", False, error.message)
-    if members and not linked:
-        return Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")
-    return Check("people", True, f"{linked} of {min(len(members), MAX_MEMBERS)} in the channels are linked")
+        return [Check("people", False, error.message)]
+    linked = {user: clearance for user, clearance in clearances.items() if clearance is not None}
+    if people and not linked:
+        return [Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")]
+    checks = [Check("people", True, f"{len(linked)} of {len(people)} in the channels are linked")]
+    for channel in settings.channel:
+        less = [user for user in members.get(channel.id, ()) if linked.get(user, channel.clearance) < channel.clearance]
+        if less:
+            cure = "`user clearance` raises theirs, a lower `clearance` of the channel shows less"
+            who = f"{count(len(less), 'member')} may see less than TLP:{TLP_NAMES[channel.clearance].upper()}"
+            checks.append(Check(f"members of {channel.id}", False, f"{who}, which it shows: {cure}"))
+    return checks
 
 
 async def access_checks(core: CoreClient, team: str, access_channel: str) -> list[Check]:
@@ -229,17 +240,16 @@ async def access_checks(core: CoreClient, team: str, access_channel: str) -> lis
     return [Check("requests for access", False, f"no org-admin is linked in Slack, so nobody can decide: {cure}")]
 
 
-def _linked_by_core(core: CoreClient) -> IsLinked:
-    async def is_linked(team: str, user: str) -> bool:
+def _known_to_core(core: CoreClient) -> ClearanceOf:
+    async def clearance_of(team: str, user: str) -> int | None:
         try:
-            await core.person_by_slack(team, user)
+            return (await core.person_by_slack(team, user)).clearance
         except ResponderBotError as error:
             if error.code == "not_found":
-                return False
+                return None
             raise
-        return True
 
-    return is_linked
+    return clearance_of
 
 
 def http_manifest(text: str, url: str) -> str:

@@ -89,9 +89,10 @@ def unlink(tx: Transaction, login: str) -> int:
 
 
 def links(reads: Reads) -> list[Row]:
-    """`login, team, slack_user, disabled` of all linked users; a team that isn't known yet is `""`."""
+    """`login, team, slack_user, disabled, clearance` of all linked users; a team that isn't known yet is `""`."""
     return reads.rows(
-        'SELECT login, team, slack_user, disabled FROM slack_link JOIN "user" USING (login) ORDER BY team, slack_user'
+        'SELECT login, team, slack_user, disabled, clearance FROM slack_link JOIN "user" USING (login)'
+        " ORDER BY team, slack_user"
     )
 
 

@@ -315,8 +315,20 @@ async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_pa
             assert len(await anna.thread(SOC, message["ts"])) == 2
 
 
-async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:
+async def test_doctor_says_how_many_members_of_a_channel_may_see_less_than_it_shows(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
+        (check,) = [check for check in await doctor.checks(env.settings, core, {}, now_ms) if not check.ok]
+        assert (check.name, check.message.partition(",")[0]) == (
+            f"members of {RED}",
+            "3 members may see less than TLP:RED",
+        )
+        for login in ("anna", "ben", "rob"):
+            await env.core.core.people.set_clearance(login, 3)
+        assert all(check.ok for check in await doctor.checks(env.settings, core, {}, now_ms))
+
+
+async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, channels=CHANNELS[:2]) as env, CoreClient(env.core.url, env.service_key) as core:
         well = await doctor.checks(env.settings, core, {}, now_ms)
         assert [check for check in well if not check.ok] == []
         assert {"core", "key", "token", "clock", "files", "socket", f"channel {SOC}", "people"} <= {
