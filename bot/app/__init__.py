@@ -87,6 +87,7 @@ class Bot:
             command=settings.slack.command,
             groupings=channels.groupings,
             workspace_url=lambda: installation.workspace_url,
+            is_shared=channels.is_shared,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self.leading = asyncio.Event()

@@ -83,6 +83,11 @@ class Channels:
         state = self._states.get(channel)
         return channel not in self._sections or (state is not None and state.is_known)
 
+    def is_shared(self, channel: str) -> bool:
+        """Whether Slack says that another company reads it."""
+        state = self._states.get(channel)
+        return state is not None and state.is_known and not state.is_internal
+
     async def refresh(self) -> None:
         """Ask Slack about each channel of the settings."""
         async with self._refreshing:  # so that an older answer can't replace a newer one

@@ -155,7 +155,7 @@ def pointers(alert_ids: Sequence[str]) -> list[Pointer]:
         pointer("End it early", "Its line says until when. Extend gives it more time, Undo now ends it."),
         pointer("See one fail", "Its mail server is away. The thread says why.", f"run {MAIL} {first}"),
         pointer("Close a false alarm", "It tags the alert and closes it.", f"run {CLOSE} {third}"),
-        pointer("See less", "This channel is shared with another company.", channel=SHARED),
+        pointer("See less", "Another company reads this channel: it has what is TLP:CLEAR.", channel=SHARED),
         pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA),
     ]
 

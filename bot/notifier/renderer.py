@@ -69,6 +69,7 @@ class Renderer:
             Thread(channel, card_key(alert.id, channel))
             for channel, route in self._access.routes.items()
             if route.matches(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
+            and self._access.takes(channel, alert.tlp)
         ]
 
     def _case_channels(self, case: Case) -> list[str]:
@@ -77,6 +78,7 @@ class Renderer:
             channel
             for channel, route in self._access.routes.items()
             if route.matches(severity=case.severity, source="", type="", tags=case.tags)
+            and self._access.takes(channel, case.tlp)
         ]
 
     async def clearance(self, channel: str, key: str) -> int:

@@ -64,7 +64,7 @@ async def test_an_alert_whose_runs_have_ended_with_its_thread(flows: FlowEnviron
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     await command(page, f"/responder run Webhook {alert_id}")
-    await modal(page, "It can't be called back.").get_by_role("button", name="Run on").click()
+    await modal(page, "It can't be called back.").get_by_role("button", name="Webhook").click()
     await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     await leave_modal(page)
     await choose(page, shown, "extract")
@@ -101,7 +101,7 @@ async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows:
     await messages(page, title)
     await app(page, alert_id)
     await modals(flows, title, alert_id)
-    await withheld(flows, alert_id)
+    await withheld(flows)
 
 
 async def messages(page: Page, title: str) -> None:
@@ -171,13 +171,16 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
     await pictured(page, "closed", shown)
 
 
-async def withheld(flows: FlowEnvironment, alert_id: str) -> None:
+async def withheld(flows: FlowEnvironment) -> None:
     """What stands in a channel that another company shares, and what somebody is told who may not see an alert."""
     red, _ = await flows.alert(1, tlp=3)
+    _, clear = await flows.alert(2)
     page = await flows.open_page(channel=SHARED)
     await leave_pane(page)
-    shown = await card(page, f"{alert_id} ·")
+    shown = await card(page, clear)
     await pictured(page, "shared", shown)
+    page = await flows.open_page()
+    await leave_pane(page)
     shown = await card(page, f"{red} ·")
     await shown.get_by_role("button", name="Details").click()
     await expect(modal(page)).to_contain_text("Lea can open this.")
