@@ -56,7 +56,7 @@ class DemoScript:
         self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
         form = await self._ben.until(_run_form, STEP_S)
-        self._transcript.say("ben", "gives no reason and says Run", ALERTS)
+        self._transcript.say("ben", "gives no reason and runs it", ALERTS)
         await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
         await self._run_on_log(alert_id, ts)
@@ -78,7 +78,7 @@ class DemoScript:
         self._transcript.step = "isolate for a time"
         await self._command(self._anna, "anna", f"/responder run {readable_name(ISOLATE)} {alert_id}")
         form = await self._anna.until(_run_form, STEP_S)
-        self._transcript.say("anna", "chooses 15 minutes and says Run", ALERTS)
+        self._transcript.say("anna", "chooses 15 minutes and asks for it", ALERTS)
         await self._anna.submit(form["id"], _lasting(form, "15"))
         self._transcript.say("ben", "approves it", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))

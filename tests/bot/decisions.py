@@ -17,7 +17,9 @@ APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW, ids.EXTENSION_APPROVE_VIEW
 OPENS_A_MODAL = (ids.APPROVE, ids.EXTENSION_APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|\*Target\*")
-_TIME = re.compile(r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer)|takes? (?:it )?back|\bstays\b|withheld")
+_TIME = re.compile(
+    r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
+)
 _REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed) |asked for it|already (runs|waits)")
 
 

@@ -133,9 +133,12 @@ def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
     if not policy.undo:
         return "Nothing takes it back." if policy.contains else "What it has done by then stays."
     minutes = policy.undo_after_minutes if minutes is None else minutes
-    by = foreign(readable_name(policy.undo), NAME_LIMIT)
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
-    return f"{which} {until}, by {by}."
+    return f"{which} {until}, by {_undo_name(policy)}."
+
+
+def _undo_name(policy: Policy) -> str:
+    return foreign(readable_name(policy.undo or ""), NAME_LIMIT)
 
 
 def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -143,14 +146,16 @@ def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
     return [section(f"*{names.shown(responder)}* on"), target(view)]
 
 
-def effect(responder: OfferedResponder, request: RunRequest) -> list[Block]:
-    """The policy's words, when the run starts, how long it lasts, and how it can be undone."""
+def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = False) -> list[Block]:
+    """The policy's words, when the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
     by += ", one of them of another org-admin" if request.override_reason is not None and number > 1 else ""
     begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
     lasts = _lasts("It", policy, request.undo_after_minutes)
+    if is_form and responder.is_timed:
+        lasts = f"It lasts as long as you choose here, and {_undo_name(policy)} takes it back."
     return [*policy_words(policy), context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
 
 

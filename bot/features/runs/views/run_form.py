@@ -54,7 +54,7 @@ def start_view(
                 blocks += acts_on.lines(request.targets[0], responder, view)
             blocks += [
                 *_fields(request, responder, form or inputs.Form(()), to_choose),
-                *questions.effect(responder, request),
+                *questions.effect(responder, request, is_form=True),
             ]
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
@@ -121,7 +121,7 @@ def form_view(
         note = "The reason stays with the run, and another org-admin has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
     blocks += _fields(request, responder, form, to_choose)
-    blocks += questions.effect(responder, request)
+    blocks += questions.effect(responder, request, is_form=True)
     submit = "Next" if is_several else "Run anyway" if running is not None else _deed(request, responder)
     return _modal(request, blocks, submit, is_several=is_several)
 

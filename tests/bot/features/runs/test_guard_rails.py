@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
+from core.models import Alert
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.approvals.test_decisions import button, in_thread
@@ -70,7 +71,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     card = await env.card_of("anna", alert)
     await env["anna"].command(SOC, f"/responder run block {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
-    assert "After that it can be undone there, by Tell." in text_of(form)
+    assert "It lasts as long as you choose here, and Tell takes it back." in text_of(form)
     field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
     assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
     assert field["element"]["initial_option"]["value"] == "60"
@@ -138,10 +139,19 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env.told("anna", f"Nobody works on {alert.id}, so you can't unassign it.")
 
 
+async def run_report(env: FeatureEnvironment, alert: Alert) -> None:
+    """Run it after the question that comes before what stays in force."""
+    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It lasts until somebody undoes it, by Fail.")))
+    (press,) = [e for b in question["blocks"] for e in b.get("elements", []) if e.get("action_id") == ids.RUN]
+    assert (press["text"]["text"], press["style"]) == ("Report", "danger")
+    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+
+
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
-    await env["anna"].command(SOC, f"/responder run report {alert.id}")
+    await run_report(env, alert)
     shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
     await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
     told = within_limits(await env.until("anna", in_thread(card["ts"], "was not undone")))
@@ -182,8 +192,8 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
 async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)
-    await env["anna"].command(SOC, f"/responder run report {alert.id}")
-    await env.ephemeral("anna", "Started Report")
+    await run_report(env, alert)
+    await env.told("anna", "Started Report")
     await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
@@ -194,6 +204,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
     form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
+    assert "Starts after 1 approval" in text_of(form)  # the one that an override needs
+    assert form["submit"]["text"] == "Ask to report"
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submit(form["id"], {"override": {"value:override": why}}))["errors"]
     await env["lea"].submit(form["id"], {"override": {"value:override": "The beacon <!channel> spreads"}})

@@ -16,8 +16,8 @@ from tests.bot.running import SOC
 words = st.text(max_size=20)
 object_ids = st.integers(0, 10**18 - 1).map("~{}".format)
 targets = st.lists(
-    st.builds(
-        RunTarget, object_type=st.sampled_from(KINDS), object_id=object_ids, target=st.lists(object_ids, max_size=3)
+    st.tuples(st.sampled_from(KINDS), object_ids, st.lists(object_ids, max_size=3)).map(
+        lambda target: RunTarget(object_type=target[0], object_id=target[1], target=target[2])
     ),
     max_size=5,
 ).map(tuple)
