@@ -169,8 +169,9 @@ class Retention:
 
     def _drop_content(self, tx: Transaction) -> int:
         """Forget what Slack shows for long, as its digest tells whether it changes."""
+        # Without `number = number` SQLite would keep the pages, each nearly empty.
         return tx.run(
-            f"""UPDATE message SET payload = '' WHERE {_LONG_SHOWN} AND number IN (
+            f"""UPDATE message SET payload = '', number = number WHERE {_LONG_SHOWN} AND number IN (
                   SELECT number FROM message WHERE {_LONG_SHOWN} ORDER BY changed_at LIMIT :limit)""",
             {"before": self._clock() - CONTENT_KEEP_MS, "limit": AT_ONCE},
         )

@@ -107,7 +107,7 @@ CREATE INDEX message_next ON message (channel, status, rank, pending_since, numb
 
 CREATE TABLE file (
   message_key TEXT PRIMARY KEY, name TEXT, text TEXT, slack_id TEXT NOT NULL, status TEXT NOT NULL, due_at INTEGER,
-  failures INTEGER, problem TEXT);
+  failures INTEGER, problem TEXT) WITHOUT ROWID;
 CREATE INDEX file_pending ON file (due_at) WHERE status <> 'shown';
 
 -- intents: what the buttons of a message mean, by digest (buttons.py).

@@ -173,9 +173,10 @@ def reports(reads: Reads, before: int, after: tuple[int, int], limit: int) -> li
 
 def remove_report(tx: Transaction, action_id: int, doc: str) -> bool:
     """Keep only `doc` of an action; delete its whole report, operations and parameters."""
+    # Without `id = id` SQLite would keep the pages, each nearly empty.
     return bool(
         tx.run(
-            "UPDATE action SET doc = :doc, whole_report = NULL, whole_operations = NULL, report_at = NULL"
+            "UPDATE action SET id = id, doc = :doc, whole_report = NULL, whole_operations = NULL, report_at = NULL"
             " WHERE id = :id AND report_at IS NOT NULL",
             {"doc": doc, "id": action_id},
         )

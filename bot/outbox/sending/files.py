@@ -45,8 +45,9 @@ def start_over(tx: Transaction, message_key: str) -> None:
 
 def mark_shown(tx: Transaction, message_key: str) -> None:
     """Note that Slack shows the file, and drop its text; unless it must be removed meanwhile."""
+    # Without `message_key = message_key` SQLite would keep the pages, each nearly empty.
     tx.run(
-        """UPDATE file SET status = 'shown', text = '', failures = 0, problem = ''
+        """UPDATE file SET message_key = message_key, status = 'shown', text = '', failures = 0, problem = ''
            WHERE message_key = :key AND status = 'uploading'""",
         {"key": message_key},
     )

@@ -155,6 +155,22 @@ async def test_days_of_0_keep_all_but_the_content(tmp_path: Path) -> None:
         assert core.asked == []
 
 
+@pytest.mark.sqlite
+async def test_sqlite_gives_the_space_of_contents_and_files_back(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        env.clock.stop()
+        empty = int(stores.rows(env.location, "PRAGMA page_count")[0][0])
+        for number in range(60):
+            await alert(env, f"~{number}", file=("report.txt", "x" * 5_000))
+        await env.outbox.upsert(*(desired(f"long:{number}", "x" * 2_000) for number in range(200)))
+        await all_sent(env)
+        full = int(stores.rows(env.location, "PRAGMA page_count")[0][0])
+        env.clock.advance(CONTENT_KEEP_MS + 1)
+        await retention(env, Core()).prune()
+        left = int(stores.rows(env.location, "PRAGMA page_count")[0][0])
+        assert left - empty < (full - empty) / 3
+
+
 async def test_a_message_without_its_content_is_updated_and_posted_again(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()

@@ -420,6 +420,17 @@ async def test_sqlite_gives_its_space_back(soc: Soc) -> None:
     assert int(stores.rows(soc.parts.location, "PRAGMA page_count")[0][0]) < pages / 2
 
 
+@pytest.mark.sqlite
+async def test_sqlite_gives_the_space_of_reports_back(soc: Soc) -> None:
+    alert = await soc.closed()
+    for _ in range(60):
+        await soc.ran(PLAIN, alert, report=Report(True, message="done", full={"found": "x" * 5_000}))
+    pages = int(stores.rows(soc.parts.location, "PRAGMA page_count")[0][0])
+    soc.later(DAYS + 1)
+    assert (await soc.retention(alert_days=0, report_days=DAYS).prune())["report"] == 60
+    assert int(stores.rows(soc.parts.location, "PRAGMA page_count")[0][0]) < pages - 15
+
+
 async def test_what_is_closed_is_told_by_the_id_of_any_part(soc: Soc) -> None:
     open_alert, alone, in_case = soc.parts.alert_id, await soc.closed("198.51.100.7"), await soc.alert()
     action, artifact = await soc.ran(PLAIN, alone), soc.docs()["alert"][alone]["artifacts"][0]["id"]
