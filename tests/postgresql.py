@@ -7,6 +7,7 @@ them the tests on PostgreSQL are skipped.
 
 import atexit
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -21,16 +22,18 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from tests import statements
+
 RUN = os.environ.setdefault("TEST_RUN", str(os.getpid()))  # `conftest.py` has set it, where pytest runs
 
 _schemas: set[str] = set()
 _guards: list[subprocess.Popen[bytes]] = []  # they outlive this process, by a moment
 
 _GUARD = """
-import ctypes, os, pwd, select, shutil, signal, subprocess, sys
+import ctypes, json, os, pwd, select, shutil, signal, subprocess, sys
 from pathlib import Path
 
-run, folder, programs = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+run, folder, programs, more = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4])
 alive = os.pidfd_open(run)
 as_other = {}
 if os.getuid() == 0:  # PostgreSQL refuses it; tests count the processes of nobody
@@ -48,7 +51,7 @@ with open(data / "pg_hba.conf", "r+") as rules:  # a role for tests of passwords
     rules.write(text)
 settings = {
     "listen_addresses": "", "unix_socket_directories": folder, "fsync": "off", "full_page_writes": "off",
-    "max_connections": "300", "shared_buffers": "64MB", "autovacuum": "off", "logging_collector": "off",
+    "max_connections": "300", "shared_buffers": "64MB", "autovacuum": "off", "logging_collector": "off", **more,
 }
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 server = subprocess.Popen(
@@ -87,7 +90,15 @@ def server_url() -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir(mode=0o700)
-            guard = [sys.executable, "-c", _GUARD, RUN, str(folder), str(binaries)]
+            guard = [
+                sys.executable,
+                "-c",
+                _GUARD,
+                RUN,
+                str(folder),
+                str(binaries),
+                json.dumps(statements.logged_as(RUN)),
+            ]
             _guards.append(subprocess.Popen(guard, stdin=subprocess.DEVNULL, start_new_session=True))
         url = f"postgresql:///postgres?host={folder}&user=postgres"
         _wait_until_ready(url, folder)

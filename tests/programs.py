@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from tests import statements
+
 ROOT = Path(__file__).parents[1]
 _IMPORTED = (
     *("bot.app", "bot.cli", "bot.demo", "bot.doctor", "bot.outbox.store", "core.app", "core.cli", "core.client"),
@@ -188,6 +190,7 @@ def _serve(control: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with pytest
     for name in _IMPORTED:
         importlib.import_module(name)
+    statements.record_in_folder()
     gc.collect()
     gc.freeze()  # so that the processes share this memory
     while True:

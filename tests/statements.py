@@ -1,36 +1,66 @@
-"""Records the statements that run on SQLite in this process, and says which of them read a table as a whole."""
+"""Records the statements of core and bot, and explains them.
 
+With `TEST_STATEMENTS=FOLDER` a run of pytest leaves its statements there: on SQLite those of its processes and of the
+programs that `programs.py` forks, on PostgreSQL those of everybody, from the log of the server of `postgresql.py`.
+"""
+
+import csv
+import hashlib
+import os
 import re
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from core.common.database.sqlite import connection
+FOLDER = Path(os.environ["TEST_STATEMENTS"]) if "TEST_STATEMENTS" in os.environ else None
 
-_LITERAL = re.compile(r"'(?:[^']|'')*'|(?<![\w.])-?\d+(?:\.\d+)?")
+_PRODUCT = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("bot", "core"))
+_LITERAL = re.compile(r"'[^']*'(?:'[^']*')*|\$\d+|(?<![\w.])-?\d+(?:\.\d+)?")
+_LIST = re.compile(r"\?(?:, \?)+")
 _VERB = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b")
-_recordings: list[dict[str, str]] = []
+_recordings: list[Callable[[str, str], object]] = []
 _opened: list[sqlite3.Connection] = []
 _is_hooked = False
 
 
 @contextmanager
 def recorded() -> Iterator[dict[str, str]]:
-    """The statements that connections run which are opened within, each once; the values show the literals of one."""
+    """The statements that SQLite runs on connections opened within, each once; the values show the literals of one."""
+    statements: dict[str, str] = {}
+    _hook(statements.setdefault)
+    try:
+        yield statements
+    finally:
+        _recordings.remove(statements.setdefault)
+
+
+def record_in_folder() -> None:
+    """Leave each statement in FOLDER from now on, if there is one: at once, since processes are killed."""
+    if FOLDER is None:
+        return
+    folder, seen = FOLDER, set[str]()
+
+    def leave(key: str, sql: str) -> None:
+        if key not in seen:
+            path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.sql"
+            if not path.exists():
+                path.write_text(sql)
+            seen.add(key)
+
+    _hook(leave)
+
+
+def _hook(record: Callable[[str, str], object]) -> None:
     global _is_hooked
     if not _is_hooked:
         sys.addaudithook(_on_event)
         _is_hooked = True
-    statements: dict[str, str] = {}
-    _recordings.append(statements)
-    try:
-        yield statements
-    finally:
-        _recordings.remove(statements)
+    _recordings.append(record)
 
 
 def _on_event(event: str, arguments: Any) -> None:
@@ -40,33 +70,86 @@ def _on_event(event: str, arguments: Any) -> None:
     while _opened:
         with suppress(sqlite3.Error):  # it is closed already
             _opened.pop().set_trace_callback(_record)
-    if event == "sqlite3.connect/handle" and sys._getframe(1).f_code.co_filename == connection.__file__:
+    if event == "sqlite3.connect/handle" and sys._getframe(1).f_code.co_filename.startswith(_PRODUCT):
         _opened.append(arguments[0])
 
 
 def _record(sql: str) -> None:
     if _VERB.match(sql) and "_fts_" not in sql:  # FTS5's own
-        for statements in _recordings:
-            statements.setdefault(_LITERAL.sub("?", sql), sql)
+        key = key_of(sql)
+        for record in _recordings:
+            record(key, sql)
 
 
-def plan_on_sqlite(database: sqlite3.Connection, sql: str) -> list[str]:
-    """The lines of SQLite's plan."""
-    return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
+def key_of(sql: str) -> str:
+    """The statement without its values, which other statements share that differ by them alone."""
+    return _LIST.sub("?", _LITERAL.sub("?", sql))
 
 
-ONLY_SQLITE = ("json_extract", "json_tree", "MATCH", "instr(", "pragma_", "sqlite_", "randomblob")
-"""Words of statements that PostgreSQL has in another form."""
+def logged_as(run: str) -> dict[str, str]:
+    """Settings with which a PostgreSQL leaves all statements in FOLDER, if there is one."""
+    if FOLDER is None:
+        return {}
+    return {
+        "logging_collector": "on",
+        "log_destination": "csvlog",
+        "log_directory": str(FOLDER.absolute()),
+        "log_filename": f"postgresql-{run}.log",
+        "log_file_mode": "0644",
+        "log_rotation_size": "0",
+        "log_rotation_age": "0",
+        "log_statement": "all",
+    }
+
+
+def left_on_sqlite(folder: Path) -> dict[str, str]:
+    """What runs on SQLite left, by their keys."""
+    left = (path.read_text() for path in folder.glob("*.sql"))
+    return {key_of(sql): sql for sql in left if sql}
+
+
+def left_on_postgresql(folder: Path) -> dict[str, str]:
+    """What runs on PostgreSQL left, by their keys."""
+    csv.field_size_limit(2**30)
+    found, seen = dict[str, str](), set[str]()
+    for path in folder.glob("postgresql-*.csv"):
+        with path.open(newline="", errors="replace") as file:
+            for row in csv.reader(file):
+                if len(row) > _APPLICATION and row[_APPLICATION].startswith("responder-bot "):  # not of a test itself
+                    text = _LOGGED.sub("", row[_MESSAGE], 1)
+                    if text not in seen and _VERB.match(text):
+                        sql = _with_values(text, row[_DETAIL])
+                        found.setdefault(key_of(sql), sql)
+                    seen.add(text)
+    return found
+
+
+_MESSAGE, _DETAIL, _APPLICATION = 13, 14, 22
+"""Columns of PostgreSQL's csvlog."""
+_LOGGED = re.compile(r"^(?:statement|execute [^:]*): ")
+_VALUE = re.compile(r"\$(\d+) = (NULL|'(?:[^']|'')*')")
+
+
+def _with_values(sql: str, detail: str) -> str:
+    values: Mapping[str, str] = dict(_VALUE.findall(detail))
+    return re.sub(r"\$(\d+)", lambda number: values.get(number[1], "NULL"), sql)
+
+
+def plan_on_sqlite(databases: Iterable[sqlite3.Connection], sql: str) -> list[str]:
+    """The lines of SQLite's plan, from the first of these databases that has the tables; none of a table of tests."""
+    for database in databases:
+        with suppress(sqlite3.OperationalError):
+            return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    return []
 
 
 def plan_on_postgresql(databases: Iterable[psycopg.Connection[Any]], sql: str) -> list[str]:
-    """PostgreSQL's plan in SQLite's words, from the first of these databases that has the tables."""
-    text = re.sub(r"\sINDEXED BY \w+", "", sql)
+    """PostgreSQL's plan in SQLite's words, likewise."""
     for database in databases:
         with suppress(psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
-            ((plan,),) = database.execute(f"EXPLAIN (FORMAT JSON) {text}".encode()).fetchall()
+            ((plan,),) = database.execute(f"EXPLAIN (FORMAT JSON) {sql}".encode()).fetchall()
             return [*_lines(plan[0]["Plan"])]
-    raise AssertionError(f"no table for {sql}")
+    return []
 
 
 def _lines(plan: dict[str, Any]) -> Iterator[str]:

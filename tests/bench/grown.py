@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from core.common.database.sqlite.database import SqliteDatabase
-from core.models import Action, Alert, Approval, Artifact
+from core.models import Action, Alert, Approval, Artifact, Undo
 from core.store import texts
 from core.store.database.schema import migrate
 from tests.bench.dataset import KEY, NOW, RESPONDER, action, alert, key_hash
@@ -155,7 +155,7 @@ def _cases(alerts: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _actions(alerts: int) -> Iterator[tuple[Any, ...]]:
-    """Of a hundred eight failed, and one each was denied, has expired, was cancelled; of the newest some wait."""
+    """Of 100 eight failed, one each was denied, has expired, was cancelled and is in force; of the newest some wait."""
     success = action(111111101, 111111102)
     asked = Approval(needed=1, approved_by=[], votes=[], expires_at=OPEN_UNTIL)
     ends = {
@@ -166,6 +166,7 @@ def _actions(alerts: int) -> Iterator[tuple[Any, ...]]:
         "cancelled": success.model_copy(update={"status": "Deleted"}),
     }
     docs = {name: each.model_copy(update={"outcome": name}) for name, each in ends.items()}
+    docs["in force"] = success.model_copy(update={"undo": Undo(responder="Release_1_0", status="available")})
     docs["waiting"] = success.model_copy(
         update={"status": "Waiting", "approval": asked, "end_date": None, "report": "{}"}
     )
@@ -185,7 +186,7 @@ def _actions(alerts: int) -> Iterator[tuple[Any, ...]]:
         yield (*row, f"local-{number}", "{}", f"{number}-5e", until, templates[name].fill(values))
 
 
-_END_OF = {**dict.fromkeys(range(8), "failed"), 8: "denied", 9: "expired", 10: "cancelled"}
+_END_OF = {**dict.fromkeys(range(8), "failed"), 8: "denied", 9: "expired", 10: "cancelled", 11: "in force"}
 
 
 def _dated(each: Action) -> Action:
