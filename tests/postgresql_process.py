@@ -21,9 +21,10 @@ READY_S = 60.0
 
 
 class PostgresqlServer:
-    """A PostgreSQL that can be killed, over TCP at `address`; its data is durable."""
+    """A PostgreSQL that can be killed, over TCP at `address`; its data is durable. `settings` are more of its own."""
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
+    def __init__(self, address: str = "127.0.0.1", **settings: str) -> None:
+        self._settings = settings
         self.address, self.port = address, free_port()
         self.kills = 0
         self._folder = Path(tempfile.mkdtemp(prefix="responder-bot-machines-"))
@@ -89,6 +90,7 @@ class PostgresqlServer:
             "unix_socket_directories": self._folder,
             "max_connections": 200,
             "logging_collector": "off",
+            **self._settings,
         }
         arguments = [f"--{name}={value}" for name, value in settings.items()]
         with (self._folder / "log").open("ab") as log:
@@ -108,12 +110,16 @@ class PostgresqlServer:
             return False
         return True
 
+    def pids(self) -> list[int]:
+        """Its processes."""
+        assert self._process is not None
+        pid = self._process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     async def kill(self) -> None:
         """SIGKILL for the server and all its processes, as without memory or power."""
         assert self._process is not None
-        pid = self._process.pid
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        for one in (pid, *children):
+        for one in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
         await asyncio.to_thread(self._process.wait)

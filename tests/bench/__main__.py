@@ -29,6 +29,8 @@ MEASUREMENTS: Mapping[str, str] = {
     "feed": "feed_latency",
     "large": "large_store",
     "large-postgresql": "large_on_postgresql",
+    "many": "many",
+    "size": "size",
     "start": "startup",
     "responder": "responder_runs",
     "acknowledge": "acknowledge",

@@ -77,23 +77,23 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
 async def compared(servers: Mapping[int, ServerProcess], scale: Scale, what: str) -> list[Row]:
     base, rows = sizes(scale)[1], []
     for name, requests in {**READS, **COUNTED}.items():
-        samples = await _samples(servers, requests, scale, by_processor_time=what == "processor time")
+        samples = await _samples(servers, requests, scale)
         goal = Goal("at most", 1.5) if name in READS else None
         rows += _against_base(f"{name}; {what}", samples, base, comparison.milliseconds, goal)
     memory = {str(alerts): [server.memory_mb()] for alerts, server in servers.items()}
-    return [*rows, *_against_base("memory of core at the end", memory, base, _megabytes, Goal("at most", 1.2))]
+    return [*rows, *_against_base("memory of core at the end", memory, base, megabytes, Goal("at most", 1.2))]
 
 
 async def _samples(
-    servers: Mapping[int, ServerProcess], requests: Requests, scale: Scale, *, by_processor_time: bool
+    servers: Mapping[int, ServerProcess], requests: Requests, scale: Scale
 ) -> Mapping[str, Sequence[Sample]]:
-    """Of each size, in seconds for an answer."""
+    """Of each size, in seconds of processor time for an answer."""
     meter = LoadMeter()
     trials = {
         str(alerts): partial(_sample, meter, server, alerts, requests, scale) for alerts, server in servers.items()
     }
-    times = await comparison.interleaved(trials, scale.rounds)
-    return {name: spent[1:] for name, spent in meter.cpu_s_per_answer.items()} if by_processor_time else times
+    await comparison.interleaved(trials, scale.rounds)
+    return {name: spent[1:] for name, spent in meter.cpu_s_per_answer.items()}
 
 
 def _against_base(
@@ -122,5 +122,5 @@ async def _sample(meter: LoadMeter, server: ServerProcess, alerts: int, requests
     return await meter.median_s(str(alerts), server, sent, seconds=scale.seconds, status=status)
 
 
-def _megabytes(samples: Sequence[Sample]) -> str:
+def megabytes(samples: Sequence[Sample]) -> str:
     return f"{median(samples):.0f} MB"
