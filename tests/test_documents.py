@@ -71,6 +71,20 @@ def test_every_name_in_contributing_exists() -> None:
     assert sorted(name for name in names - file_names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)) == []
 
 
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    """Each row of promises and of ways round names one, or leads to those that do."""
+    page = (ROOT / "core/docs/threat-model.md").read_text()
+    defined = {
+        name for file in files(".py") for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.M)
+    }
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert named
+    assert named - defined == set()
+    tables = [page.partition(heading)[2].partition("\n## ")[0] for heading in ("## Promises", "## Ways round")]
+    rows = [line for table in tables for line in table.splitlines() if line.startswith("| ") and "---" not in line]
+    assert [row for row in rows if not re.search(r"`test|test_\w+\.py|\| tests? \||\]\(#ways", row)] == []
+
+
 def test_the_architecture_names_what_there_is() -> None:
     """Its tables are those of both databases, its modules exist, and its threads are started."""
     page = (ROOT / "core/docs/architecture.md").read_text()
