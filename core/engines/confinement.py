@@ -141,6 +141,16 @@ def unavailable(mode: Mode = "landlock", user: int | None = None) -> str:
     return _bwrap_unavailable(user) if mode == "bwrap" else _landlock_unavailable()
 
 
+def nothing_confines(mode: Mode) -> str:
+    """Why no foreign program may be started in this mode, and what to do; "" if one may."""
+    if mode != "landlock" or confine.landlock_version():
+        return ""  # bwrap that doesn't work refuses each run, and "none" is somebody's decision
+    return (
+        'this kernel has no Landlock to confine it; set confinement = "bwrap", or "none" to let it run with all rights'
+        " of core's account."
+    )
+
+
 def _bwrap() -> str:
     return shutil.which("bwrap") or "/usr/bin/bwrap"
 
@@ -178,7 +188,7 @@ def _bwrap_unavailable(user: int | None) -> str:
 def _landlock_unavailable() -> str:
     version = confine.landlock_version()
     if not version:
-        return "This kernel has no Landlock, so responders run with all rights of core's account."
+        return "This kernel has no Landlock, so only bundled responders run, with all rights of core's account."
     if version < confine.COMPLETE:
         return "This kernel's Landlock can't hold back signals (Linux 6.12 can), so a responder could stop core."
     if not confine.can_filter():

@@ -8,7 +8,8 @@ from core.common.accounts import Account, account_named
 from core.engines import catalogue_loader
 from core.engines.base import Responder, Skipped
 from core.engines.configuration import ConfiguredResponder
-from core.engines.definitions import ProgramDefinition, load, read_program
+from core.engines.confinement import Mode, nothing_confines
+from core.engines.definitions import BUNDLED, ProgramDefinition, load, read_program
 from core.engines.environments import Environments, EnvironmentSpec, Interpreter, Unavailable
 from core.settings import ResponderSection, section_for
 
@@ -46,8 +47,10 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, Runnab
         folders: Sequence[Path],
         sections: Mapping[str, ResponderSection],
         environments: Environments,
+        confinement: Mode = "none",
     ) -> None:
         self._environments = environments
+        self._confinement = confinement
         super().__init__(
             engine,
             organisation=organisation,
@@ -61,6 +64,9 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, Runnab
         self, responder: Responder, configured: ConfiguredResponder[ProgramDefinition], section: ResponderSection
     ) -> RunnableResponder | Skipped:
         definition = configured.definition
+        mode = section.confinement or self._confinement
+        if not definition.folder.is_relative_to(BUNDLED) and (obstacle := nothing_confines(mode)):
+            return Skipped(definition.name, f"{definition.file}: {obstacle}", responder, "nothing can confine it here")
         interpreter = self._environments.interpreter(EnvironmentSpec(definition.folder, section.allow_builds))
         if isinstance(interpreter, Unavailable):
             return Skipped(

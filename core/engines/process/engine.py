@@ -66,6 +66,7 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             folders=(*(folder.absolute() for folder in folders), BUNDLED),
             sections=options.responders,
             environments=Environments(options.environments.absolute(), python=python),
+            confinement=confinement,
         )
         super().__init__(options, catalogue, secret_reader)
         self._starter = ProgramStarter(limits, confinement)
