@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -64,6 +65,15 @@ class SlackSection(SettingsSection):
         (), description="a list of ids of user groups (S0123456789) and people (U0123456789)"
     )
     """Who is mentioned where an approval is asked for. It gives nobody the right to approve."""
+    time_zone: str = Field("UTC", description="the name of a time zone, such as Europe/Berlin")
+    """Of the times in the settings."""
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        if name not in available_timezones():
+            raise ValueError("no such zone")
+        return name
 
     @field_validator("bot_token", "app_token")
     @classmethod
@@ -117,6 +127,11 @@ class ChannelSection(SettingsSection):
     group: Grouping | None = Field(
         Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
     )
+
+    summary: tuple[Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")], ...] = Field(
+        (), description='a list of times of the day, such as ["08:00", "20:00"]'
+    )
+    """When the channel gets a handover, by `[slack] time_zone`."""
 
     @field_validator("group", mode="before", json_schema_input_type=Grouping | Literal[False])
     @classmethod

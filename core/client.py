@@ -151,7 +151,7 @@ class CoreClient:
         return await self._ask(list[Alert], "GET", "/api/alert/_find", params={"text": text})
 
     async def open_alerts(self, assignee: str) -> list[Alert]:
-        """The newest open alerts of an assignee."""
+        """The newest open alerts of an assignee, or with "" of nobody."""
         return await self._ask(list[Alert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
     # --- writing ----------------------------------------------------------------------------------------------------

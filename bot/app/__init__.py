@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import aiohttp
 import structlog
@@ -27,6 +28,7 @@ from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
+from bot.notifier.summaries import Summaries
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
@@ -90,6 +92,8 @@ class Bot:
             is_shared=channels.is_shared,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
+        zone = ZoneInfo(settings.slack.time_zone)
+        self.summaries = Summaries(core, self.outbox, access, channels.summaries, zone, clock_ms)
         self.leading = asyncio.Event()
         """Set while this replica holds the lease."""
         services = Services(
@@ -109,6 +113,7 @@ class Bot:
             slack_user=identity.slack_user,
             command=settings.slack.command,
             alert_days=settings.retention.alert_days,
+            shift=self.summaries.shift,
             workspace_url=lambda: installation.workspace_url,
         )
         self._workers = Workers()
@@ -216,7 +221,13 @@ class Bot:
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
-        work = (self.notifier.run(), self.outbox.sender.run(), self.groups.run(), self._prune_hourly())
+        work = (
+            self.notifier.run(),
+            self.outbox.sender.run(),
+            self.groups.run(),
+            self.summaries.run(),
+            self._prune_hourly(),
+        )
         tasks = [asyncio.create_task(worker) for worker in work]
         self.leading.set()
         try:

@@ -65,6 +65,11 @@ class Channels:
         """By channel: which alerts share a card there."""
         return {section.id: section.group for section in self._sections.values() if section.group is not None}
 
+    @property
+    def summaries(self) -> Mapping[str, Sequence[str]]:
+        """By channel: the times of its handovers, such as `08:00`; without channels that get none."""
+        return {section.id: section.summary for section in self._sections.values() if section.summary}
+
     def access_channel(self) -> str:
         """The channel for requests for access, whose cards name people; "" while it isn't certain to be our own."""
         state = self._states.get(self._access_channel)

@@ -15,7 +15,7 @@ from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
 from bot.features.help import doctor
 from bot.features.help import handlers as help
-from bot.features.home import active, overview
+from bot.features.home import active, overview, summary
 from bot.features.home import handlers as home
 from bot.features.people import handlers as people
 from bot.features.responders import handlers as responders
@@ -33,6 +33,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     actions.FEATURE,
     overview.FEATURE,
     active.FEATURE,
+    summary.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
     cases.FEATURE,

@@ -97,7 +97,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
             open_of,
             "List the newest open alerts of an assignee",
             response=list[Alert],
-            query={"assignee": "the login of who works on them"},
+            query={"assignee": "the login of who works on them; without it those that nobody works on"},
         ),
         Endpoint(
             "POST",

@@ -91,7 +91,7 @@ class Alerts:
         return await self._database.search(read)
 
     async def open_of(self, assignee: str) -> list[str]:
-        """The JSON of the newest open alerts of an assignee; at most OPEN_AT_MOST."""
+        """The JSON of the newest open alerts of an assignee, or with "" of nobody; at most OPEN_AT_MOST."""
 
         def read(reads: Reads) -> list[str]:
             ids = objects.open_alerts_of(reads, assignee, OPEN_AT_MOST)

@@ -97,10 +97,11 @@ def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
 
 
 def open_alerts_of(reads: Reads, assignee: str, limit: int) -> list[Row]:
-    """The newest open alerts (`id`) of an assignee."""
+    """The newest open alerts (`id`) of an assignee; of nobody for ""."""
+    of_assignee = "assignee = :assignee" if assignee else "assignee IS NULL"
     return reads.rows(
         "SELECT id FROM object INDEXED BY object_open WHERE kind = 'alert' AND status IN ('New', 'Updated')"
-        " AND assignee = :assignee ORDER BY id DESC LIMIT :limit",
+        f" AND {of_assignee} ORDER BY id DESC LIMIT :limit",
         {"assignee": assignee, "limit": limit},
     )
 

@@ -249,7 +249,8 @@ async def feature_environment(
         responders[f"{name}_1_0"] = ResponderSection.model_validate({**own, **more})
     engine = EngineSection(name="local", responders=(folder / "responders",))
     options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2], "approvers": APPROVERS}
-    async with running_bot(folder, **options, engine=(engine,), responder=responders, **sections) as env:
+    options |= {"engine": (engine,), "responder": responders, **sections}
+    async with running_bot(folder, **options) as env:
         people = {user_id: await env.person(user_id) for user_id in PEOPLE}
         await env.bot.leading.wait()
         yield FeatureEnvironment(**vars(env), folder=folder, people=people)
