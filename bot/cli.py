@@ -213,13 +213,13 @@ def _bot(args: argparse.Namespace) -> int:
             "as [bot] core_api_key.",
         )
     _require_slack_tokens(settings)
-    from core.common import logs
+    from core.common import logs, systemd
 
     logs.configure("info")
 
     async def serve() -> int:
         await _check_key(settings)
-        async with _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key):
+        async with _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key), systemd.alive():
             await _wait_forever()
         return 0
 

@@ -43,6 +43,7 @@ from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
+from core.common import systemd
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database import Database, Reads
@@ -163,7 +164,8 @@ async def serving(
         async with http_server(starting, sock, grace_s=grace_s) as url:
             core = await Core.open(settings, open_=open_, opening=opening)
             starting.app = core.asgi
-            yield core, url
+            async with systemd.alive():
+                yield core, url
     finally:
         if core is not None:
             await core.close()

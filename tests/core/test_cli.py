@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -364,6 +365,24 @@ async def test_core_prints_its_url_and_stops_on_sigterm(tmp_path: Path) -> None:
     await process.communicate()
     assert line.startswith("core: http://127.0.0.1:")
     assert (answers, process.returncode) == ([200] * 4, 0)
+
+
+async def test_systemd_learns_that_core_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text("[core]\nport = 0\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        notify = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+        process = await start(tmp_path, "core", "--config", "my.toml", **notify)
+        assert process.stdout is not None
+        await process.stdout.readline()
+        said = [manager.recv(100) for _ in range(3)]
+        process.terminate()
+        await process.communicate()
+        assert said == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+        while (last := manager.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert (last, process.returncode) == (b"STOPPING=1", 0)
 
 
 @pytest.mark.slow
