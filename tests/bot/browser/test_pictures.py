@@ -174,7 +174,7 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
 async def withheld(flows: FlowEnvironment) -> None:
     """What stands in a channel that another company shares, and what somebody is told who may not see an alert."""
     red, _ = await flows.alert(1, tlp=3)
-    _, clear = await flows.alert(2)
+    _, clear = await flows.alert(2, title="Reported phishing: your parcel waits")
     page = await flows.open_page(channel=SHARED)
     await leave_pane(page)
     shown = await card(page, clear)
