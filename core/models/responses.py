@@ -579,8 +579,8 @@ class Policy(ApiModel):
     """How many minutes after its success core undoes a run; None: never."""
     allow_permanent: bool | None = None
     """Whether a run may request a longer time, or no end."""
-    contains: bool = False
-    """Whether its runs leave something in force."""
+    contains: bool | None = None
+    """True if its runs leave something in force."""
 
 
 class OfferedTarget(ApiModel):

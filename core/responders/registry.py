@@ -335,7 +335,7 @@ class Registry:
             undo=section.undo or None,
             undo_after_minutes=section.undo_after_minutes or None,
             allow_permanent=section.allow_permanent if section.undo else None,
-            contains=section.contains or bool(section.undo),
+            contains=section.contains or bool(section.undo) or None,
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ async def proceed(
         await _show_refusal(context, request, responder, view)
         return False
     policy = responder.policy
-    needs_confirmation = policy is not None and (bool(policy.confirm) or policy.contains) and not confirmed
+    needs_confirmation = policy is not None and bool(policy.confirm or policy.contains) and not confirmed
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)

@@ -146,7 +146,7 @@ def is_shown(
     declared, policy = responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
         # Of several a question asks.
-        asks = policy is not None and (bool(policy.confirm) or policy.contains) and len(request.targets) == 1
+        asks = policy is not None and bool(policy.confirm or policy.contains) and len(request.targets) == 1
         return not declared and not asks and not responder.is_timed
     blocks = modals.labels(view)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)

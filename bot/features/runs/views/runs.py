@@ -117,7 +117,7 @@ def target_in_full(view: RedactedView) -> str:
 
 
 def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
-    """What a run acts on and of which object, for a dialog, which has no markup."""
+    """What a run acts on, and the object that has it, for a dialog, where markup would show."""
     on = target_in_full(view)
     if action.target and view.subject.kind != "case_artifact":
         shown = [one for one in action.target if may_see(view.clearance, one.tlp)][:MAX_TARGETS]
