@@ -34,6 +34,7 @@ from tests.core.actions.harness import (
     silence,
 )
 from tests.core.actions.test_undo import BLOCK, DONE, FAILED, MINUTE_MS, RELEASE, RELEASE_HOST
+from tests.core.core_process import alert_in, core_process, run_body, setup_in
 from tests.core.scripted_engine import BLOCK_HOST, Run, ScriptedEngine
 
 LOOK = "IsHostBlocked_1_0"
@@ -415,6 +416,24 @@ async def test_why_nothing_can_be_checked_is_said(tmp_path: Path, looks: Respond
         assert known is not None
         assert (known.answer, sentence in known.message) == ("unknown", True)
         assert not await checks_of(harness).run_due()
+
+
+async def test_after_kill_9_the_next_cores_answer_what_is_in_force(tmp_path: Path) -> None:
+    responders = {"Block": {"undo": "Release_1_0", "verify": "Look_1_0"}, "Release": {}, "Look": {}}
+    setup = await setup_in(tmp_path, responders=responders)
+    async with core_process(setup) as core:
+        alert = await alert_in(core)
+        runs = setup.runs("all")
+        action = await core.client().run(run_body(alert, "Block_1_0", parameters={"runs": str(runs)}))
+        await core.ended(action.id)
+        await core.kill()
+    async with core_process(setup) as first, core_process(setup, "second"):
+        page = await first.client().events(None, 0)
+        while (measure := (await first.client().action(action.id)).measure) is None or measure.verified is None:
+            page = await first.client().events(page.last, 20)
+        assert (measure.state, measure.verified.answer) == ("in_force", "unknown")  # that program answers nothing
+        assert [one.id for one in await first.client().actions("alert", alert)] == [action.id]
+    assert setup.counted("all") == 1
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
