@@ -298,9 +298,9 @@ class Bulks:
         merged = self._registry.find(self._registry.name(request.responder_id))
         # The parameters of an unknown responder may all be secret.
         names = frozenset(request.parameters) if merged is None else secret_names(self._registry.parameters(merged))
-        note = reports.why_without_secrets(request.note, request.parameters, names)
+        said = {n: reports.why_without_secrets(text, request.parameters, names) for n, text in request.said().items()}
         parameters = reports.without_secrets(request.parameters, names)
-        return request.model_copy(update={"parameters": parameters, "note": note})
+        return request.model_copy(update={"parameters": parameters, **said})
 
     async def _outcomes(self, number: int) -> BulkOutcomes:
         def read(reads: Reads) -> BulkOutcomes:

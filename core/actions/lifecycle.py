@@ -134,7 +134,11 @@ class Lifecycle:
         needed = section.approval + (override is not None)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
         approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
+        said: dict[str, Any] = {name: text or None for name, text in request.said().items()}
+        if override is not None:
+            said["note"] = override.reason
         action = Action(
+            **said,
             id_=f"~{number}",
             id=f"~{number}",
             responder_id=choice.merged.first.id,
@@ -152,7 +156,6 @@ class Lifecycle:
             report="{}",
             created_by=caller.login,
             created_at=now,
-            note=(override.reason if override else request.note.strip()) or None,
             approval=approval,
             override=override,
             bulk=None if bulk_id is None else f"~{bulk_id}",

@@ -151,11 +151,12 @@ class Runs:
             check_parameters(reads, declared, request.parameters, self._guards.login),
             secret_names(declared),
         )
-        note, override = reports.why_without_secrets(request.note, values, secrets), request.override
+        said = {n: reports.why_without_secrets(text, values, secrets) for n, text in request.said().items()}
+        override = request.override
         if override is not None:
             reason = reports.why_without_secrets(override.reason, values, secrets)
             override = override.model_copy(update={"reason": reason})
-        checked = request.model_copy(update={"parameters": values, "note": note, "override": override})
+        checked = request.model_copy(update={"parameters": values, "override": override, **said})
         section = self._registry.section(choice.merged.name)
         undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)

@@ -442,6 +442,10 @@ class RunOptions(Input):
         description="why, for everybody who sees the run; with breakGlass, its reason is the note",
     )
 
+    def said(self) -> dict[str, str]:
+        """The fields that people read and the responder doesn't get; secrets are removed from them, as from reports."""
+        return {"note": self.note.strip()}
+
 
 def _in_a_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value

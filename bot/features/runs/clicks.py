@@ -97,8 +97,8 @@ async def on_run_again_button(context: Context) -> None:
             "see all of them. Nothing was run. Run it with new inputs.",
         )
     target = run_target(view.subject)  # an observable that was merged has another id by now
-    values, note = {} if responder.parameters else runs.given_inputs(previous), runs.note_again(previous, view)
-    request = replace(request, targets=(target,), responder_id=responder.id, parameters=values, note=note)
+    values, said = {} if responder.parameters else runs.given_inputs(previous), runs.said_again(previous, view)
+    request = replace(request, targets=(target,), responder_id=responder.id, parameters=values, **said)
     request = with_target_again(request, previous, responder)
     # Slack sends the click of a button with a confirm dialog only after the person confirmed.
     confirmed = intent.argument == "confirmed"

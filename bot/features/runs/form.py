@@ -280,10 +280,6 @@ def _menu_error(view: Mapping[str, Any], subject: Subject, text: str) -> Json:
     return modals.errors({block_id: text}) if block_id in modals.values(view) else modals.problem(text)
 
 
-def _request(context: Context) -> RunRequest:
-    return RunRequest.from_text(str(view_of(context).get("private_metadata") or ""))
-
-
 def _on(request: RunRequest, subject: Subject) -> RunRequest:
     """The request for this object; that for another one forgets the responder."""
     target = run_target(subject)

@@ -23,7 +23,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
-from bot.features.runs.views import acts_on, questions, runs, undo_state
+from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
@@ -284,7 +284,7 @@ def outcome(response: BulkAnswer) -> Message:
     text = f"{count(len(accepted), 'run')} accepted, {len(refused)} refused."
     blocks: list[Block] = [section(text)]
     if refused:
-        blocks.append(section(questions.why_refused("*Refused*", refused)))
+        blocks.append(section(why_refused("*Refused*", refused)))
     blocks.append(context("One message tells how it goes."))
     return Message(text, tuple(blocks))
 

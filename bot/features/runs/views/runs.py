@@ -23,7 +23,7 @@ from bot.block_kit.text import (
     strip_markup,
 )
 from bot.clearance import MASK, RedactedView, defang, may_see, withheld
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
@@ -320,10 +320,10 @@ def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
     return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
 
 
-def note_again(action: Action, view: RedactedView) -> str:
-    """The note of a run, to be used again; "" if it can't be shown, like an input."""
-    shown = view.inputs(action.note or "")
-    return "" if not view.shows_inputs or MASK in shown else action.note or ""
+def said_again(action: Action, view: RedactedView) -> dict[str, Any]:
+    """What was said of a run, for the `RunRequest` that repeats it; "" for what can't be shown, like an input."""
+    said = {"note": action.note or ""}
+    return {name: "" if not view.shows_inputs or MASK in view.inputs(text) else text for name, text in said.items()}
 
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
@@ -428,11 +428,11 @@ def action_list(
     actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int, now_ms: int
 ) -> Message:
     """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
-    newest = runs.newest_first(actions)
+    newest = newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
-    lines = [f"{runs.run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
-    head = runs.summary(newest, total, on=f" on {object_id}")
+    lines = [f"{run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
+    head = summary(newest, total, on=f" on {object_id}")
     parts = listed(f"*{head}*", lines[:MAX_LINES])
     if total > len(lines[:MAX_LINES]):
         parts.append(context(f"and {total - len(lines[:MAX_LINES])} earlier ones."))
@@ -444,14 +444,14 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
 
     `confirm` is the text of its policy.
     """
-    if runs.state_of(action) not in runs.WORTH_REPEATING or not view.is_open:
+    if state_of(action) not in WORTH_REPEATING or not view.is_open:
         return None
     # A form asks for declared ones.
-    asks = not action.inputs and (confirm or runs.given_inputs(action) or action.undo is not None)
+    asks = not action.inputs and (confirm or given_inputs(action) or action.undo is not None)
     return button_element(
-        "Ask again" if runs.was_not_started(action) else "Run again",
+        "Ask again" if was_not_started(action) else "Run again",
         ids.RUN_AGAIN,
         button(Intent("run_again", action.id, "confirmed" if confirm else "")),
         of=action.id,
-        confirm=runs.confirm_dialog(action, view, confirm) if asks else None,
+        confirm=confirm_dialog(action, view, confirm) if asks else None,
     )
