@@ -249,7 +249,7 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
         assert await env.client.search(ACTIONS) == []
 
 
-async def test_a_shared_channel_learns_nothing_of_what_is_above_tlp_clear(tmp_path: Path) -> None:
+async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
     channels = [{"id": "C0SHARED", "clearance": "red", "alerts": {}}]
 
     async with running_bot(tmp_path, channels=channels, shared=("C0SHARED",)) as env:
