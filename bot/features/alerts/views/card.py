@@ -35,7 +35,6 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
 
 MAX_RUNS = 15  # lines
-MAX_RUNS_IN_CASE = 3  # that have ended, on the card of an alert that was made into a case
 MAX_OVERFLOW = 5  # entries, which is Slack's limit
 MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
@@ -75,10 +74,10 @@ def alert_card(
         return Message(_push_notification(view, newest), tuple(blocks))
     urgent, more = run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
     blocks = [_title(alert, view, newest, button), *urgent]
-    if not is_closed(alert):
+    if not is_folded(alert):
         blocks += _details(alert, view, button)
     blocks.append(_facts(alert, view, newest, total))
-    if not is_closed(alert):
+    if not is_folded(alert):
         blocks.append(_controls(alert, view, button))
     return Message(_push_notification(view, newest), (*blocks, *more))
 
@@ -87,7 +86,7 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
     """The severity and the title, and below it the status and who works on it; of a closed alert with its menu."""
     line = headline(view)
     text = f"{line['text']['text']}\n{status_line(alert, view, newest)}"
-    return {**section(text), "accessory": _overflow(alert, button)} if is_closed(alert) else section(text)
+    return {**section(text), "accessory": _overflow(alert, button)} if is_folded(alert) else section(text)
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
@@ -115,7 +114,7 @@ def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: in
     """One line: source, levels, when, id and tags; of a closed alert how many runs there were."""
     levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
-    if is_closed(alert):
+    if is_folded(alert):
         parts = [source, levels, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
         parts = [source, levels, raised, repeats(alert), alert.id, _tags(alert.tags, alert.source, view)]
@@ -131,6 +130,11 @@ def repeats(alert: Alert) -> str:
 
 def is_closed(alert: Alert) -> bool:
     return alert.status in ("Ignored", "Imported")
+
+
+def is_folded(alert: Alert) -> bool:
+    """Whether its card is its title and one line: one that was made into a case keeps its tools."""
+    return alert.status == "Ignored"
 
 
 def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
@@ -194,7 +198,7 @@ def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """What is seldom wanted; of a closed alert also Details, which has its menus. Slack takes five entries."""
-    entries = [("Details", Intent("details", alert.id))] if is_closed(alert) else []
+    entries = [("Details", Intent("details", alert.id))] if is_folded(alert) else []
     entries += [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
     if alert.status == "Ignored":
         entries.append(("Reopen", Intent("unread", alert.id)))
@@ -226,14 +230,15 @@ def run_lines(
     in_force = [group for group in ended if undo_state.is_in_force(group[0])]
     running = [[action] for action in shown if runs.is_open(action) and not runs.awaits_approval(action)]
     over = [group for group in ended if not undo_state.is_in_force(group[0])]
-    if is_closed(alert):  # the line of facts counts the others
-        over = [] if in_force else over[: MAX_RUNS_IN_CASE if alert.status == "Imported" else 1]
+    if is_folded(alert):  # the line of facts counts the others
+        success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
+        over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
     groups = [*waiting, *in_force, *running, *over]
     urgent = len(waiting) + len(in_force)
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
     for number, group in enumerate(groups):
-        view_of_run, can_repeat = targets[group[0].object_id], not is_closed(alert)
+        view_of_run, can_repeat = targets[group[0].object_id], not is_folded(alert)
         run_blocks = _runs(group, view_of_run, button, now_ms, policies, can_repeat=can_repeat)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
@@ -250,7 +255,10 @@ def run_lines(
 
 
 def _ended(ended: Sequence[Action]) -> list[list[Action]]:
-    """Ended runs with one line each: those of a responder on one target, or on all of them if they are many."""
+    """Ended runs, newest first, with one line for those of a responder that ended alike on one target.
+
+    If it ran on many targets, on all of them.
+    """
     by_responder: dict[str, dict[str, list[Action]]] = {}
     for action in ended:
         by_responder.setdefault(action.responder_name, {}).setdefault(action.object_id, []).append(action)
@@ -258,14 +266,15 @@ def _ended(ended: Sequence[Action]) -> list[list[Action]]:
     for by_target in by_responder.values():
         in_force = [next(filter(undo_state.is_in_force, group), None) for group in by_target.values()]
         kept = [action for action in in_force if action is not None][:MAX_IN_FORCE]
+        alike: dict[tuple[str, runs.State], list[Action]] = {}
+        for target, group in by_target.items():
+            one_line = target if len(by_target) <= MAX_TARGETS else ""
+            for action in group:
+                if action not in kept:
+                    alike.setdefault((one_line, runs.state_of(action)), []).append(action)
         lines += [[action] for action in kept]
-        rest = [[action for action in group if action not in kept] for group in by_target.values()]
-        rest = [group for group in rest if group]
-        if len(by_target) <= MAX_TARGETS:
-            lines += rest
-        else:
-            lines.append(runs.newest_first([action for group in rest for action in group]))
-    return lines
+        lines += [runs.newest_first(group) for group in alike.values()]
+    return sorted(lines, key=lambda group: (group[0].start_date, group[0].number), reverse=True)
 
 
 def _runs(
@@ -277,7 +286,7 @@ def _runs(
     *,
     can_repeat: bool,
 ) -> list[Block]:
-    """An open run, or ended ones of one responder, newest first; `view` is of what the newest ran on."""
+    """An open run, or ended ones of one responder that ended alike, newest first; `view` is of the newest's object."""
     action, block_id = group[0], f"run:{group[0].id}"
     policy = policies.get(action.responder_name)
     confirm = policy.confirm if policy else ""

@@ -280,17 +280,16 @@ def override_text(action: Action, view: RedactedView) -> str:
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
-    """`✅ *Lookup* 5 runs, 1 failed · the last by anna, today`: ended runs of one responder, newest first.
+    """`✅ *Lookup* 5 runs done · the last by anna, today`: runs of one responder that ended alike, newest first.
 
     `view` is of what the newest ran on.
     """
-    newest, failed = actions[0], sum(has_failed(a) for a in actions)
-    objects = len({a.object_id for a in actions})
+    newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
-    counts = f"{len(actions)} runs" + (f" on {objects} objects" if objects > 1 else "")
-    counts += f", {failed} failed" if failed else ""
+    ended = _WORDS.get(state_of(newest), state_of(newest))
+    counts = f"{len(actions)} runs{f' on {objects} objects' if objects > 1 else ''} {ended}"
     at = slack_date(newest.start_date, DAY_AND_TIME)
-    last = f"the last{'' if on else on_target(newest, view)} {state(newest)} · {_by_whom(newest)}, {at}"
+    last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + override

@@ -66,12 +66,22 @@ def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
     ]
 
 
-def test_ended_runs_of_one_responder_share_a_line() -> None:
-    several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50)]
-    line = texts_of(card(*several))[3]
-    assert line.startswith("❌ *Close False Positive* 5 runs, 1 failed · the last failed after 3.2 s · by anna, ")
-    assert line.endswith(" · No route.")
-    assert len(card(*several).blocks) == len(card(ended("Failure")).blocks)
+def test_runs_of_one_responder_that_ended_alike_share_a_line() -> None:
+    several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50 + n) for n in range(2)]
+    failed, succeeded = texts_of(card(*several))[3:]
+    assert failed.startswith("❌ *Close False Positive* 2 runs failed · the last by anna, ")
+    assert failed.endswith(" · No route.")
+    assert succeeded.startswith("✅ *Close False Positive* 4 runs done · the last by anna, ")
+    assert succeeded.endswith(" · Marked as read.")
+
+
+def test_a_later_run_hides_no_earlier_finding() -> None:
+    found = ended(message="3 engines know it.", responder_name="Lookup_1_0")
+    later = ended_as("stopped", ended_by="lea@x", responder_name="Lookup_1_0", number=60)
+    for closed in ({}, {"status": "Ignored", "updated_at": NOW, "updated_by": "ben@x"}):
+        shown = texts_of(card(found, later, **closed))
+        assert [line for line in shown if line.startswith("✅ *Lookup* done in 3.2 s")], shown
+        assert [line for line in shown if line.startswith("🛑 *Lookup* stopped by lea")], shown
 
 
 def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
@@ -95,8 +105,8 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         assert ("too risky" in str(shown)) is (outcome == "denied")
         assert "failed" not in str(shown)
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
-        several = texts_of(card(run, ended(number=60)))[3]
-        assert "2 runs · the last" in several
+        twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[3]
+        assert f" 2 runs {outcome} · the last " in twice
 
 
 def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
@@ -140,11 +150,15 @@ def test_a_card_says_how_often_its_source_has_sent_it_and_that_it_is_over() -> N
     assert by_ben[0].endswith(" · suricata says it is over")
 
 
-def test_the_card_of_an_alert_in_a_case_keeps_its_newest_runs() -> None:
-    runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)]
-    texts = texts_of(card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example"))
+def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
+    runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)] + [ended("Failure", number=60)]
+    shown = card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example")
+    texts = texts_of(shown)
     assert "\n*made into case ~30* by ben, " in texts[0]
-    assert [line.partition(" done")[0] for line in texts[2:]] == ["✅ *R5*", "✅ *R4*", "✅ *R3*"]
+    assert len([line for line in texts if line.startswith("✅ *R")]) == 6
+    (menu,) = [block for block in shown.blocks if block["type"] == "actions"]
+    assert [element["action_id"] for element in menu["elements"]] == [ids.MENU, ids.ASSIGN, ids.DETAILS, ids.MORE]
+    assert ids.RUN_AGAIN in str(shown.blocks)
 
 
 def test_the_line_of_a_closed_alert_names_the_run_that_closed_it() -> None:
@@ -185,7 +199,7 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
         made = intents_in(lambda b: alert_card(alert(**more), [], clearance=2, button=b, now_ms=NOW))
         return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
 
-    assert offered(status="Imported", case="~30") == ["refresh"]
+    assert offered(status="Imported", case="~30") == ["assign", "refresh"]
     assert offered(status="New") == ["assign", "read", "case", "refresh"]
     assert offered(assignee="ben@x") == ["unassign", "read", "case", "refresh"]
     assert offered(status="Ignored") == ["unread", "case"]
