@@ -176,15 +176,13 @@ class CoreClient:
         body = {"assignee": login}
         return await self._ask(Alert, "PATCH", f"/api/alert/{_quoted(alert_id)}", body)
 
-    async def mark_alert_read(self, alert_id: str) -> Alert:
-        return await self._ask(Alert, "POST", f"/api/alert/{_quoted(alert_id)}/markAsRead")
-
     async def mark_alert_unread(self, alert_id: str) -> Alert:
         return await self._ask(Alert, "POST", f"/api/alert/{_quoted(alert_id)}/markAsUnread")
 
-    async def update_alerts(self, alert_ids: Sequence[str], status: str) -> None:
-        """Give all these alerts this status, or none."""
-        await self._request("PATCH", "/api/alert/_bulk", {"ids": list(alert_ids), "status": status})
+    async def close_alerts(self, alert_ids: Sequence[str], summary: str = "") -> None:
+        """Close all these alerts, or none; `summary` is why."""
+        body = {"ids": list(alert_ids), "status": "Ignored", "summary": summary}
+        await self._request("PATCH", "/api/alert/_bulk", body)
 
     async def merge_alerts(self, alert_ids: Sequence[str], case_id: str) -> None:
         """Merge all these alerts into a case, or none."""

@@ -1,6 +1,6 @@
 """How alerts and observables look wherever they are shown: headline, the menu of what can run on them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,11 @@ def headline(view: RedactedView, hint: str = "") -> Block:
     title = (foreign(view.title(), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
     url = safe_link(view.link())
     return section(f"{word}*<{url}|{title}>*" if url else f"{word}*{title}*")
+
+
+def severities(counts: Sequence[int]) -> str:
+    """`2 critical, 14 high`: how many there are of each, counted from low to critical."""
+    return ", ".join(f"{counts[n]:,} {SEVERITY_NAMES[n + 1]}" for n in (3, 2, 1, 0) if counts[n])
 
 
 def safe_link(link: str) -> str:

@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.features.access_requests import handlers as access_requests
 from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alert_groups import runs as group_runs
-from bot.features.alerts import assign, details, find, overflow
+from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
@@ -45,6 +45,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     undos.FEATURE,
     menu.FEATURE,
     overflow.FEATURE,
+    close.FEATURE,
     bulks.FEATURE,
     clicks.FEATURE,
     choose.FEATURE,

@@ -274,6 +274,7 @@ class AlertUpdate(FieldsUpdate):
     custom_fields: CustomFields | None = None
     status: AlertStatus | None = None
     assignee: str | None = Field(None, max_length=254, description="a login; null or an empty text for nobody")
+    summary: str | None = Field(None, description="why it is closed; a change of the status without it clears it")
     case_template: str | None = None
     artifacts: list[Annotated[ArtifactsInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_ARTIFACTS)
 

@@ -98,6 +98,8 @@ class Alert(StoredModel):
     status: AlertStatus = "New"
     assignee: str | None = None
     """The login of the person who works on it."""
+    summary: str | None = Field(None, exclude_if=_is_absent)
+    """Why it was closed."""
     follow: bool = True
     custom_fields: dict[str, Any]
     case_template: str | None = None

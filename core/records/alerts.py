@@ -101,11 +101,11 @@ class Alerts:
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": status_of(alert, "Ignored")})
+        return await self._set(caller, id_or_ref, lambda alert: with_status(alert, "Ignored"))
 
     async def mark_unread(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as unread: `New`, or `Updated` if it is in a case."""
-        return await self._set(caller, id_or_ref, lambda alert: {"status": status_of(alert, "New")})
+        return await self._set(caller, id_or_ref, lambda alert: with_status(alert, "New"))
 
     async def set_follow(self, caller: Caller, id_or_ref: str, follow: bool) -> Alert:
         """Follow an alert, or stop following it."""
@@ -317,7 +317,7 @@ def _update(
         if not {item.id for item in alert.artifacts} <= {item.id for item in changed["artifacts"]}:
             require_not_held(tx, number, "its artifacts stay")
     if request.status is not None:
-        changed["status"] = status_of(alert, request.status)
+        changed |= with_status(alert, request.status, request.summary)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
@@ -401,13 +401,15 @@ def _as_case(alert: Alert, request: CreateCaseInput) -> CaseInput:
     return CaseInput.model_construct(**{**own, **requested, **joined})
 
 
-def status_of(alert: Alert, wanted: AlertStatus) -> AlertStatus:
-    """The status for read or unread, by whether the alert is in a case. Raises ResponderBotError("bad_request")."""
+def with_status(alert: Alert, wanted: AlertStatus, summary: str | None = None) -> dict[str, Any]:
+    """The fields that a change to read or unread sets, by whether the alert is in a case; `summary` is why.
+
+    Raises ResponderBotError("bad_request").
+    """
     if wanted == "Imported" and alert.case is None:
         raise ResponderBotError("bad_request", f"Alert {alert.id} is in no case; createCase or merge make it Imported.")
-    if wanted in ("New", "Updated"):
-        return "New" if alert.case is None else "Updated"
-    return "Ignored" if alert.case is None else "Imported"
+    unread, read = ("New", "Ignored") if alert.case is None else ("Updated", "Imported")
+    return {"status": unread if wanted in ("New", "Updated") else read, "summary": summary or None}
 
 
 def _require_no_case(alert: Alert) -> Alert:

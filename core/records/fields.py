@@ -37,8 +37,8 @@ def _is_plain(kind: Any) -> bool:
 _STORED = "_id id createdBy updatedBy createdAt updatedAt"
 _FIELDS: Mapping[str, str] = {
     "alert": f"{_STORED} type source sourceRef externalLink case title description severity date tags tlp pap status"
-    " assignee follow caseTemplate artifacts.dataType artifacts.data artifacts.message artifacts.tlp artifacts.ioc"
-    " artifacts.sighted",
+    " assignee summary follow caseTemplate artifacts.dataType artifacts.data artifacts.message artifacts.tlp"
+    " artifacts.ioc artifacts.sighted",
     "case": f"{_STORED} caseId title description severity startDate endDate owner flag tlp pap tags status"
     " resolutionStatus impactStatus summary template",
     "case_task": f"{_STORED} title group description order status flag owner startDate endDate dueDate",

@@ -29,8 +29,7 @@ def receive(
         update={"count": (alert.count or 1) + times, "last_date": max(now, alert.last_date or 0), "resolved_by": None}
     )
     if _opens(tx, alert, now, reopen_after_ms):
-        status = alerts.status_of(alert, "New")
-        alerts.save(tx, counted.model_copy(update={"status": status}), login, now, before=alert)
+        alerts.save(tx, counted.model_copy(update=alerts.with_status(alert, "New")), login, now, before=alert)
     else:
         _store(tx, counted)
         sources.add_repeated(tx, alert.number, login, now)

@@ -172,7 +172,7 @@ async def test_a_leader_that_was_frozen_comes_back_and_changes_nothing(tmp_path:
             os.kill(process, signal.SIGSTOP)
         try:
             frozen_at = time.monotonic()
-            await here.core.mark_alert_read(one)
+            await here.core.close_alerts([one])
             await here.card(one, "*closed*")
             print(f"true card {time.monotonic() - frozen_at:.1f} s after SIGSTOP")  # noqa: T201  # measured
             two = await here.alert(sourceRef="while it is frozen")
@@ -184,7 +184,7 @@ async def test_a_leader_that_was_frozen_comes_back_and_changes_nothing(tmp_path:
         three = await here.alert(sourceRef="when it is back")
         await here.card(three)
         await here.core.mark_alert_unread(one)
-        await here.core.mark_alert_read(three)
+        await here.core.close_alerts([three])
         await here.card(three, "*closed*")
         sent = [call for call in here.emulator.traffic[calls:] if call[1] in ("chat.postMessage", "chat.update")]
         assert [call[1] for call in sent].count("chat.postMessage") == 1

@@ -100,7 +100,7 @@ async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: 
         await env.card(anna, alert_id)
         proxy.hold("GET /api/event", response=True)
         await env.card(anna, await env.post_alert(sourceRef="eve-2"))  # the answer to the next request is held
-        await env.client.mark_alert_read(alert_id)
+        await env.client.close_alerts([alert_id])
         await proxy.request_held.wait()  # the page says that the alert is read
         await env.client.mark_alert_unread(alert_id)
         await env.bot.outbox.finish([RefreshRequest(alert_id)])

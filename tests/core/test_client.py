@@ -28,7 +28,9 @@ async def test_objects_are_created_read_and_searched(tmp_path: Path) -> None:
         alert = await client.create_alert(ALERT)
         assert await client.alert(alert.id) == alert
         assert await client.alert("siem;wazuh;5710-1") == alert
-        assert (await client.mark_alert_read(alert.id)).status == "Ignored"
+        await client.close_alerts([alert.id], "A scanner of ours.")
+        closed = await client.alert(alert.id)
+        assert (closed.status, closed.summary) == ("Ignored", "A scanner of ours.")
         assert (await client.mark_alert_unread(alert.id)).status == "New"
         found = await client.search("/api/alert/_search", {"_field": "source", "_value": "wazuh"}, "0-10")
         assert [item["id"] for item in found] == [alert.id]

@@ -3,15 +3,18 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from bot.block_kit import ids, notices
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import DAY_AND_TIME, count, slack_date
 from bot.clearance import Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
 from bot.features.alert_groups.views import PAGE, ListedAlert
+from bot.features.alerts import close
+from bot.features.alerts.views import close as close_views
 from bot.features.alerts.views.card import is_closed
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.payload import view_of
 from bot.message import Intent
 from bot.outbox import RefreshRequest
 from bot.outbox.alert_groups import AlertGroup
@@ -50,9 +53,12 @@ async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup |
         return None
     group = await context.services.outbox.alert_groups.group(intent.object_id)
     if group is None:
-        text = f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
-        await responses.respond(context, notices.notice(text), "Too old")
+        await responses.respond(context, notices.notice(_too_old(context)), "Too old")
     return group
+
+
+def _too_old(context: Context) -> str:
+    return f"These alerts are too old to be in a group; `{context.services.command} find` finds them."
 
 
 async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> None:
@@ -75,15 +81,36 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     )
 
 
-async def _close(context: Context, group: AlertGroup, _intent: Intent) -> None:
+async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Say how many of which severity are open, and what is still in force on them."""
     responses.require_permission(context, "manageAlert")
-    closed = 0
-    async for alerts in _visible(context, group):
-        left = [alert.id for alert in alerts if not is_closed(alert)]
+    if not await responses.show_view(context, modals.loading(close_views.ALL)):
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Close all* again.")
+    severities, in_force, clearance = list[int](), list[str](), own_clearance(context)
+    async for documents in _visible(context, group):
+        for alert, document in documents:
+            if not is_closed(alert):
+                severities.append(alert.severity)
+                in_force += close_views.in_force(document, clearance)
+    if severities:
+        await context.show_modal(close_views.close_all_view(group.key, severities, in_force))
+    else:
+        await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
+
+
+async def on_close_all_view(context: Context) -> Json:
+    """Close all alerts of the group that this person may see."""
+    responses.require_permission(context, "manageAlert")
+    group = await context.services.outbox.alert_groups.group(str(view_of(context).get("private_metadata") or ""))
+    if group is None:
+        raise ResponderBotError("not_found", _too_old(context))
+    closed, reason = 0, close.reason(context)
+    async for documents in _visible(context, group):
+        left = [alert.id for alert, _ in documents if not is_closed(alert)]
         for start in range(0, len(left), CHANGED_AT_ONCE):
-            await context.core.update_alerts(left[start : start + CHANGED_AT_ONCE], "Ignored")
+            await context.core.close_alerts(left[start : start + CHANGED_AT_ONCE], reason)
         closed += len(left)
-    await responses.respond(context, notices.notice(f"{count(closed, 'alert')} closed."), "Closed")
+    return modals.update(modals.notice("Closed", f"{count(closed, 'alert')} closed."))
 
 
 async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
@@ -91,7 +118,7 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
     responses.require_permission(context, "manageCase")
     alerts = list[Alert]()
     async for page in _visible(context, group):
-        alerts += page
+        alerts += [alert for alert, _ in page]
         if len(alerts) > CASE_LIMIT:
             limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
             raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
@@ -139,14 +166,18 @@ def until_morning(now_ms: int) -> int:
     return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
 
 
-async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[Alert]]:
+async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[tuple[Alert, Document]]]:
     """The alerts of the group that this person may see, newest first, in pages."""
     outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
     while members := await outbox.alert_groups.members(group.key, offset, READ_AT_ONCE):
         offset += len(members)
         documents = await _documents(context, [member.root_id for member in members])
-        alerts = [document.alert for member in members if (document := documents.get(member.root_id))]
-        yield [alert for alert in alerts if alert is not None and may_see(clearance, alert.tlp)]
+        of_members = [document for member in members if (document := documents.get(member.root_id))]
+        yield [
+            (document.alert, document)
+            for document in of_members
+            if document.alert is not None and may_see(clearance, document.alert.tlp)
+        ]
 
 
 async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
@@ -163,7 +194,7 @@ def _subject(document: Document | None) -> Subject | None:
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {
     "group_alerts": _show_alerts,
-    "group_read": _close,
+    "group_read": _ask_to_close,
     "group_case": _make_case,
     "group_ungroup": _ungroup,
     "group_mute": _mute,
@@ -172,8 +203,9 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
 FEATURE = Feature(
     actions={
         ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
-        ids.GROUP_READ: Entry(on_group_button, Ack.WRITE),
+        ids.GROUP_READ: Entry(on_group_button, modal_title=close_views.ALL),
         ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
         ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
-    }
+    },
+    views={ids.CLOSE_ALL_VIEW: Entry(on_close_all_view, Ack.RESPONSE)},
 )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.block_kit import ids, names
-from bot.block_kit.elements import MAX_OPTIONS, actions, button_element, confirmation
-from bot.block_kit.subjects import SIGNS, headline
+from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
+from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
@@ -48,7 +48,7 @@ def summary(content: GroupContent) -> str:
     number = f"{content.count:,} alerts"
     if content.is_digest:
         lasted = duration(content.last_at - content.first_at)
-        return f"{number} in {lasted}: {_severities(content)}"
+        return f"{number} in {lasted}: {severities(content.severities)}"
     title = foreign(content.titles[0][0], TITLE_LIMIT) if content.titles else "details withheld"
     return f"{number} that say the same: {title}"
 
@@ -59,7 +59,7 @@ def _group(content: GroupContent) -> list[Block]:
     blocks = [section(f"{word}  *{content.count:,} × {title}*")]
     first, last = content.first_at, content.last_at
     times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
-    blocks.append(context(f"{times} · {_severities(content)}{_cards(content)}"))
+    blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
     lines = [_most("Observables", content.facts, content), _bar(content)]
     if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
         lines.insert(0, _most("Titles", content.titles, content))
@@ -68,7 +68,7 @@ def _group(content: GroupContent) -> list[Block]:
 
 def _digest(content: GroupContent) -> list[Block]:
     lasted = duration(content.last_at - content.first_at)
-    blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {_severities(content)}")]
+    blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {severities(content.severities)}")]
     first, last = content.first_at, content.last_at
     times = f"{slack_date(first, DAY_AND_TIME)} to {slack_date(last, DAY_AND_TIME)}"
     blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
@@ -83,11 +83,6 @@ def _digest(content: GroupContent) -> list[Block]:
 
 def _title(title: str) -> str:
     return foreign(defang_indicators(title), TITLE_LIMIT).replace("*", "∗") or "(no title)"
-
-
-def _severities(content: GroupContent) -> str:
-    names = [(SEVERITY_NAMES[n + 1], content.severities[n]) for n in (3, 2, 1, 0)]
-    return ", ".join(f"{number:,} {name}" for name, number in names if number)
 
 
 def _cards(content: GroupContent) -> str:
@@ -139,12 +134,13 @@ def _state(content: GroupContent, now_ms: int) -> str:
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     key = content.key
-    about = f"{count(content.count, 'alert')}, as far as you may see them."
-    close = confirmation("Close all?", about, "Close all")
+    is_severe = content.severity >= 3
     elements = [
         button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0"))),
         button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
-        button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), confirm=close),
+        button_element(
+            "Close all", ids.GROUP_READ, button(Intent("group_read", key)), style="danger" if is_severe else ""
+        ),
     ]
     entries = [("Make one case", Intent("group_case", key))]
     if not content.is_digest:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.block_kit import ids, notices
 from bot.features import responses, subjects
-from bot.features.alerts import assign, details
+from bot.features.alerts import assign, close, details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.cases import handlers as cases
 from bot.features.payload import is_ephemeral, is_in_modal
@@ -41,11 +41,6 @@ async def _show_actions(context: Context, intent: Intent) -> None:
 
 async def _watch(context: Context, intent: Intent) -> None:
     await watches.watch_object(context, intent.object_id)
-
-
-async def _mark_read(context: Context, intent: Intent) -> None:
-    await context.core.mark_alert_read(intent.object_id)
-    context.refresh(intent.object_id)
 
 
 async def _mark_unread(context: Context, intent: Intent) -> None:
@@ -99,7 +94,7 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "watch": _watch,
     "assign": assign.on_assign_button,
     "unassign": assign.on_unassign_button,
-    "read": _mark_read,
+    "read": close.ask,
     "unread": _mark_unread,
     "case": _create_case,
     "refresh": _refresh,

@@ -270,7 +270,7 @@ _SHAPES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, An
     "alert": (
         "Alert",
         f"type source sourceRef externalLink title description severity date tags {_LEVELS} follow caseTemplate status"
-        " assignee",
+        " assignee summary",
         _alert,
     ),
     "case": (

@@ -200,5 +200,5 @@ async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path:
         await scene.card(anna, alert_id)
         await scene.core.prune_events(-1)
         await scene.bot.outbox.commit_page([], 0)
-        await scene.client.mark_alert_read(alert_id)
+        await scene.client.close_alerts([alert_id])
         await anna.until(lambda view: "*closed* by" in str(find_card(view.messages(SOC), alert_id)))

@@ -107,7 +107,7 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         await until(lambda: len(placements(tmp_path)) == 70)
         assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
         closed = next(one for one, _, card in placements(tmp_path) if card == Card.LATER and one != alerts[69])
-        await env.client.mark_alert_read(closed)
+        await env.client.close_alerts([closed])
         open_ones = [one for one in alerts if one != closed]
         release.set()
         await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in open_ones))

@@ -128,6 +128,6 @@ async def test_the_answer_to_a_change_names_an_event_at_or_after_its_own(tmp_pat
         assert "X-Last-Event" not in (await core.send("POST", "/api/alert", ALERT)).headers  # refused: it exists
         async with CoreClient(core.url, await core.key("analyst", "eve")) as client:
             assert client.last_event is None
-            await client.mark_alert_read(created.json()["id"])
+            await client.close_alerts([created.json()["id"]])
             assert client.last_event == last + 1
             assert client.as_user("eve").last_event is None

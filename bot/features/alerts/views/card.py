@@ -149,7 +149,8 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     at = slack_date(alert.updated_at, DAY_AND_TIME)
     if over and (alert.updated_by or "").startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
-    return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}", over) if part)
+    why = f": {foreign(view.text(alert.summary), DESCRIPTION_LIMIT * 3)}" if alert.summary else ""
+    return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}{why}", over) if part)
 
 
 def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:

@@ -38,7 +38,7 @@ async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_st
             lambda view: next((m for m in group_cards(view.messages(SOC)) if "1 high" in str(m)), None) or {}
         )
         assert "6 × Renamed" in str(card)
-        await env.client.update_alerts([alert_ids[4]], "Ignored")
+        await env.client.close_alerts([alert_ids[4]])
         clock.ahead_ms -= 3_600_000  # the clock is set back
         await post(env, range(6, 8))
         await group_card(anna, 8)

@@ -21,7 +21,7 @@ async def old_card(env: BotEnvironment, anna: EmulatedUser, **alert: Any) -> tup
     """A closed alert and its card, as Slack shows it."""
     alert_id = await env.post_alert(**alert)
     await env.card(anna, alert_id)
-    await env.client.mark_alert_read(alert_id)
+    await env.client.close_alerts([alert_id])
 
     def closed(message: dict[str, Any] | None) -> dict[str, Any] | None:
         return message if message and "accessory" in str(message["blocks"][0]) else None

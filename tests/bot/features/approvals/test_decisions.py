@@ -259,8 +259,13 @@ async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvir
 async def test_marking_as_read_updates_the_card_and_its_menu(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await pick(env, "anna", await env.card_of("anna", alert), "Close")
+    form = fine(await env.until("anna", topmost(ids.CLOSE_VIEW, "HIGH ET MALWARE Beacon")))
+    assert "Still in force" not in text_of(form)
+    await env["anna"].submit(form["id"], {"reason": {"value:reason": "A scanner of ours"}})
     read = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*closed* by anna"))
-    assert '"Close"' not in text_of(within_limits(read))
+    assert ": A scanner of ours" in text_of(within_limits(read))
+    assert '"Close"' not in text_of(read)
+    assert (await env.client.alert(alert.id)).summary == "A scanner of ours"
     await pick(env, "ben", read, "Reopen")
     unread = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "new · unassigned"))
     assert '"Close"' in text_of(within_limits(unread))

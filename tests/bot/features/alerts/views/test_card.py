@@ -78,8 +78,9 @@ def test_runs_of_one_responder_that_ended_alike_share_a_line() -> None:
 def test_a_later_run_hides_no_earlier_finding() -> None:
     found = ended(message="3 engines know it.", responder_name="Lookup_1_0")
     later = ended_as("stopped", ended_by="lea@x", responder_name="Lookup_1_0", number=60)
-    for closed in ({}, {"status": "Ignored", "updated_at": NOW, "updated_by": "ben@x"}):
-        shown = texts_of(card(found, later, **closed))
+    closed: dict[str, Any] = {"status": "Ignored", "updated_at": NOW, "updated_by": "ben@x"}
+    for more in ({}, closed):
+        shown = texts_of(card(found, later, **more))
         assert [line for line in shown if line.startswith("✅ *Lookup* done in 3.2 s")], shown
         assert [line for line in shown if line.startswith("🛑 *Lookup* stopped by lea")], shown
 
@@ -134,6 +135,13 @@ def test_a_closed_alert_has_its_title_and_one_line_with_its_outcome() -> None:
     assert shown.blocks[0]["accessory"]["type"] == "overflow"
     waits = card(*runs, awaiting(number=60), status="Ignored", updated_at=NOW, updated_by="ben@soc.example")
     assert [block["type"] for block in waits.blocks[1:]] == ["section", "actions", "context", "context"]
+
+
+def test_a_closed_alert_says_why() -> None:
+    closed: dict[str, Any] = {"status": "Ignored", "updated_at": NOW, "updated_by": "ben@x"}
+    text = texts_of(card(**closed, summary="A <scanner> of ours,\nsee wiki"))[0]
+    assert "\n*closed* by ben, <!date^" in text
+    assert text.endswith("UTC>: A &lt;scanner&gt; of ours, see wiki")
 
 
 def test_a_card_says_how_often_its_source_has_sent_it_and_that_it_is_over() -> None:

@@ -1,0 +1,52 @@
+"""The modal that asks before an alert, or all alerts of a group, are closed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from bot.block_kit import ids, modals
+from bot.block_kit.subjects import severities
+from bot.block_kit.text import count, section
+from bot.clearance import RedactedView, Subject, withheld
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import runs, undo_state
+from bot.message import Block
+from core.models import Document
+
+TITLE, ALL = "Close", "Close all"
+MAX_IN_FORCE = 5
+
+
+def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
+    """Asks for the reason to close an alert, and says what is still in force on it."""
+    what = f"{approvals.sign(view)}{approvals.of_root(view.subject, view)}"
+    return _view(TITLE, ids.CLOSE_VIEW, document.id, what, in_force(document, view.clearance))
+
+
+def close_all_view(key: str, alerts: Sequence[int], lines: Sequence[str]) -> dict[str, Any]:
+    """Likewise for all of a group that this person may see: the severities of `alerts`, and what is in force."""
+    numbers = Counter(alerts)
+    what = f"{count(len(alerts), 'alert')}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
+    return _view(ALL, ids.CLOSE_ALL_VIEW, key, what, lines)
+
+
+def in_force(document: Document, clearance: int) -> list[str]:
+    """What is in force on an alert, one line each, as far as it may be shown."""
+    lines = []
+    for action in filter(undo_state.is_in_force, document.actions):
+        subject = Subject.in_document(document, action.object_id)
+        view = RedactedView(subject or Subject.unknown(action), clearance)
+        shown = f"*{runs.name(action)}*{runs.on_target(action, view)} is {undo_state.in_force(action, view)}"
+        lines.append(f"🔒 {shown}" if view.is_open else f"🔒 {withheld(view.subject.tlp)}")
+    return lines
+
+
+def _view(title: str, callback_id: str, key: str, what: str, lines: Sequence[str]) -> dict[str, Any]:
+    blocks: list[Block] = [section(what)]
+    if lines:
+        more = [f"and {len(lines) - MAX_IN_FORCE} more"] if len(lines) > MAX_IN_FORCE else []
+        head = "*Still in force*, and closing undoes nothing of it:"
+        blocks.append(section("\n".join([head, *lines[:MAX_IN_FORCE], *more])))
+    hint = "Everybody who sees the card reads it."
+    blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
+    return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")
