@@ -154,6 +154,16 @@ class CoreClient:
         """The newest open alerts of an assignee, or with "" of nobody."""
         return await self._ask(list[Alert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
+    async def open_cases(self, owner: str) -> list[Case]:
+        """The newest open cases of an owner."""
+        query = {"_and": [{"owner": owner}, {"status": "Open"}]}
+        return list(map(Case.model_validate, await self.search("/api/case/_search", query, "0-50", ["-createdAt"])))
+
+    async def tasks_of(self, case_id: str) -> list[Task]:
+        """The first tasks of a case."""
+        query = {"_parent": {"_type": "case", "_query": {"_id": case_id}}}
+        return list(map(Task.model_validate, await self.search("/api/case/task/_search", query, "0-100", ["order"])))
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     async def create_alert(self, alert: AlertInput | Json) -> Alert:

@@ -8,6 +8,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
+from bot.features.alerts.views.close import close_view
 from bot.features.approvals import views as approvals
 from bot.features.home.views import home, overview, paused
 from bot.features.people import views as people
@@ -22,6 +23,7 @@ from core.models import (
     Alert,
     Approval,
     Artifact,
+    Document,
     Extension,
     Log,
     OfferedResponder,
@@ -81,12 +83,12 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             home.Home(
                 [home.HomeRun(waiting, subject, CONFIRM, LINK)],
                 [home.HomeAlert(subject, now_ms, LINK)],
+                [home.HomeAlert(subject, now_ms, LINK)],
                 [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],
                 [home.HomeRun(failed, subject)],
                 [home.HomeRun(done, subject)],
             ),
             person,
-            ["`/responder help`"],
             button=seen["button"],
             now_ms=now_ms,
             admin=people.home_blocks(1),
@@ -97,6 +99,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         ),
         "requests modal": access_requests.requests_view([_request(now_ms)], seen["button"]),
         "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
+        "close modal": close_view(Document(id=alert.id, alert=alert, actions=[timed]), RedactedView(subject, 2)),
         "template modal": templates.template_view(),
     }
     sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}

@@ -204,7 +204,7 @@ class Notifier:
         if only_in and self._channels.is_set_up(only_in) and document.alert is not None:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
-        cards = await self._renderer.alert_cards(timeline)
+        cards = [*await self._renderer.alert_cards(timeline), *await self._renderer.case_cards(timeline)]
         return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
@@ -315,6 +315,7 @@ class Notifier:
         await placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
+        desired += await self._renderer.case_cards(timeline)
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)

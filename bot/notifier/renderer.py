@@ -12,6 +12,7 @@ from bot.block_kit.names import titled_as
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
+from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
@@ -20,7 +21,7 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
 from bot.outbox.links import card_link
-from bot.outbox.models import card_key, is_person
+from bot.outbox.models import card_key, case_key, is_person
 from bot.outbox.watches import APPROVALS, RESPONDER
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
@@ -110,8 +111,31 @@ class Renderer:
         ]
         return [replace(card, root_id=alert.id, is_progress=is_progress) for card in cards]
 
+    async def case_cards(self, timeline: Timeline) -> list[DesiredMessage]:
+        """The card of a case in one thread of each channel; without any, in its channels, where it begins the thread.
+
+        None for an alert.
+        """
+        case, document, now = timeline.case, timeline.document, self._clock()
+        if case is None:
+            return []
+        timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._case_channels(case)]
+        tasks = await self._core.tasks_of(case.id) if timeline.threads else []
+        subject = Subject.in_document(document, case.id) or Subject.case(case)
+
+        def render(clearance: int, button: ButtonIds) -> Message:
+            return case_card(case, document, tasks, clearance=clearance, button=button, now_ms=now)
+
+        desired = []
+        for thread in {thread.channel: thread for thread in reversed(timeline.threads)}.values():
+            key = case_key(case.id, thread.channel)
+            card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
+            root = "" if thread.key == key else thread.key
+            desired.append(replace(card, thread_of=root, root_id=case.id))
+        return desired
+
     async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
-        """The card of a task log in each thread; without any, in the channels of its case, whose threads they begin."""
+        """The card of a task log in each thread."""
         log = next((log for log in timeline.document.logs if log.id == log_id), None)
         case = timeline.case
         if log is None or case is None:
@@ -122,15 +146,7 @@ class Renderer:
         def render(clearance: int, button: ButtonIds) -> Message:
             return replies.task_log_card(log, actions, subject, clearance=clearance, button=button, now_ms=now)
 
-        desired = []
-        for thread in timeline.threads or [Thread(channel, "") for channel in self._case_channels(case)]:
-            key = f"log:{log.id}:{thread.channel}"
-            card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
-            root = "" if thread.key == key else thread.key
-            desired.append(replace(card, thread_of=root, root_id=case.id))
-        if not timeline.threads:
-            timeline.threads = [Thread(card.channel, card.key) for card in desired]
-        return desired
+        return await self._in_threads(f"log:{log.id}", render, subject, timeline)
 
     async def action_messages(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[DesiredMessage]:
         """What an action's events change besides its alert's card: approval requests, end replies, direct messages."""
@@ -244,6 +260,8 @@ class Renderer:
         here = timeline.in_thread_of(message)
         if kind == "alert":
             return await self.alert_cards(here)
+        if kind == "case":
+            return await self.case_cards(here)
         if kind == "log":
             return await self.log_cards(object_id, here)
         action = here.action(object_id)

@@ -194,6 +194,11 @@ def card_key(alert_id: str, channel: str) -> str:
     return f"alert:{alert_id}:{channel}"
 
 
+def case_key(case_id: str, channel: str) -> str:
+    """The key of a case's card."""
+    return f"case:{case_id}:{channel}"
+
+
 def bulk_key(bulk_id: str, place: str) -> str:
     """The key of a bulk's message; `place` is a channel, or `team:user` for a direct message."""
     return f"{BULK}:{bulk_id}:{place}"

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.clearance import MASK, RedactedView, Subject, may_see, visible, withheld
-from bot.features.alerts.views import details, replies
+from bot.features.alerts.views import close, details, replies
 from bot.features.alerts.views.card import alert_card
+from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
 from bot.features.cases import views as cases
 from bot.features.home.views import home, overview, paused
@@ -25,6 +26,7 @@ from core.models import (
     Alert,
     Approval,
     Attachment,
+    Case,
     Document,
     Extension,
     InputTitle,
@@ -33,6 +35,7 @@ from core.models import (
     Parameter,
     Person,
     Refusal,
+    Task,
     Undo,
 )
 from tests.bot import samples as make
@@ -63,6 +66,20 @@ def undone(action: Action) -> Action:
     extension = Extension(id="~77", asked_by=PERSON, asked_at=NOW, approval=approval)
     undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=INPUTS, extension=extension)
     return action.model_copy(update={"undo": undo})
+
+
+def in_force(action: Action) -> Action:
+    """The same, which is in force until somebody undoes it."""
+    return action.model_copy(update={"undo": Undo(responder=NAME, title=NAME, status="available")})
+
+
+def as_case(alert: Alert, actions: list[Action]) -> tuple[Case, Document, list[Task]]:
+    """A case that says what the alert says, with a task that does so too."""
+    case = make.case(title=alert.title, tags=alert.tags, tlp=alert.tlp, owner=PERSON)
+    on_case = [a.model_copy(update={"object_id": case.id}) if a.object_id == alert.id else a for a in actions]
+    document = Document(id=case.id, case=case, artifacts=alert.artifacts, actions=on_case)
+    made = {"id_": "~31", "id": "~31", "created_by": PERSON, "created_at": NOW}
+    return case, document, [Task(**made, title=alert.title, group="", description="", order=0, owner=PERSON)]
 
 
 def refusing(alert: Alert) -> OfferedResponder:
@@ -101,9 +118,14 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(run_form.start_view(request, subject, clearance=clearance, responder=offered[0])),
         dump(run_form.form_view(request, offered[0], view, inputs.Form(()))),
         dump(run_form.form_view(replace(request, override_reason=""), offered[1], view, inputs.Form(()))),
-        dump(home.home_view(home.Home(told, mine, told, told, told), person, [], button=button, now_ms=NOW)),
+        dump(home.home_view(home.Home(told, mine, mine, told, told, told), person, button=button, now_ms=NOW)),
     ]
     asked: Mapping[str, Any] = {"button": button, "now_ms": NOW}
+    texts += [
+        dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view)) if view.is_open else "",
+        *close.in_force(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
+        dump(case_card(*as_case(alert, actions), clearance=clearance, **asked)),
+    ]
     texts += [
         dump(overview.run_list("Failed", told, person, **asked)),
         dump(overview.pending(told, told, person, **asked)),

@@ -6,7 +6,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.alerts.views import assignment
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
-from bot.features.payload import is_ephemeral, is_in_modal
+from bot.features.payload import is_ephemeral, is_home, is_in_modal
 from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
 from core.common.errors import ResponderBotError
@@ -105,7 +105,9 @@ async def _assign(context: Context, alert_id: str, login: str) -> None:
 
 
 async def _confirm_unless_on_card(context: Context, alert_id: str, login: str) -> None:
-    if is_ephemeral(context) or is_in_modal(context):
+    if is_home(context):
+        await context.services.publish_home(context)
+    elif is_ephemeral(context) or is_in_modal(context):
         await _confirm(context, alert_id, login)
 
 

@@ -22,6 +22,11 @@ async def on_help_command(context: Context) -> None:
     await context.respond(message)
 
 
+async def on_help_button(context: Context) -> None:
+    """List the verbs in a modal."""
+    await context.show("Help", notices.notice("\n".join(await _help(context))))
+
+
 async def on_unknown_command(context: Context) -> Json:
     """Acknowledge an unknown verb with the closest one and the list of all."""
     command = context.services.command

@@ -5,12 +5,11 @@ from typing import Any
 
 from bot.block_kit import notices
 from bot.block_kit.text import DAY_AND_TIME, slack_date
-from bot.clearance import Subject
+from bot.clearance import Subject, may_see
 from bot.features import responses, subjects
 from bot.features.access_requests import views as access_requests
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
-from bot.features.help.handlers import EXAMPLE_ID, help_lines
 from bot.features.home import active, found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home, overview, paused
@@ -53,15 +52,13 @@ async def _view(context: Context) -> dict[str, Any]:
         of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
-    lines = help_lines(person, context.services.command, shown.example_id(EXAMPLE_ID), context.services.commands)
+    counts = {"pending": len(shown.waiting), "mine": len(shown.running), "paused": len(broken)}
 
     def view(button: ButtonIds) -> dict[str, Any]:
         stopped = paused.blocks(broken, button, may_resume=is_admin)
-        lists = [overview.buttons(), *stopped]
+        lists = [overview.buttons(counts), *stopped]
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(
-            shown, person, lines, button=button, now_ms=now, in_force=contained, lists=lists, admin=admin
-        )
+        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=lists, admin=admin)
 
     return await responses.with_buttons(context, "home", view)
 
@@ -82,12 +79,13 @@ async def _unlinked(context: Context) -> dict[str, Any]:
 
 async def _home(context: Context, person: Person, now_ms: int) -> Home:
     core, login = context.core, person.login
-    waiting, opened, failed, ended, alerts = await asyncio.gather(
+    waiting, opened, failed, ended, alerts, unassigned = await asyncio.gather(
         core.newest_actions("waiting", limit=MANY),
         core.newest_actions("open", by=login, limit=SOME),
         core.newest_actions("failed", by=login, since=now_ms - DAY_MS, limit=SOME),
         core.newest_actions("ended", by=login, limit=SOME),
-        _own_alerts(context, login),
+        _own(context, login),
+        _unassigned(context, person),
     )
     ended = [action for action in ended if not runs.has_failed(action)][: home.MAX_SHOWN]
     of_others = [a for a in waiting if a.created_by != login]
@@ -102,14 +100,25 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
-    return Home([*whole, *to_approve[home.MAX_SHOWN :]], alerts, running, failed_runs, recent, storms, which)
+    to_decide = [*whole, *to_approve[home.MAX_SHOWN :]]
+    return Home(to_decide, alerts, unassigned, running, failed_runs, recent, storms, which)
 
 
-async def _own_alerts(context: Context, login: str) -> list[HomeAlert]:
-    """The alerts that this person has taken and nobody has closed, newest first."""
-    alerts = await context.core.open_alerts(login)
+async def _own(context: Context, login: str) -> list[HomeAlert]:
+    """The open alerts and cases of this person, newest first."""
+    alerts, cases = await asyncio.gather(context.core.open_alerts(login), context.core.open_cases(login))
+    links = await subjects.card_links(context, [one.id for one in (*alerts, *cases)])
+    of_alerts = [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
+    of_cases = [HomeAlert(Subject.case(case), case.created_at, links[case.id]) for case in cases]
+    return sorted([*of_alerts, *of_cases], key=lambda one: one.raised_at, reverse=True)
+
+
+async def _unassigned(context: Context, person: Person) -> list[HomeAlert]:
+    """The newest open alerts that nobody works on, as far as this person may see them; the most severe first."""
+    alerts = [alert for alert in await context.core.open_alerts("") if may_see(person.clearance, alert.tlp)]
     links = await subjects.card_links(context, [alert.id for alert in alerts])
-    return [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
+    shown = [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
+    return sorted(shown, key=lambda one: one.subject.severity, reverse=True)
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

@@ -7,6 +7,7 @@ from bot.block_kit import ids
 from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
+from bot.features.help import handlers as help
 from bot.features.home import found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import overview, paused
@@ -108,8 +109,9 @@ def _person(context: Context) -> Person:
 async def on_overview_button(context: Context) -> None:
     """Show the list that a button of the App Home names."""
     verb = str(clicked_element(context).get("action_id") or "").partition(":")[2]
-    if verb in _HANDLERS:
-        await _HANDLERS[verb](context)
+    handler = help.on_help_button if verb == overview.HELP[0] else _HANDLERS.get(verb)
+    if handler is not None:
+        await handler(context)
 
 
 _HANDLERS: dict[str, Handler] = {

@@ -320,6 +320,7 @@ def test_the_fullest_home_fits() -> None:
     shown = home.Home(
         asked,
         [home.HomeAlert(subject, NOW, link)] * 60,
+        [home.HomeAlert(subject, NOW, link)] * 50,
         part(400),
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
@@ -333,7 +334,7 @@ def test_the_fullest_home_fits() -> None:
     stopped = paused.blocks(failing, button, may_resume=True)
     fine(paused.paused_list(failing, button, may_resume=True, done=samples.HOSTILE))
     view = home.home_view(
-        shown, ANNA, ["*help*"], button=button, now_ms=NOW, lists=[overview.buttons(), *stopped], admin=admin
+        shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5}), *stopped], admin=admin
     )
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
@@ -348,8 +349,8 @@ def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     told = [home.HomeRun(action, subject, alert.title, "https://soc.slack.com/x") for action in actions]
     part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
     ended = [run for run in told[:part] if run.action.end_date]
-    shown = home.Home(told[:part], mine, told[part : 2 * part], told[2 * part :], ended)
-    assert problems("home", home.home_view(shown, ANNA, ["*help*"], button=button, now_ms=NOW)) == []
+    shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)
+    assert problems("home", home.home_view(shown, ANNA, button=button, now_ms=NOW)) == []
     fine(overview.run_list("Failed", told, ANNA, button=button, now_ms=NOW, hidden=part))
     fine(overview.pending(told, told, ANNA, button=button, now_ms=NOW, hidden=part))
 

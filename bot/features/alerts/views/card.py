@@ -1,7 +1,7 @@
 """The card of an alert: one message that is kept current, with a line for each run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +72,9 @@ def alert_card(
         if newest:
             blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
         return Message(_push_notification(view, newest), tuple(blocks))
-    urgent, more = run_lines(newest, view, button, now_ms, alert, total=total, policies=policies or {})
+    urgent, more = run_lines(
+        newest, view.of, button, now_ms, alert.id, total=total, policies=policies or {}, is_folded=is_folded(alert)
+    )
     blocks = [_title(alert, view, newest, button), *urgent]
     if not is_folded(alert):
         blocks += _details(alert, view, button)
@@ -215,23 +217,27 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 def run_lines(
     newest: Sequence[Action],
-    view: RedactedView,
+    view_of: Callable[[str], RedactedView],
     button: ButtonIds,
     now_ms: int,
-    alert: Alert,
+    root_id: str,
     *,
     policies: Mapping[str, Policy],
     total: int = 0,
+    is_folded: bool = False,
 ) -> tuple[list[Block], list[Block]]:
-    """First what waits for a decision or is in force; then other open runs, ended ones, and how many are withheld."""
-    targets = {object_id: view.of(object_id) for object_id in {action.object_id for action in newest}}
+    """First what waits for a decision or is in force; then other open runs, ended ones, and how many are withheld.
+
+    `view_of` gives what may be seen of what a run is on, by its id; `root_id` is the alert or case.
+    """
+    targets = {object_id: view_of(object_id) for object_id in {action.object_id for action in newest}}
     shown = [action for action in newest if targets[action.object_id].is_open]
     ended = _ended([action for action in shown if not runs.is_open(action)])
     waiting = [[action] for action in shown if runs.awaits_approval(action)]
     in_force = [group for group in ended if undo_state.is_in_force(group[0])]
     running = [[action] for action in shown if runs.is_open(action) and not runs.awaits_approval(action)]
     over = [group for group in ended if not undo_state.is_in_force(group[0])]
-    if is_folded(alert):  # the line of facts counts the others
+    if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
     groups = [*waiting, *in_force, *running, *over]
@@ -239,13 +245,13 @@ def run_lines(
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
     for number, group in enumerate(groups):
-        view_of_run, can_repeat = targets[group[0].object_id], not is_folded(alert)
+        view_of_run, can_repeat = targets[group[0].object_id], not is_folded
         run_blocks = _runs(group, view_of_run, button, now_ms, policies, can_repeat=can_repeat)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [action for left in groups[number:] for action in left]
             left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
-            blocks[1].append(context(f"and {left}: `/responder actions {alert.id}` shows all."))
+            blocks[1].append(context(f"and {left}: `/responder actions {root_id}` shows all."))
             break
         blocks[0 if number < urgent else 1].extend(run_blocks)
     hidden = [action for action in newest if action not in shown]

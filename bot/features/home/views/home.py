@@ -15,6 +15,7 @@ from bot.message import Block, ButtonIds, Intent
 from core.models import TLP_NAMES, Action, Person
 
 MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
+MAX_UNASSIGNED = 5
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class HomeRun:
 
 @dataclass(frozen=True)
 class HomeAlert:
-    """An alert with the time (ms) when it was raised, and the address of its card."""
+    """An alert or a case with the time (ms) when it was raised or made, and the address of its card."""
 
     subject: Subject
     raised_at: int
@@ -43,23 +44,18 @@ class Home:
     """What a Home shows, each part with the newest first. Of what is beyond MAX_SHOWN only the count is shown."""
 
     waiting: Sequence[HomeRun] = ()  # for this person's approval
-    alerts: Sequence[HomeAlert] = ()
+    alerts: Sequence[HomeAlert] = ()  # and cases, of this person
+    unassigned: Sequence[HomeAlert] = ()  # alerts, the most severe first
     running: Sequence[HomeRun] = ()
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
     storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
     replicas: str = ""  # which bot sends, where there are several
 
-    def example_id(self, otherwise: str) -> str:
-        """An id for examples: of what this person most likely has in mind."""
-        mine = [alert.subject.id for alert in self.alerts]
-        return next(iter([*mine, *(run.subject.id for run in (*self.running, *self.recent, *self.failed))]), otherwise)
-
 
 def home_view(
     home: Home,
     person: Person,
-    help_lines: Sequence[str],
     *,
     button: ButtonIds,
     now_ms: int,
@@ -85,9 +81,13 @@ def home_view(
     for run in home.waiting[:MAX_SHOWN]:
         blocks += request(run, person, button, now_ms)
     blocks += _rest(home.waiting)
-    blocks += [{"type": "divider"}, *head("Your alerts", home.alerts)]
-    blocks += [_alert(alert, person.clearance) for alert in home.alerts[:MAX_SHOWN]]
+    blocks += [{"type": "divider"}, *head("Your alerts and cases", home.alerts)]
+    blocks += [section(_alert(alert, person.clearance)) for alert in home.alerts[:MAX_SHOWN]]
     blocks += _rest(home.alerts)
+    if home.unassigned:
+        blocks += [{"type": "divider"}, *head("Nobody works on", home.unassigned)]
+        blocks += [_unassigned(alert, person, button) for alert in home.unassigned[:MAX_UNASSIGNED]]
+        blocks += _rest(home.unassigned, MAX_UNASSIGNED)
     for title, shown in (
         ("Running for you", home.running),
         ("Failed in the last day", home.failed),
@@ -96,8 +96,7 @@ def home_view(
         blocks += [{"type": "divider"}, *head(title, shown)] if shown else []
         blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         blocks += _rest(shown)
-    blocks += [*admin, {"type": "divider"}, section("\n".join(help_lines))]
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *admin]}
 
 
 def notice_home(text: str, *more: Block) -> dict[str, Any]:
@@ -110,8 +109,8 @@ def head(title: str, shown: Sequence[object]) -> list[Block]:
     return [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
 
 
-def _rest(shown: Sequence[object]) -> list[Block]:
-    return [context(f"and {len(shown) - MAX_SHOWN} more")] if len(shown) > MAX_SHOWN else []
+def _rest(shown: Sequence[object], most: int = MAX_SHOWN) -> list[Block]:
+    return [context(f"and {len(shown) - most} more")] if len(shown) > most else []
 
 
 def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
@@ -134,10 +133,19 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     return list(by_key.values())
 
 
-def _alert(alert: HomeAlert, clearance: int) -> Block:
+def _alert(alert: HomeAlert, clearance: int) -> str:
     view = RedactedView(alert.subject, clearance)
-    what = f"{approvals.sign(view)}{approvals.on_what(alert.subject, view, alert.link)}"
-    return section(f"{what} · {slack_date(alert.raised_at, '{ago}')}")
+    case = "case " if alert.subject.kind == "case" else ""
+    what = f"{approvals.sign(view)}{case}{approvals.on_what(alert.subject, view, alert.link)}"
+    return f"{what} · {slack_date(alert.raised_at, '{ago}')}"
+
+
+def _unassigned(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
+    line = _alert(alert, person.clearance)
+    if "manageAlert" not in person.permissions:
+        return section(line)
+    take = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.subject.id)), of=alert.subject.id)
+    return section(line, accessory=take)
 
 
 def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:

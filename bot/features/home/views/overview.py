@@ -1,6 +1,6 @@
 """Lists of runs over all alerts: what failed, what somebody asked for, what waits for approval."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
@@ -19,6 +19,7 @@ VERBS = {
     "mine": "My runs",
     "paused": "Paused",
 }  # and the buttons of the App Home
+HELP = ("help", "Help")
 
 
 def run_list(
@@ -51,9 +52,10 @@ def pending(
     return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
 
 
-def buttons() -> Block:
-    """A button for each of these lists."""
-    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in VERBS.items()))
+def buttons(counts: Mapping[str, int]) -> Block:
+    """A button for each of these lists, with how many it has where that is known, and one for help."""
+    labels = {verb: f"{label} ({counts[verb]})" if counts.get(verb) else label for verb, label in VERBS.items()}
+    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in (*labels.items(), HELP)))
 
 
 def _rest(left_out: int, hidden: int) -> list[Block]:

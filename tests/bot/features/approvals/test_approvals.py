@@ -5,7 +5,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from tests.bot.features.approvals.test_decisions import button, deny, direct
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, within_limits
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, topmost, within_limits
 from tests.bot.features.runs.test_runs import choose
 from tests.bot.running import OPEN, SOC, approve
 
@@ -117,8 +117,12 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
     assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
 
 
-async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: FeatureEnvironment) -> None:
+async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env: FeatureEnvironment) -> None:
     mine, other = await env.create_alert(), await env.create_alert(sourceRef="other", title="Somebody else's")
+    await env.create_alert(sourceRef="red", tlp=3, title="Not for anna")
+    in_case = await env.create_alert(sourceRef="case", title="Ransomware")
+    await env["anna"].command(SOC, f"/responder case {in_case.id}")
+    await env.until("anna", lambda s: card_in(s, SOC, in_case.id, "*made into case"))
     await env.card_of("anna", mine)
     await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@responder-bot.local"})
     await env["anna"].command(SOC, f"/responder run tell {other.id}")
@@ -127,13 +131,20 @@ async def test_home_lists_own_alerts_and_runs_and_helps_with_their_ids(env: Feat
     await env["anna"].open_home()
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
-    assert "*Your alerts* (1)" in shown
+    assert "*Your alerts and cases* (2)" in shown
+    assert "🟠 case HIGH <" in shown
+    assert "*Nobody works on* (1)" in shown
+    assert "Not for anna" not in shown
     assert "🟠 HIGH <" in shown
     assert f"|{mine.title}> ({mine.id}) · " in shown
     assert "*Your last runs* (1)" in shown
-    assert f"`/responder list {mine.id}`" in shown
+    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:help")
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "`/responder list ~12`"))
+    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.ASSIGN}:{other.id}")
+    await env.until("anna", lambda s: s.home if "*Your alerts and cases* (3)" in text_of(s.home or {}) else None)
+    assert (await env.client.alert(other.id)).assignee == "anna@responder-bot.local"
     await env["lea"].open_home()
-    assert "*Your alerts*: nothing" in text_of(await env.until("lea", lambda s: s.home))
+    assert "*Your alerts and cases*: nothing" in text_of(await env.until("lea", lambda s: s.home))
 
 
 async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(env: FeatureEnvironment) -> None:

@@ -1,0 +1,107 @@
+"""The card of a case: who owns it, its tasks, observables and runs."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import ids
+from bot.block_kit.subjects import by_ioc, headline, observable, responder_menu, with_menu
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    context,
+    count,
+    foreign,
+    person_name,
+    plain,
+    section,
+    slack_date,
+)
+from bot.clearance import RedactedView, Subject, may_see
+from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import runs
+from bot.message import Block, ButtonIds, Intent, Message
+from core.models import TLP_NAMES, Case, Document, Task
+
+MAX_TASKS = 8
+TASK_LIMIT = 80  # characters of its title
+MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "➖"}
+OPEN_TASKS = ("Waiting", "InProgress")
+
+
+def case_card(
+    case: Case, document: Document, tasks: Sequence[Task], *, clearance: int, button: ButtonIds, now_ms: int
+) -> Message:
+    """The card as this clearance may see it, kept current in the thread of the alert that it was made from."""
+    view = RedactedView(Subject.in_document(document, case.id) or Subject.case(case), clearance)
+    newest = runs.newest_first(document.actions)
+    total = max(sum(document.action_counts.values()), len(newest))
+    push = clip(f"Case {approvals.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
+    if not view.is_open:
+        return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
+
+    def view_of(object_id: str) -> RedactedView:
+        subject = Subject.in_document(document, object_id)
+        unknown = next(Subject.unknown(action) for action in newest if action.object_id == object_id)
+        return RedactedView(subject or unknown, clearance)
+
+    urgent, more = run_lines(newest, view_of, button, now_ms, case.id, total=total, policies=document.policies)
+    blocks: list[Block] = [section(f"{headline(view)['text']['text']}\n{_state(case, tasks, view)}"), *urgent]
+    if tasks:
+        blocks.append(section("\n".join(_task_lines(tasks, view))))
+    blocks += _observables(document, view, button)
+    return Message(push, (*blocks, _facts(case, document, view), _controls(case, button), *more))
+
+
+def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
+    """`case 12 · open · owner anna · 1 of 3 tasks done`."""
+    owner = f"owner {person_name(case.owner)}" if case.owner else "no owner"
+    done = sum(task.status not in OPEN_TASKS for task in tasks)
+    progress = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
+    named = owner if view.is_open else ""
+    return " · ".join(part for part in (f"case {case.case_id}", case.status.lower(), named, progress) if part)
+
+
+def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
+    """Those to do before those that are done."""
+    ordered = sorted(tasks, key=lambda task: task.status not in OPEN_TASKS)
+    lines = []
+    for task in ordered[:MAX_TASKS]:
+        owner = f" · {person_name(task.owner)}" if task.owner else ""
+        lines.append(f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}{owner}")
+    return [*lines, *([f"and {len(tasks) - MAX_TASKS} more"] if len(tasks) > MAX_TASKS else [])]
+
+
+def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
+    """The first one, those that are an IOC before others, with its menu, and how many more there are."""
+    every = [*document.artifacts, *document.other_artifacts]
+    shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
+    hidden = [f"{len(every) - len(shown)} withheld"] if len(every) > len(shown) else []
+    if not shown:
+        return [context(", ".join(hidden))] if hidden else []
+    more = [f"+{len(shown) - 1} more"] if len(shown) > 1 else []
+    line = " · ".join([observable(shown[0], view, DATA_LIMIT, MESSAGE_LIMIT), *more, *hidden])
+    return [with_menu(line, shown[0], button)]
+
+
+def _facts(case: Case, document: Document, view: RedactedView) -> Block:
+    levels = f"TLP:{TLP_NAMES[case.tlp].upper()} PAP:{TLP_NAMES[case.pap].upper()}"
+    alerts = f"of {', '.join(document.alert_ids[:3])}" if document.alert_ids else ""
+    more = f"and {count(len(document.alert_ids) - 3, 'more alert')}" if len(document.alert_ids) > 3 else ""
+    of_alerts = f"{alerts} {more}".strip()
+    tags = " ".join(f"#{foreign(view.text(tag), 40)}" for tag in case.tags[:3])
+    parts = [levels, slack_date(case.start_date, DAY_AND_TIME), case.id, of_alerts, tags]
+    return context(" · ".join(part for part in parts if part))
+
+
+def _controls(case: Case, button: ButtonIds) -> Block:
+    entries = [("What ran here", "actions"), ("Watch", "watch"), ("Refresh", "refresh")]
+    options = [{"text": plain(text), "value": button(Intent(what, case.id))} for text, what in entries]
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", case.id, "case")),
+        "elements": [
+            responder_menu("Run a responder"),
+            {"type": "overflow", "action_id": ids.MORE, "options": options},
+        ],
+    }
