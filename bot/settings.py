@@ -30,6 +30,7 @@ SLACK_NAMES = {
     "signing_secret": "SLACK_SIGNING_SECRET",
     "api_url": "SLACK_API_URL",
 }
+MENTIONABLE = "[SUW][A-Z0-9]+"  # ids of user groups and people
 
 
 class BotSection(SettingsSection):
@@ -61,7 +62,7 @@ class SlackSection(SettingsSection):
     port: int = Field(3000, ge=0, le=65535)
     command: str = Field("/responder", pattern=r"^/\S+$", description="a slash and a word, such as /responder")
     link_by_email: bool = False
-    approvers: tuple[Annotated[str, Field(pattern=r"^[SUW][A-Z0-9]+$")], ...] = Field(
+    approvers: tuple[Annotated[str, Field(pattern=f"^{MENTIONABLE}$")], ...] = Field(
         (), description="a list of ids of user groups (S0123456789) and people (U0123456789)"
     )
     """Who is mentioned where an approval is asked for. It gives nobody the right to approve."""
@@ -124,6 +125,10 @@ class ChannelSection(SettingsSection):
         None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
     )
 
+    mention: Mapping[Literal["low", "medium", "high", "critical"], str] = Field(
+        {}, description='a table of who is mentioned about a new alert, such as { critical = "@oncall" }'
+    )
+    """By severity: `@NAME` for the user group of a `[group."NAME"]`, or the id of a user group or a person."""
     group: Grouping | None = Field(
         Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
     )
@@ -179,7 +184,21 @@ def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
 
 def bot_settings(sections: Sections) -> BotSettings:
     """Read the bot's settings from sections that were loaded before. Raises as `load` does."""
-    return BotSettings(**{name: read(sections) for name, read in READERS.items()})
+    settings = BotSettings(**{name: read(sections) for name, read in READERS.items()})
+    channels = tuple(_with_mentions(channel, settings.group) for channel in settings.channel)
+    return settings.model_copy(update={"channel": channels})
+
+
+def _with_mentions(channel: ChannelSection, groups: Mapping[str, GroupSection]) -> ChannelSection:
+    """The channel with Slack's ids in place of names of groups."""
+    mention = {}
+    for severity, who in channel.mention.items():
+        group = groups.get(who.removeprefix("@")) if who.startswith("@") else None
+        if group is None and not re.fullmatch(MENTIONABLE, who):
+            hint = f'add [group."{who[1:]}"] with its slack_usergroup' if who.startswith("@") else "give an id or @NAME"
+            raise settings_error(f"The channel {channel.id} is to mention {who!r}, which nobody knows; {hint}.")
+        mention[severity] = group.slack_usergroup if group else who
+    return channel.model_copy(update={"mention": mention})
 
 
 def _groups(sections: Sections) -> Mapping[str, GroupSection]:

@@ -88,6 +88,7 @@ class Bot:
             access_channel=channels.access_channel,
             command=settings.slack.command,
             groupings=channels.groupings,
+            mentions=channels.mentions,
             workspace_url=lambda: installation.workspace_url,
             is_shared=channels.is_shared,
         )

@@ -15,7 +15,7 @@ from bot.features.base import Check
 from bot.outbox.errors import classify
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
-from core.models import TLP_NAMES
+from core.models import SEVERITY_NAMES, TLP_NAMES
 
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
 RETRY_EVERY_S = 10.0
@@ -69,6 +69,15 @@ class Channels:
     def summaries(self) -> Mapping[str, Sequence[str]]:
         """By channel: the times of its handovers, such as `08:00`; without channels that get none."""
         return {section.id: section.summary for section in self._sections.values() if section.summary}
+
+    @property
+    def mentions(self) -> Mapping[str, Mapping[int, str]]:
+        """By channel and severity: the user group or the person that is mentioned about a new alert."""
+        return {
+            section.id: {SEVERITY_NAMES.index(name): who for name, who in section.mention.items()}
+            for section in self._sections.values()
+            if section.mention
+        }
 
     def access_channel(self) -> str:
         """The channel for requests for access, whose cards name people; "" while it isn't certain to be our own."""

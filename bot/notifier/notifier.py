@@ -13,6 +13,7 @@ from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
+from bot.notifier.mentions import Mentions
 from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
@@ -243,11 +244,14 @@ class Notifier:
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
         placing = await Placing.of(self._outbox, self._channels, self._clock, changes.roots)
+        mentions = Mentions(self._outbox, self._channels, self._renderer, self._clock())
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         awaited = [document for document in documents if changes.has_run_on(document)]
         for document in awaited:
-            desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
+            desired += await isolated(
+                self._of_root(document, changes, placing, mentions, desired), document.id, otherwise=[]
+            )
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
             desired = []
@@ -257,7 +261,9 @@ class Notifier:
             if document.id in changes.deleted and document.deleted:
                 continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
-            desired += await isolated(self._of_root(document, changes, placing, desired), document.id, otherwise=[])
+            desired += await isolated(
+                self._of_root(document, changes, placing, mentions, desired), document.id, otherwise=[]
+            )
         for request_id in changes.requests:
             desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
         for root_id, read in held.documents.items():
@@ -272,7 +278,9 @@ class Notifier:
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
-        await self._outbox.commit_page(desired, last, last_event=last_event, placed=placing.placed)
+        await self._outbox.commit_page(
+            desired, last, last_event=last_event, placed=placing.placed, mentioned=mentions.mentioned
+        )
         for root_id, request_ids in changes.request_ids.items():
             log.info("cards_rendered", root=root_id, request_ids=list(request_ids))
         await self._render_groups(placing)
@@ -299,7 +307,12 @@ class Notifier:
             held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
 
     async def _of_root(
-        self, document: Document, changes: FeedChanges, placing: Placing, unstored: Iterable[DesiredMessage]
+        self,
+        document: Document,
+        changes: FeedChanges,
+        placing: Placing,
+        mentions: Mentions,
+        unstored: Iterable[DesiredMessage],
     ) -> list[DesiredMessage]:
         """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
         root_id, is_new = document.id, document.id in changes.created_alerts
@@ -316,6 +329,7 @@ class Notifier:
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
+        desired += await mentions.of(timeline, placing) if is_new else []
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)

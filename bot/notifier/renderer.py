@@ -134,6 +134,22 @@ class Renderer:
             desired.append(replace(card, thread_of=root, root_id=case.id))
         return desired
 
+    async def mentions(self, timeline: Timeline, threads: Iterable[Thread]) -> list[DesiredMessage]:
+        """What tells in these threads whoever is to know of a new alert."""
+        alert = timeline.alert
+        if alert is None:
+            return []
+        subject, desired = Subject.alert(alert), list[DesiredMessage]()
+        for thread in threads:
+            who = self._access.mentions.get(thread.channel, {}).get(alert.severity, "")
+            view = self._view(subject, thread.channel)
+            content = replies.mention_reply(view, approvals.mentions([who] if who else []))
+            key = f"mention:{alert.id}:{thread.channel}"
+            desired.append(
+                DesiredMessage(key, thread.channel, content, thread_of=thread.key, root_id=alert.id, view=view)
+            )
+        return desired
+
     async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
         """The card of a task log in each thread."""
         log = next((log for log in timeline.document.logs if log.id == log_id), None)
@@ -260,6 +276,8 @@ class Renderer:
         here = timeline.in_thread_of(message)
         if kind == "alert":
             return await self.alert_cards(here)
+        if kind == "mention":
+            return await self.mentions(here, here.threads)
         if kind == "case":
             return await self.case_cards(here)
         if kind == "log":

@@ -120,7 +120,7 @@ class DesiredMessage:
             return LAST_ALERT + 1 - severity
         if kind == "group":
             return max(FIRST_ALERT, LAST_ALERT - severity)
-        if kind == "digest":
+        if kind in ("digest", "mention"):
             return FIRST_ALERT
         return NEWS if kind in NEWS_KINDS else OTHER
 

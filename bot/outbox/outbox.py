@@ -104,10 +104,12 @@ class MessageOutbox:
         *,
         last_event: str = "",
         placed: PlacedAlerts | None = None,
+        mentioned: Mapping[str, int] | None = None,
     ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        `last_event` identifies the event at the cursor; `placed` is where the alerts of the page stand.
+        `last_event` identifies the event at the cursor; `placed` is where the alerts of the page stand, `mentioned`
+        when somebody was mentioned last, by channel.
         """
 
         def move(tx: Transaction, now: int) -> None:
@@ -115,6 +117,8 @@ class MessageOutbox:
                 alert_groups.write(tx, placed)
             state.set_value(tx, "cursor", str(cursor))
             state.set_value(tx, "last_event", last_event)
+            for channel, at in (mentioned or {}).items():
+                state.set_value(tx, f"mentioned:{channel}", str(at))
             refreshes.fulfil_until(tx, cursor, now)
 
         await self._write(desired, move)
@@ -245,6 +249,10 @@ class MessageOutbox:
         """The number of the last event that was followed; None before the first time."""
         text = await self._store.read(lambda reads: state.value(reads, "cursor"))
         return int(text) if text else None
+
+    async def mentioned_at(self, channel: str) -> int:
+        """When somebody was mentioned last in a channel about a new alert (ms); 0: never."""
+        return int(await self._store.read(lambda reads: state.value(reads, f"mentioned:{channel}")) or 0)
 
     async def checkpoint(self) -> FeedCheckpoint | None:
         """The last event that was followed, and its database; None before the first time."""

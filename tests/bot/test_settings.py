@@ -61,6 +61,12 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
     assert load(file, {"SLACK_API_URL": "http://127.0.0.1:1/api/"}).slack.api_url == "http://127.0.0.1:1/api/"
 
 
+def test_a_channel_mentions_a_group_by_its_name_or_anybody_by_their_id(tmp_path: Path) -> None:
+    text = "[group.oncall]\nslack_usergroup = 'S1'\n[[channel]]\nid = 'C1'\nclearance = 'red'\n"
+    loaded = load(write(tmp_path, text + "mention = { critical = '@oncall', high = 'U0LEA' }"), {})
+    assert loaded.channel[0].mention == {"critical": "S1", "high": "U0LEA"}
+
+
 def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
     named = {"RESPONDER_BOT_BOT_CORE_API_KEY_FILE": str(tmp_path / "key")}
@@ -84,6 +90,12 @@ def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
             "[[channel]]\nid = 'C1'\nclearance = 'red'\nalerts = { severity_at_least = 9 }",
             "alerts.severity_at_least must be a whole number from 1 to 4.",
         ),
+        (
+            "[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = '@oncall' }",
+            """mention '@oncall', which nobody knows; add [group."oncall"] with its slack_usergroup.""",
+        ),
+        ("[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = 'lea' }", "give an id or @NAME."),
+        ("[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { fatal = 'S1' }", "mention"),
         ("[slack]\nport = 70000", "[slack] port must be a whole number from 0 to 65535."),
         ("[slack]\nbot_token = 'xapp-1'", "bot_token must be the bot's token, xoxb-...; what begins with xapp-"),
         ("[slack]\napp_token = 'xoxb-1'", "app_token must be the app's token, xapp-...; what begins with xoxb-"),

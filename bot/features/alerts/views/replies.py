@@ -149,10 +149,14 @@ def _is_short(report: ReportView) -> bool:
     return len(escape(text)) <= MAX_REPORT_CHARACTERS and text.count("\n") < MAX_REPORT_LINES and not report.truncated
 
 
-# --- approval -------------------------------------------------------------------------------------------------------
-
-
 # --- logs, watchers -------------------------------------------------------------------------------------------------
+
+
+def mention_reply(view: RedactedView, mention: str) -> Message:
+    """Tells `mention`, such as whoever is on call, of a new alert."""
+    what = approvals.of_root(view.subject, view)
+    shown = f"{approvals.sign(view)}{what}" if view.is_open else what
+    return Message(f"New: {what}", (section(f"{mention} {shown}".strip()),))
 
 
 def task_log_card(

@@ -1,0 +1,69 @@
+"""Who is mentioned about new alerts."""
+
+from pathlib import Path
+from typing import Any
+
+from bot.app import running
+from bot.outbox import RateLimiter
+from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
+from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.running import ANNA, SOC, UNLIMITED, running_bot
+
+ONCALL = "<!subteam^S0ONCALL>"
+CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "mention": {"critical": "S0ONCALL"}}]
+TEN_MINUTES_MS = 600_000
+
+
+def mentions(view: EmulatorView) -> list[dict[str, Any]]:
+    """All messages of the channel's threads that mention the group."""
+    replies = [reply for card in view.messages(SOC) for reply in view.thread(SOC, card["ts"])]
+    return [message for message in replies if ONCALL in str(message["blocks"])]
+
+
+async def test_a_critical_alert_mentions_whoever_is_on_call_once_in_ten_minutes(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
+        anna = await env.person(ANNA)
+        await env.post_alert(sourceRef="high", severity=3)
+        first = await env.post_alert(sourceRef="1", severity=4, title="Ransomware note")
+        card = await env.card(anna, first)
+        await anna.until(mentions)
+        (mention,) = mentions(anna.live_view)
+        assert mention["thread_ts"] == card["ts"]
+        assert mention["text"] == f"New: CRITICAL Ransomware note ({first})"
+        await env.card(anna, await env.post_alert(sourceRef="2", severity=4, title="Another"))
+        clock.ahead_ms += TEN_MINUTES_MS
+        red = await env.post_alert(sourceRef="3", severity=4, title="Secret words", tlp=3)
+        await anna.until(lambda view: len(mentions(view)) == 2)
+        withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
+        assert "Secret words" not in str(withheld)
+        await env.card(anna, await env.post_alert(sourceRef="4", severity=4, title="One more"))
+        assert len(mentions(anna.live_view)) == 2
+
+
+async def test_a_group_mentions_once_too_also_after_a_restart(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
+        anna = await env.person(ANNA)
+        for n in range(20):
+            await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}")
+        group = await anna.until(
+            lambda view: next((m for m in view.messages(SOC) if m["text"].startswith("20 ")), None)
+        )
+        assert group is not None
+        assert len(mentions(anna.live_view)) == 1
+        await env.bot.close()
+        limiter = RateLimiter(**UNLIMITED)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=clock, rate_limiter=limiter) as bot,
+        ):
+            await env.card(anna, await env.post_alert(sourceRef="after", severity=4, title="After the restart"))
+            await all_sent(bot)
+            assert len(mentions(anna.live_view)) == 1
+            clock.ahead_ms += TEN_MINUTES_MS
+            await env.post_alert(sourceRef="20", severity=4, title="Note 20")
+            await anna.until(lambda view: len(mentions(view)) == 2)
+        in_group = [message for message in mentions(anna.live_view) if message["thread_ts"] == group["ts"]]
+        assert len(in_group) == 1
