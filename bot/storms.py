@@ -27,13 +27,19 @@ _VARIABLE = re.compile(
     r"|(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-])"
     r"|(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])"
     r"|(?<!\w)(?=[a-f]*\d)[0-9a-f][0-9a-f-]{6,127}(?!\w)"
-    r"|\d+(?:[.,:/-]\d+)*"
+    r"|\d+(?:[.,:/-]\d+)*",
+    re.I,
 )
 
 
 def masked(title: str) -> str:
     """A title without what differs between alerts that say the same: digits, addresses, hashes."""
     return " ".join(_VARIABLE.sub("#", refanged(title[:2_000]).casefold()).split())
+
+
+def common(title: str) -> str:
+    """A title with `…` in place of what differs between alerts that say the same; its words as they are."""
+    return " ".join(_VARIABLE.sub("…", title[:2_000]).split())
 
 
 def alike(alert: Alert, grouping: Grouping) -> str:

@@ -328,7 +328,7 @@ class People:
         def work(tx: Transaction, now: int) -> tuple[AccessRequest, bool]:
             linked = _linked(tx, team, slack_user)
             if linked is not None and linked["disabled"]:
-                sentence = f"The access of {linked['login']} was ended; only an org-admin can give it back."
+                sentence = f"The access of {linked['login']} was ended; only an administrator can give it back."
                 raise ResponderBotError("conflict", sentence)
             if linked is not None:
                 raise ResponderBotError(
@@ -338,7 +338,9 @@ class People:
             if known is not None and known["status"] == "pending" and known["expires_at"] > now:
                 return _shown(known, now), False
             if stored.count_since(tx, team, slack_user, now - DAY_MS) >= MAX_A_DAY:
-                sentence = f"You have asked {MAX_A_DAY} times today; speak with an org-admin, or ask again tomorrow."
+                sentence = (
+                    f"You have asked {MAX_A_DAY} times today; speak with an administrator, or ask again tomorrow."
+                )
                 raise ResponderBotError("conflict", sentence)
             if stored.count_pending(tx, now) >= MAX_PENDING:
                 sentence = f"{MAX_PENDING} requests wait for an admin already; ask again later."
@@ -437,7 +439,7 @@ def _expire(tx: Transaction, now: int, *, numbers: Sequence[int]) -> None:
 def _require_admin(caller: Caller, what: str) -> None:
     # The profile and not manageUser, which one who acts through the bot lacks.
     if caller.profile != "org-admin":
-        raise ResponderBotError("forbidden", f"You are not authorized to {what}, only an org-admin is.")
+        raise ResponderBotError("forbidden", f"You are not authorized to {what}, only an administrator is.")
 
 
 def _request(reads: Reads, number: int | None) -> Row:

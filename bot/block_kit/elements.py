@@ -21,14 +21,19 @@ def button_element(
     of: str = "",
     style: Literal["", "primary", "danger"] = "",
     confirm: Mapping[str, Any] | None = None,
+    about: str = "",
 ) -> dict[str, Any]:
-    """A button; `of` tells it from others with its action id in one message."""
+    """A button; `of` tells it from others with its action id in one message.
+
+    `about` tells a screen reader what it is for, where others have the same text; foreign text, within the clearance.
+    """
     element: dict[str, Any] = {
         "type": "button",
         "action_id": ids.numbered(action_id, of) if of else action_id,
         "text": plain(text),
     }
-    more = {"value": value, "style": style, "confirm": confirm}
+    label = foreign_plain(f"{text}: {about}", OPTION_LIMIT) if about else ""
+    more = {"value": value, "style": style, "confirm": confirm, "accessibility_label": label}
     return element | {key: content for key, content in more.items() if content}
 
 

@@ -47,7 +47,7 @@ def sentence(cause: ResponderBotError, who: str = "") -> str:
     if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():
         return f"{withheld_from(cause.details['clearance'], who)} Nothing was done."
     if cause.code == "forbidden" and "permission" in cause.details:
-        return f"{cause.message.rstrip('.')}. Ask {who or 'an org-admin of responder-bot'}."
+        return f"{cause.message.rstrip('.')}. Ask {who or 'an administrator of responder-bot'}."
     if cause.code == "invalid_fields" and all(str(entry.get("name")).startswith(INPUT) for entry in cause.fields):
         return f"{' '.join(map(_wrong_input, cause.fields))} Nothing was run." if cause.fields else cause.message
     return cause.message

@@ -109,8 +109,16 @@ def defang_indicators(text: str) -> str:
     return _INDICATOR.sub(_defanged, text)
 
 
+_FILE = re.compile(
+    r"(?i)\.(?:7z|bat|bin|bmp|cfg|cmd|conf|csv|dat|db|dll|dmp|docm?|docx|elf|eml|exe|gif|gz|html?|img|ini|iso|jar|jpe?g|js"
+    r"|json|key|lnk|log|msi|pcap|pdf|pem|png|pptx?|ps1|rar|rtf|sys|tar|tmp|toml|txt|vbs|wav|xlsm?|xlsx|xml|ya?ml)$"
+)
+
+
 def _defanged(match: re.Match[str]) -> str:
     indicator = match[0].rstrip(".,;:!?)")
+    if _FILE.search(indicator) and "/" not in indicator and "@" not in indicator:
+        return match[0]  # a name such as winword.exe, which no top-level domain ends
     return defang(indicator) + match[0][len(indicator) :]
 
 

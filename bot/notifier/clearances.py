@@ -135,7 +135,7 @@ def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> b
 
 def _withheld(message: MessageRecord, clearance: int) -> DesiredMessage:
     """What replaces a message that can't be rendered."""
-    why = "it could not be read just now" if clearance == WITHHELD_FOR_NOW else "core no longer knows it"
+    why = "it could not be read just now" if clearance == WITHHELD_FOR_NOW else "it was deleted"
     content = Message(f"{message.root_id}: {withheld(RED)}, since {why}.")
     view = RedactedView(Subject("alert", message.root_id, "", RED, RED), clearance)
     return DesiredMessage(

@@ -31,7 +31,7 @@ class ChannelAccess:
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
     command: str = "/responder"
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
-    mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: whom, in Slack
+    mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
     is_shared: Callable[[str], bool] = lambda _channel: False  # with another company
 

@@ -116,7 +116,7 @@ class Bulks:
             return await self._outcomes(earlier)
         # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
         if row["created_by"] != caller.login and caller.profile != "org-admin":
-            raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may run this again.")
+            raise ResponderBotError("forbidden", f"Only {row['created_by']} or an administrator may run this again.")
         _require_not_retried(row)
         states = await self._database.snapshot(lambda reads: _states(reads, row))
         if any(state.is_open for state in states):

@@ -54,7 +54,7 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
         sentence = f"{row['responder_name']} needs approval by now, so it did not run; run it again."
         return sentence if section.approval else ""
     if action.override is not None and not _is_admin(reads, login):
-        return f"{login} overrode rules for this and is no org-admin any more, so it did not run."
+        return f"{login} overrode rules for this and is no administrator any more, so it did not run."
     votes = standing_votes(reads, guards, action, approval, target)
     if is_approved(reads, guards, action, votes):
         return ""
@@ -132,7 +132,7 @@ def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
         if row["responder_name"] == responder_name:
             raise ResponderBotError(
                 "conflict",
-                f"{responder_name} is {_how_far(row)} on this object, started by {row['created_by']}.",
+                f"{responder_name} is {_how_far(row)} on this, started by {row['created_by']}.",
                 details={"action": json.loads(row["doc"])},
             )
 
@@ -143,9 +143,9 @@ def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
     if caller.profile == "org-admin":
         return
     if row["created_by"] != caller.login:
-        raise ResponderBotError("forbidden", f"Only {row['created_by']} or an org-admin may cancel this.")
+        raise ResponderBotError("forbidden", f"Only {row['created_by']} or an administrator may cancel this.")
     if undo_state.is_timed(reads, row):
-        raise ResponderBotError("forbidden", "Core undoes this at its time, so only an org-admin may cancel it.")
+        raise ResponderBotError("forbidden", "Core undoes this at its time, so only an administrator may cancel it.")
 
 
 def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Row) -> None:
@@ -211,7 +211,7 @@ def with_vote(
 def _why_not_vote(guards: Guards, action: Action) -> str:
     approvers = guards.section(action.responder_name).approve_by
     if action.override is not None:
-        who = f"{names_of(approvers)} and org-admins" if approvers else "org-admins"
+        who = f"{names_of(approvers)} and administrators" if approvers else "administrators"
         return f"You are not authorized to approve or deny this run, which overrides rules; only {who} are."
     return (
         f"You are not authorized to approve or deny runs of {action.responder_name}; only {names_of(approvers or ())}"

@@ -186,7 +186,7 @@ class Actions:
         """
         # The profile and not a permission, so that an org-admin may from Slack too.
         if caller.profile != "org-admin":
-            sentence = "You are not authorized to resume a responder, only an org-admin is."
+            sentence = "You are not authorized to resume a responder, only an administrator is."
             raise ResponderBotError("forbidden", sentence)
         name = self._registry.name(responder_id)
         resumed = await self._database.transaction(lambda tx: self._guards.resume(tx, name, caller.login))

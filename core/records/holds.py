@@ -41,9 +41,9 @@ class Holds:
         self, caller: Caller, kind: Literal["alert", "case"], id_or_ref: str, hold: Hold | None
     ) -> Alert | Case:
         what = f"{'set' if hold else 'lift'} a hold"
-        # The profile and not a permission, so that an org-admin may from Slack too.
+        # The profile and not a permission, so that an administrator may from Slack too.
         if caller.profile != "org-admin":
-            raise ResponderBotError("forbidden", f"You are not authorized to {what}, only an org-admin is.")
+            raise ResponderBotError("forbidden", f"You are not authorized to {what}, only an administrator is.")
 
         def work(tx: Transaction) -> Alert | Case:
             root: Alert | Case

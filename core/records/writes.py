@@ -61,7 +61,7 @@ def require_not_held(reads: Reads, root_id: int, what: str) -> None:
     """
     for row in objects.on_hold(reads, [root_id, retention.deciding_root(reads, root_id)]):
         by = objects.parsed(row["doc"])["hold"]["createdBy"]
-        sentence = f"~{row['id']} is on hold by {by}, so {what}; an org-admin can lift the hold."
+        sentence = f"~{row['id']} is on hold by {by}, so {what}; an administrator can lift the hold."
         raise ResponderBotError("conflict", sentence)
 
 

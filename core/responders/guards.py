@@ -45,7 +45,7 @@ _CODES: Mapping[str, Code] = {
     "rate": "rate_limited",
     "rate_per_target": "rate_limited",
 }
-_OVERRIDE = "an org-admin may override it, with a reason and another org-admin's approval"
+_OVERRIDE = "an administrator may override it, with a reason and another administrator's approval"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Guards:
                 raise _error(run.responder_name, refusal, self._clock())
             return None
         if profile != "org-admin":
-            raise ResponderBotError("forbidden", "You are not authorized to override rules, only an org-admin is.")
+            raise ResponderBotError("forbidden", "You are not authorized to override rules, only an administrator is.")
         for refusal in refusals:
             if not refusal.overridable:
                 raise _error(run.responder_name, refusal, self._clock())
@@ -288,7 +288,7 @@ class Guards:
         if len(found) >= needed and len(named) >= section.approval and (admins or not is_override):
             return
         who = "nobody else" if not found else f"only {len(found)} of the {needed} people that it takes"
-        lift = "an org-admin may give somebody the right, a higher clearance or a link to Slack"
+        lift = "an administrator may give somebody the right, a higher clearance or a link to Slack"
         if section.approve_by is not None:
             lift += f", or put them among {names_of(section.approve_by)}"
         yield _refusal("approval", f"{who} could approve it", lift)
@@ -317,7 +317,7 @@ class Guards:
         if row is not None:
             since = _time(row["opened_at"], self._clock())
             why = f"it is paused since {since}, after {row['failures']} failures in {row['within_minutes']} minutes"
-            yield _refusal("breaker", why, "an org-admin may resume it")
+            yield _refusal("breaker", why, "an administrator may resume it")
 
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
         for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
@@ -466,7 +466,7 @@ def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]
     """The texts of a run's target, artifacts and parameters, each with how a sentence on it begins."""
     target, lengths = run.target, list(_lengths_in(run.parameters))
     for artifact in () if run.undoes else artifacts_of(reads, target):
-        what = "its target" if target.kind == "case_artifact" else f"the artifact {artifact.get('id', '')}"
+        what = "its target" if target.kind == "case_artifact" else f"the observable {artifact.get('id', '')}"
         file = artifact.get("attachment") or {}
         texts = [artifact.get("data"), file.get("name"), *file.get("hashes", ())]
         yield what, [text for text in texts if isinstance(text, str)]

@@ -378,7 +378,7 @@ class Registry:
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
-            more_reasons.append("you haven't the permission manageAction; an org-admin can give it")
+            more_reasons.append("you haven't the permission manageAction; an administrator can give it")
         usable = [
             self._explain(merged, target, more_reasons, open_runs.get(merged.name), rules, clearance)
             for merged in self._by_name.values()
@@ -635,7 +635,7 @@ def _reasons_not(responder: Responder, target: Target) -> list[str]:
     reasons = []
     if not _fits(responder, target):
         what = f"{OBJECT_TYPES[target.kind]}, {target.data_type}" if target.data_type else OBJECT_TYPES[target.kind]
-        reasons.append(f"it is not for this kind of object ({what})")
+        reasons.append(f"it is not for this kind of target ({what})")
     if target.tlp > responder.max_tlp:
         reasons.append(_too_high("TLP", target.tlp, responder.max_tlp))
     if target.pap > responder.max_pap:
@@ -648,7 +648,7 @@ def _too_high(scale: str, level: int, limit: int) -> str:
 
 
 def _cannot_run(name: str, reasons: Sequence[str]) -> str:
-    return f"{name} can't run on this object: {'; '.join(reasons)}."
+    return f"{name} can't run on this: {'; '.join(reasons)}."
 
 
 def _offered(merged: MergedResponder) -> OfferedResponder:

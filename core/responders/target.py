@@ -401,7 +401,7 @@ def _removed(now: Target, asked: Target) -> str:
     removed = [artifact["id"] for artifact in asked.json["artifacts"] if _digest(artifact) not in known]
     if not removed:
         return ""
-    what = f"The artifact {removed[0]} was" if len(removed) == 1 else f"{len(removed)} artifacts were"
+    what = f"The observable {removed[0]} was" if len(removed) == 1 else f"{len(removed)} observables were"
     return f"{what} removed from ~{now.id}"
 
 

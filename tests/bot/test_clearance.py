@@ -84,7 +84,7 @@ def as_case(alert: Alert, actions: list[Action]) -> tuple[Case, Document, list[T
 
 def refusing(alert: Alert) -> OfferedResponder:
     """A responder that can't run on the alert, since the settings protect each of its artifacts."""
-    why = [f"the artifact {artifact.id} is protected ({artifact.label})" for artifact in alert.artifacts]
+    why = [f"the observable {artifact.id} is protected ({artifact.label})" for artifact in alert.artifacts]
     refusals = [Refusal(rule="protect", message=message, lift="ask") for message in why]
     return make.responder("Refused", verdict="cannot_run", reasons=[], refusals=refusals)
 

@@ -52,7 +52,7 @@ async def test_a_request_is_approved_by_an_admin_and_gives_access(core: RunningC
     assert await ask(core, "U0CARLA", status=200) == asked  # asked twice is asked once
     path = f"/api/access/{asked['id']}"
     refused = await bot(core, "POST", f"{path}/approve", {"profile": "analyst"}, by=ANALYST, status=403)
-    assert "only an org-admin" in refused["message"]
+    assert "only an administrator" in refused["message"]
     await bot(core, "POST", f"{path}/approve", {"profile": "analyst"}, status=403)  # nobody has decided
     for profile in ("org-admin", "service", None, 5):
         await bot(core, "POST", f"{path}/approve", {"profile": profile}, by=ADMIN, status=400)
@@ -83,7 +83,7 @@ async def test_one_person_asks_three_times_a_day(core: RunningCore) -> None:
         asked = await ask(core, "U0FLO")
         await bot(core, "POST", f"/api/access/{asked['id']}/deny", {}, by=ADMIN)
     refused = await ask(core, "U0FLO", status=409)
-    assert refused["message"] == "You have asked 3 times today; speak with an org-admin, or ask again tomorrow."
+    assert refused["message"] == "You have asked 3 times today; speak with an administrator, or ask again tomorrow."
 
 
 async def test_the_feed_tells_of_requests_and_their_ends(core: RunningCore) -> None:
@@ -114,7 +114,7 @@ async def test_who_was_disabled_cannot_ask_and_nobody_decides_on_their_own_slack
     await core.core.people.link("kim", "T1:U0KIM")
     await core.core.people.disable(COMMAND_LINE, "kim")
     refused = await ask(core, "U0KIM", status=409)
-    assert "was ended; only an org-admin can give it back" in refused["message"]
+    assert "was ended; only an administrator can give it back" in refused["message"]
     asked = await ask(core, "U0ADA", "Ada")
     await core.core.people.link("org-admin", "T2:U0ADA")  # the same person, linked meanwhile under another team
     own = await bot(core, "POST", f"/api/access/{asked['id']}/approve", {"profile": "analyst"}, by=ADMIN, status=403)

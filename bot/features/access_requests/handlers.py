@@ -22,7 +22,7 @@ from core.models import AccessRequest
 
 STALE = "This button is no longer valid. The Home tab of this app lists the requests that wait."
 NOBODY = (
-    "Nobody can decide on requests here: no org-admin of responder-bot is linked in Slack. "
+    "Nobody can decide on requests here: no administrator of responder-bot is linked in Slack. "
     "Ask whoever runs responder-bot to link you."
 )
 

@@ -82,7 +82,7 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
 
 
 async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) -> None:
-    """Say how many of which severity are open, and what is still in force on them."""
+    """Say how many alerts of each severity are open, and what is still in force on them."""
     responses.require_permission(context, "manageAlert")
     if not await responses.show_view(context, modals.loading(close_views.ALL)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Close all* again.")

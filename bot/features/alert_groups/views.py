@@ -25,12 +25,13 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, defang
 from bot.message import Block, ButtonIds, Intent, Message
-from bot.storms import STORM_MS, GroupContent, Storm
+from bot.storms import STORM_MS, GroupContent, Storm, common
 from core.models import SEVERITY_NAMES, OfferedResponder
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
 TITLE_LIMIT = 200
+NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
 LEVELS = "▁▂▃▄▅▆▇█"
 
 
@@ -49,14 +50,14 @@ def summary(content: GroupContent) -> str:
     if content.is_digest:
         lasted = duration(content.last_at - content.first_at)
         return f"{number} in {lasted}: {severities(content.severities)}"
-    title = foreign(content.titles[0][0], TITLE_LIMIT) if content.titles else "details withheld"
-    return f"{number} that say the same: {title}"
+    title = foreign(_common_title(content), TITLE_LIMIT) if content.titles else "details withheld"
+    return f"{number} that say the same ({severities(content.severities)}): {title}"
 
 
 def _group(content: GroupContent) -> list[Block]:
-    title = _title(content.titles[0][0]) if content.titles else "details withheld"
+    title = _title(_common_title(content)) if content.titles else "details withheld"
     word = f"{SIGNS[content.severity]} *{SEVERITY_NAMES[content.severity].upper()}*"
-    blocks = [section(f"{word}  *{content.count:,} × {title}*")]
+    blocks = [section(f"{word}  *{content.count:,} × {title}*{_on_so_many(content)}")]
     first, last = content.first_at, content.last_at
     times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
     blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
@@ -79,6 +80,26 @@ def _digest(content: GroupContent) -> list[Block]:
         _bar(content),
     ]
     return [*blocks, section("\n".join(line for line in lines if line))]
+
+
+def _common_title(content: GroupContent) -> str:
+    """The title of all; where they differ in numbers or addresses, without these."""
+    title, number = content.titles[0]
+    return title if number == content.count or len(content.titles) == 1 else common(title)
+
+
+def _on_so_many(content: GroupContent) -> str:
+    """` · 59 hosts`: how many different ones the alerts are about, if each is known and they differ."""
+    if content.sampled < content.count:
+        return ""
+    by_type: dict[str, int] = {}
+    for fact, _ in content.facts:
+        data_type = fact.partition(" ")[0]
+        by_type[data_type] = by_type.get(data_type, 0) + 1
+    for data_type, noun in NOUNS.items():
+        if by_type.get(data_type, 0) > 1:
+            return f" · {by_type[data_type]} {noun}"
+    return ""
 
 
 def _title(title: str) -> str:
@@ -186,13 +207,15 @@ def alerts_page(
 
 def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds) -> list[Block]:
     if alert.subject is None:
-        return [section(f"{alert.id} · core no longer knows it")]
+        return [section(f"{alert.id} · deleted since")]
     head = headline(RedactedView(alert.subject, clearance))
     card = f"<{alert.link}|its card>" if alert.link else ""
     about = context(" · ".join(part for part in (alert.id, slack_date(alert.at, DAY_AND_TIME), card) if part))
     if card:
         return [head, about]
-    lift = button_element("Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id)
+    lift = button_element(
+        "Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id, about=alert.id
+    )
     return [{**head, "accessory": lift}, about]
 
 

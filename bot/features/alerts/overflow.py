@@ -74,7 +74,7 @@ async def _show_again(context: Context, intent: Intent) -> None:
         if error.code != "not_found":
             raise
         days = services.alert_days
-        why = f": core deletes alerts {days} days after their last change" if days else ""
+        why = f": alerts are deleted {days} days after their last change" if days else ""
         message = notices.notice(f"{intent.object_id} was deleted{why}. This message is all that is left of it.")
         await responses.respond(context, message, "Deleted")
         return

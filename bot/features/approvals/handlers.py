@@ -38,7 +38,7 @@ async def _end(context: Context, action_id: str) -> Action:
     if person is None or (action.created_by != person.login and person.profile != "org-admin"):
         raise ResponderBotError(
             "forbidden",
-            f"{person_name(action.created_by)} started this run, so only they or an org-admin can "
+            f"{person_name(action.created_by)} started this run, so only they or an administrator can "
             f"{'cancel' if action.status == 'Waiting' else 'stop'} it. Nothing changed.",
         )
     return await context.core.cancel(action_id)

@@ -162,7 +162,7 @@ def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
     who = person_name(action.created_by)
     intent = Intent("bulk_review", action.bulk or "")
     review = button_element("Review", ids.BULK_REVIEW, button(intent), of=action.id)
-    text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'object')} that you may see ({action.bulk})"
+    text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'target')} that you may see ({action.bulk})"
     return section(text, accessory=review)
 
 
@@ -208,7 +208,7 @@ def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     by = f" and *{person_name(override.approved_by)}*" if override.approved_by else ""
     who = f"*{person_name(action.created_by)}*{by} {'override' if by else 'overrides'}"
     why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
-    asks = "" if override.approved_by else "\nAnother org-admin has to approve it."
+    asks = "" if override.approved_by else "\nAnother administrator has to approve it."
     return [section(f"🔴 *Override*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
 
 

@@ -47,7 +47,7 @@ async def on_retry(context: Context) -> None:
         RefreshRequest(bulk_key(bulk_id, place)) for bulk_id in (response.id, intent.object_id)
     )
     accepted = sum(entry.action is not None for entry in response.actions)
-    text = f"Runs again on {count(accepted, 'object')}; {len(response.actions) - accepted} refused ({response.id})."
+    text = f"Runs again on {count(accepted, 'target')}; {len(response.actions) - accepted} refused ({response.id})."
     await responses.respond(context, notices.notice(text))
 
 

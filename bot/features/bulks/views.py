@@ -41,7 +41,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
     """
     name, counts = _name(bulk), _counts(bulk)
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
-    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'object')}: {counts}")]
+    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'target')}: {counts}")]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
@@ -118,7 +118,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _urgency(target.target))
-    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'object')}: {_counts(bulk)}")]
+    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'target')}: {_counts(bulk)}")]
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = (
@@ -144,7 +144,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
         if 0 <= at < len(ordered)
     ]
     more: list[Block] = [actions(*buttons)] if buttons else []
-    return Message(f"{_name(bulk)}: {count(len(shown), 'object')}", (*blocks, *more))
+    return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", (*blocks, *more))
 
 
 def _section(lines: Sequence[str]) -> list[Block]:
@@ -168,7 +168,7 @@ def review_view(
     """
     total = len(waiting) + hidden
     shown: list[Block] = [
-        section(f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'object')}*")
+        section(f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'target')}*")
     ]
     actions_waiting = [target.action for target in waiting if target.action is not None]
     if actions_waiting:
@@ -181,7 +181,7 @@ def review_view(
         shown += _section(lines[start : start + REASONS])
     if hidden:
         why_not = (
-            f"You may not see {hidden} of these objects, so you can't decide on all at once. The cards of the others"
+            f"You may not see {hidden} of these targets, so you can't decide on all at once. The cards of the others"
             " have Approve and Deny."
         )
     more: list[Block]

@@ -35,10 +35,10 @@ async def _summary(context: Context, checks: Sequence[Check]) -> Check:
     """How many checks fail, and who sees which."""
     failed = sum(not check.ok for check in checks)
     if not failed:
-        return Check("core and the bot", True, "all is well")
-    who = await who_gives_rights(context.services) or "an org-admin"
-    message = f"{failed} of {len(checks)} checks of core and the bot need attention; ask {who}, who sees them here"
-    return Check("core and the bot", False, message)
+        return Check("responder-bot", True, "all is well")
+    who = await who_gives_rights(context.services) or "an administrator"
+    message = f"{failed} of {len(checks)} checks of responder-bot need attention; ask {who}, who sees them here"
+    return Check("responder-bot", False, message)
 
 
 def line(check: Check) -> str:
@@ -54,7 +54,9 @@ def _link_check(person: Person) -> Check:
 def _permissions_check(person: Person) -> Check:
     if "manageAction" in person.permissions:
         return Check("your rights", True, ", ".join(person.permissions))
-    return Check("your rights", False, "no manageAction: buttons that run something refuse you; an org-admin gives it")
+    return Check(
+        "your rights", False, "no manageAction: buttons that run something refuse you; an administrator gives it"
+    )
 
 
 def _channel_check(context: Context) -> Check:

@@ -57,7 +57,7 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
     ]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is not None and "manageAction" not in person.permissions:
-        lines.append("You may read, but not run responders. An org-admin of responder-bot can change that.")
+        lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")
     if person is None:
         lines.append("You're not linked yet: request access, or ask an administrator for `responder-bot user link`.")
     return lines

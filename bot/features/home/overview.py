@@ -124,7 +124,7 @@ _SUMMARIES = {
     "pending": "what waits for approval, with Approve and Deny",
     "failed": "what failed in the last day, with Run again",
     "mine": "what you started, and how it went",
-    "paused": "the responders that failed too often, which org-admins can resume",
+    "paused": "the responders that failed too often, which administrators can resume",
 }
 
 FEATURE = Feature(

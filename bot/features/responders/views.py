@@ -1,7 +1,7 @@
 """What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from bot.block_kit.subjects import by_ioc, headline, responder_menu
 from bot.block_kit.text import (
     DAY_AND_TIME,
     OPTION_LIMIT,
+    clip,
     clip_middle,
     code,
     context,
@@ -162,7 +163,7 @@ class _Entries:
     label: str
     entries: Sequence[tuple[OfferedResponder, str]]
     target: str = ""  # in front of the values of its options
-    about: Callable[[OfferedResponder], str] = lambda responder: strip_markup(responder.description)
+    about: Callable[[OfferedResponder], str] = lambda responder: _about_option(responder)
 
 
 def responder_options(
@@ -202,7 +203,8 @@ def _groups(
     is_artifact = subject.kind == "case_artifact"
     label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
     own = refanged(label).casefold()
-    groups = [_Entries(label, _with(own, can, searchable))]
+    undoes = {r.policy.undo for r in offered if r.policy is not None}
+    groups = _by_kind(label, _with(own, can, searchable), undoes)
     elsewhere: set[str] = set()
     ordered = _by_title(offered)
     for artifact in by_ioc(view.artifacts()) if by_artifact else []:
@@ -211,11 +213,27 @@ def _groups(
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [r for r in ordered if r.name in runnable]
         heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
-        groups.append(_Entries(heading, _with(target, responders, searchable), f"{artifact.id}:"))
+        groups += _by_kind(heading, _with(target, responders, searchable), undoes, f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
     return [*groups, _Entries(CANNOT, _with(own, cannot, searchable), about=lambda responder: reasons(responder, view))]
+
+
+def _by_kind(
+    label: str, entries: Sequence[tuple[OfferedResponder, str]], undoes: Collection[str | None], target: str = ""
+) -> list[_Entries]:
+    """What contains, what looks something up or tells somebody, and what undoes, each as one group."""
+    contains = [entry for entry in entries if _contains(entry[0])]
+    undoing = [entry for entry in entries if entry[0].name in undoes and not _contains(entry[0])]
+    others = [entry for entry in entries if entry not in contains and entry not in undoing]
+    named = {f"Contain · {label}": contains, label: others, f"Undo · {label}": undoing}
+    return [_Entries(clip(head, OPTION_LIMIT), of_kind, target) for head, of_kind in named.items() if of_kind]
+
+
+def _contains(responder: OfferedResponder) -> bool:
+    """Whether a run of it leaves something in force, such as an isolated host."""
+    return responder.policy is not None and bool(responder.policy.undo)
 
 
 def _with(
@@ -236,7 +254,15 @@ def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, A
 
 def responder_option(responder: OfferedResponder) -> dict[str, Any]:
     """A responder that can run, as an entry of a menu."""
-    return _option(responder, strip_markup(responder.description), "")
+    return _option(responder, _about_option(responder), "")
+
+
+def _about_option(responder: OfferedResponder) -> str:
+    """`🔒 needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped."""
+    policy = responder.policy
+    needs = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
+    marks = " ".join(part for part in ("🔒" if _contains(responder) else "", needs) if part)
+    return " · ".join(part for part in (marks, strip_markup(responder.description)) if part.strip())
 
 
 def option_value(responder: OfferedResponder) -> str:

@@ -81,13 +81,13 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
     responses.require_permission(context, "manageAction")
     if len(object_ids) > MOST:
-        raise ResponderBotError("bad_request", f"At most {MOST} objects at once, not {len(object_ids)}.")
+        raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(object_ids)}.")
     targets = list((await find_targets(context, object_ids)).values())
     is_part = any(item.view.subject.part(object_ids[1]) for item in targets if item.view.subject.id == object_ids[0])
     if len(object_ids) == 2 and (is_part or len(targets) == 1):
         return False  # an alert and its observable, or what isn't there, as with one id
     if not targets:
-        raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} objects. Nothing was run.")
+        raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} targets. Nothing was run.")
     offered = offered_on(targets)
     responders = _named(name, offered)
     if not responders:

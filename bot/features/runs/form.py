@@ -214,7 +214,7 @@ async def _submitted(
     responder: OfferedResponder | None,
     *,
     asks: bool = False,
-) -> Json:
+) -> Json | None:
     """Run it, or show what is lacking: the inputs, or a question, which `asks` wants also for one object."""
     view, modal = targets[0].view, view_of(context)
     is_several = len(request.targets) > 1
@@ -240,7 +240,7 @@ async def _submitted(
     return await _start(context, request, responder, view)
 
 
-async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json:
+async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json | None:
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
     try:
@@ -252,6 +252,9 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         request = replace(request, anyway=running.id)
         return modals.update(await parameters.form_view(context, request, responder, view, running))
     await responses.refresh_cards(context, view.subject)
+    root_id = view.subject.root_id
+    if (await subjects.card_links(context, [root_id]))[root_id]:
+        return None  # closes the form: the card shows the run
     return modals.update(modals.message_view("Started", flow.started_message(names.titled_by(action, responder), view)))
 
 

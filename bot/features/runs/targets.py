@@ -138,5 +138,5 @@ def with_target_again(request: RunRequest, previous: Action, responder: OfferedR
 
 
 def on_so_many(visible: int, total: int) -> str:
-    """Such as `3 of 5 objects, those that you may see`."""
-    return count(total, "object") if visible == total else f"{visible} of {total} objects, those that you may see"
+    """Such as `3 of 5 targets, those that you may see`."""
+    return count(total, "target") if visible == total else f"{visible} of {total} targets, those that you may see"

@@ -38,10 +38,21 @@ def buttons(
     is_timed = undo.at is not None
     label = "Undo now" if is_timed or undo.status != "available" else "Undo"
     dialog = _dialog(action, view, policy)
-    press = button_element(label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog)
+    press = button_element(
+        label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog, about=_about(action, view)
+    )
     if not is_timed:
         return [press]
-    return [button_element("Extend", ids.EXTEND, button(Intent("extend", action.id)), of=action.id), press]
+    return [
+        button_element(
+            "Extend", ids.EXTEND, button(Intent("extend", action.id)), of=action.id, about=_about(action, view)
+        ),
+        press,
+    ]
+
+
+def _about(action: Action, view: RedactedView) -> str:
+    return f"{runs.title(action)} on {runs.target(view)}"
 
 
 def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:

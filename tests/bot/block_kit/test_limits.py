@@ -184,6 +184,20 @@ def test_a_menu_says_at_its_end_why_others_cannot_run() -> None:
     assert responders.responder_of_option(offered, groups[0]["options"][0]["value"]) == offered[1]
 
 
+def test_a_menu_has_what_contains_first_and_says_what_needs_approval() -> None:
+    view = RedactedView(Subject.alert(samples.alert()), 2)
+    isolate = samples.responder("Isolate_1_0", policy=Policy(approval=1, undo="Release_1_0"))
+    offered = [samples.responder("Lookup_1_0"), samples.responder("Release_1_0"), isolate]
+    groups = responders.responder_options(offered, {}, view, "")["option_groups"]
+    assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
+        ("Contain · Alert ~12", "Isolate"),
+        ("Alert ~12", "Lookup"),
+        ("Undo · Alert ~12", "Release"),
+    ]
+    about = groups[0]["options"][0]["description"]["text"]
+    assert about == "🔒 needs 1 approval · What Isolate_1_0 does"
+
+
 def menu_of(typed: str, *, clearance: int = 2) -> dict[str, list[str]]:
     """Titles by the heading of their group, in the menu of an alert with an address, a domain and a hidden hash."""
     artifacts = [

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bot.block_kit.text import (
     clip,
     code,
+    defang_indicators,
     duration,
     foreign,
     foreign_plain,
@@ -90,3 +91,10 @@ def test_times_are_in_the_readers_time_zone_with_utc_as_a_fallback() -> None:
 def test_a_person_is_named_and_never_mentioned() -> None:
     assert person_name("anna@soc.example") == "anna"
     assert person_name("<@U1>") == "&lt;"
+
+
+def test_a_file_is_no_address_and_is_shown_as_it_is() -> None:
+    text = "winword.exe started cmd.exe from Invoice_2291.docm, then evil.example/a.exe and a@b.example, host.zip"
+    assert defang_indicators(text) == (
+        "winword.exe started cmd.exe from Invoice_2291.docm, then evil[.]example/a.exe and a[@]b[.]example, host[.]zip"
+    )

@@ -187,7 +187,7 @@ async def test_an_action_that_waits_for_a_slot_can_be_cancelled(tmp_path: Path) 
         first = await harness.actions.start(ANNA, run_input(harness))
         run = await harness.engine.taken.get()
         second = await harness.actions.start(ANNA, run_input(harness))
-        with pytest.raises(ResponderBotError, match="or an org-admin may cancel"):
+        with pytest.raises(ResponderBotError, match="or an administrator may cancel"):
             await harness.actions.cancel(BEN, second.action.id)
         await harness.actions.cancel(LEAD, second.action.id)
         run.finish(Report(True))

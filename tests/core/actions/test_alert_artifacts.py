@@ -143,7 +143,7 @@ async def test_only_responders_that_take_its_data_are_offered(core: RunningCore)
         assert [item["name"] for item in offered] == names
     explained = await sent(core, "GET", f"{ENGINE}/responder/case_artifact/{domain}?explain=true")
     (address,) = [item for item in explained if item["name"] == "Address_1_0"]
-    assert address["reasons"] == ["it is not for this kind of object (Observable, domain)"]
+    assert address["reasons"] == ["it is not for this kind of target (Observable, domain)"]
     shown = await document(core, alert_id, "&include=responders")
     assert shown["artifactResponders"] == expected
     read_only = await sent(core, "GET", f"/api/document?ids={alert_id}&include=responders", profile="read-only")

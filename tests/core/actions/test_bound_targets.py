@@ -155,11 +155,11 @@ async def test_a_removed_artifact_ends_the_run_at_the_next_vote(tmp_path: Path) 
         one, several = await asked(harness), await asked(harness)
         await change(harness, artifacts=[DOMAIN, FILE])
         assert await refusal(harness, one) == (
-            f"The artifact {ip['id']} was removed from {harness.alert_id} since this was asked for, so it did not run;"
-            " ask again if it is still needed."
+            f"The observable {ip['id']} was removed from {harness.alert_id} since this was asked for, so it did not"
+            " run; ask again if it is still needed."
         )
         await change(harness, artifacts=[PROTECTED])
-        assert "3 artifacts were removed from" in await refusal(harness, several)
+        assert "3 observables were removed from" in await refusal(harness, several)
 
 
 @pytest.mark.parametrize(

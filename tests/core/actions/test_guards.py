@@ -263,7 +263,7 @@ async def test_a_rate_is_kept_and_says_when_it_is_free_again(tmp_path: Path) -> 
         assert error.value.code == "rate_limited"
         assert error.value.message == (
             f"{NAME} can't run: 2 of 2 runs in 1 hour are used; free again at {at(1)};"
-            " an org-admin may override it, with a reason and another org-admin's approval."
+            " an administrator may override it, with a reason and another administrator's approval."
         )
         assert error.value.details["retryAfter"] == 1800
         harness.clock.now_ms += HOUR_MS // 2
@@ -419,8 +419,8 @@ async def test_a_rate_per_target_tells_nothing_of_the_runs_that_it_counts(tmp_pa
         with pytest.raises(ResponderBotError) as error:
             await harness.actions.start(ANNA, run_input(harness, objectId=seen, **on))
         assert error.value.message == (
-            f"{NAME} can't run: the limit of 2 runs on this target in 24 hours is reached; an org-admin may override"
-            " it, with a reason and another org-admin's approval."
+            f"{NAME} can't run: the limit of 2 runs on this target in 24 hours is reached; an administrator may"
+            " override it, with a reason and another administrator's approval."
         )
         assert error.value.details == {"rule": "rate_per_target"}
 
@@ -453,7 +453,9 @@ async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path
         assert (paused.name, paused.title, paused.failures, paused.action_id) == (NAME, "Notify", 2, failed.id)
         harness.clock.now_ms += 365 * 24 * HOUR_MS
         async with restarted(harness, policies=broken()) as core:
-            with pytest.raises(ResponderBotError, match="after 2 failures in 10 minutes; an org-admin may resume it"):
+            with pytest.raises(
+                ResponderBotError, match="after 2 failures in 10 minutes; an administrator may resume it"
+            ):
                 await core.actions.start(LEAD, run_input(harness))
             with pytest.raises(ResponderBotError) as error:
                 await core.actions.resume(ANNA, NAME)

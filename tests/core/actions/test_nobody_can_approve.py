@@ -46,7 +46,7 @@ async def test_it_takes_as_many_others_as_the_settings_ask_for(
     async with open_harness(tmp_path, policies={BLOCK: ResponderSection(approval=needed)}) as harness:
         await leave(harness, *gone)
         verdict, refusals = await listed(harness, ANNA)
-        lift = "an org-admin may give somebody the right, a higher clearance or a link to Slack"
+        lift = "an administrator may give somebody the right, a higher clearance or a link to Slack"
         assert (verdict, refusals) == (
             ("cannot_run", [f"approval: {said} could approve it; {lift}"]) if said else ("can_run", [])
         )

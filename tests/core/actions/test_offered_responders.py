@@ -166,7 +166,7 @@ async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:
     listed = await offered(core, "alert", alert["id"], "?explain=true")
     assert {one["verdict"] for one in listed} == {"cannot_run"}
     bare = next(one for one in listed if one["name"] == "Bare_1_0")
-    assert bare["reasons"] == ["you haven't the permission manageAction; an org-admin can give it"]
+    assert bare["reasons"] == ["you haven't the permission manageAction; an administrator can give it"]
     assert bare["policy"] == {"confirm": "", "approval": 0}
 
 
@@ -176,13 +176,13 @@ async def test_running_a_hidden_responder_is_refused_with_the_reason_and_stores_
     refused = await made(core, f"{ENGINE}/action", run, 400)
     assert (refused["type"], refused["message"]) == (
         "BadRequest",
-        "Narrow_1_0 can't run on this object: TLP:AMBER is above the TLP:GREEN that it may see.",
+        "Narrow_1_0 can't run on this: TLP:AMBER is above the TLP:GREEN that it may see.",
     )
     case = await made(core, "/api/case", {"title": "t", "description": "d"})
     wrong_kind = await made(
         core, f"{ENGINE}/action", {**run, "responderId": "Bare_1_0", "objectType": "case", "objectId": case["id"]}, 400
     )
-    assert wrong_kind["message"] == "Bare_1_0 can't run on this object: it is not for this kind of object (Case)."
+    assert wrong_kind["message"] == "Bare_1_0 can't run on this: it is not for this kind of target (Case)."
     assert (await core.send("GET", f"{ENGINE}/action/responder/alert/{alert['id']}")).json() == []
 
 

@@ -50,10 +50,10 @@ async def test_no_object_is_a_way_to_a_protected_artifact(tmp_path: Path) -> Non
         alert, (bad, good) = await alert_with(harness, DC, OTHER)
         assert await refused(harness, objectId=bad, **ON_ARTIFACT) == (
             "bad_request",
-            f"{NAME} can't run: its target is protected (10.0.0.0/8); an org-admin may override it, with a reason and"
-            " another org-admin's approval.",
+            f"{NAME} can't run: its target is protected (10.0.0.0/8); an administrator may override it, with a reason"
+            " and another administrator's approval.",
         )
-        assert f"the artifact {bad} is protected (10.0.0.0/8)" in (await refused(harness, objectId=alert))[1]
+        assert f"the observable {bad} is protected (10.0.0.0/8)" in (await refused(harness, objectId=alert))[1]
         await ran(harness, objectId=good, **ON_ARTIFACT)
         case = await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, alert, None)
         cases = Cases(harness.database, harness.clock)
@@ -123,7 +123,7 @@ async def test_more_text_than_can_be_compared_is_refused(tmp_path: Path) -> None
         ):
             assert reason in (await refused(harness, parameters={"address": value}))[1]
         alert, _ = await alert_with(harness, *({"dataType": "other", "data": f"{n} {'a ' * 200}"} for n in range(900)))
-        assert "too much to compare with [protect], from the artifact" in (await refused(harness, objectId=alert))[1]
+        assert "too much to compare with [protect], from the observable" in (await refused(harness, objectId=alert))[1]
 
 
 async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path: Path) -> None:
@@ -199,10 +199,13 @@ async def test_two_org_admins_override_a_rule_and_the_reason_is_kept(tmp_path: P
         _, (bad,) = await alert_with(harness, DC)
         for who in (ANNA, BEN):
             code, sentence = await refused(harness, who, objectId=bad, breakGlass=OVERRIDE, **ON_ARTIFACT)
-            assert (code, sentence) == ("forbidden", "You are not authorized to override rules, only an org-admin is.")
+            assert (code, sentence) == (
+                "forbidden",
+                "You are not authorized to override rules, only an administrator is.",
+            )
         action = await broken(harness, bad, **ON_ARTIFACT)
         assert (action.status, action.approval and action.approval.needed) == ("Waiting", 1)
-        for who, reason in ((ANNA, "only org-admins are"), (LEAD, "somebody else must")):
+        for who, reason in ((ANNA, "only administrators are"), (LEAD, "somebody else must")):
             with pytest.raises(ResponderBotError, match=reason):
                 await harness.actions.approve(who, action.id)
         assert not harness.engine.runs
@@ -243,7 +246,7 @@ async def test_an_override_needs_the_approvals_of_the_settings_as_well(tmp_path:
         assert action.approval is not None
         assert action.approval.needed == 2
         await harness.actions.approve(BEN, action.id)
-        with pytest.raises(ResponderBotError, match="only ben and org-admins are"):
+        with pytest.raises(ResponderBotError, match="only ben and administrators are"):
             await harness.actions.approve(ANNA, action.id)
         assert not harness.engine.runs
         await harness.actions.approve(CHIEF, action.id)
@@ -258,10 +261,10 @@ async def test_an_org_admin_who_is_none_any_more_overrides_nothing(tmp_path: Pat
         first, second = [await broken(harness, bad, **ON_ARTIFACT) for _ in range(2)]
         await harness.people.set_profile("lead", "analyst")
         await harness.actions.approve(CHIEF, first.id)
-        assert "overrode rules for this and is no org-admin any more" in await message_of(harness, first)
+        assert "overrode rules for this and is no administrator any more" in await message_of(harness, first)
         await harness.people.set_profile("lead", "org-admin")
         await harness.people.set_profile("chief", "analyst")
-        with pytest.raises(ResponderBotError, match="only org-admins are"):
+        with pytest.raises(ResponderBotError, match="only administrators are"):
             await harness.actions.approve(caller("chief"), second.id)
         assert not harness.engine.runs
 

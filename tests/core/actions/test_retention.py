@@ -341,7 +341,7 @@ async def test_a_hold_stops_all_deletion(soc: Soc, kind: str) -> None:
 async def test_only_an_org_admin_sets_and_lifts_holds(soc: Soc) -> None:
     alert = soc.parts.alert_id
     for refused in (soc.holds.set(ANNA, "alert", alert, "why"), soc.holds.lift(ANNA, "alert", alert)):
-        with pytest.raises(ResponderBotError, match="only an org-admin is") as error:
+        with pytest.raises(ResponderBotError, match="only an administrator is") as error:
             await refused
         assert error.value.code == "forbidden"
     with pytest.raises(ResponderBotError, match="is not on hold; nothing was changed"):

@@ -81,7 +81,7 @@ async def test_what_names_nothing_that_it_acts_on_is_refused_and_not_offered(tmp
     async with open_harness(tmp_path, policies=declared("hostname,ip"), artifacts=[DOMAIN]) as harness:
         error = await refused(started(harness))
         sentence = "this alert names no host or address"
-        assert (error.code, error.message) == ("bad_request", f"{BLOCK} can't run on this object: {sentence}.")
+        assert (error.code, error.message) == ("bad_request", f"{BLOCK} can't run on this: {sentence}.")
         listed = await offered(harness)
         assert (listed.verdict, listed.reasons) == ("cannot_run", [sentence])
         assert not harness.engine.runs

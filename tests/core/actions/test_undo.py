@@ -422,7 +422,7 @@ async def test_only_an_org_admin_cancels_a_timed_release(tmp_path: Path, begun: 
         alone = await refused(harness.actions.cancel(ANNA, by))
         assert (alone.code, alone.message) == (
             "forbidden",
-            "Core undoes this at its time, so only an org-admin may cancel it.",
+            "Core undoes this at its time, so only an administrator may cancel it.",
         )
         await harness.actions.cancel(LEAD, by)
         assert (await harness.ended(by)).ended_by == LEAD.login

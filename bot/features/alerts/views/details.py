@@ -67,11 +67,12 @@ def found_alerts(
     blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, newest first")]
     for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
+        value, about = button(Intent("details", alert.id)), f"{alert.id} {view.title()}"
         blocks.append(
             section(
                 f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
                 f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date, DAY_AND_TIME)}",
-                accessory=button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id),
+                accessory=button_element("Details", ids.DETAILS, value, of=alert.id, about=about),
             )
         )
     if len(alerts) > 1:

@@ -1,5 +1,6 @@
 """Replies in the thread of a card (end of a run, approval request, task log), and direct messages to watchers."""
 
+import re
 from collections.abc import Sequence
 
 from bot.block_kit import ids
@@ -30,6 +31,8 @@ FIRST_REPORT_LINES = 8  # of a longer one
 MAX_REPORT_CHARACTERS = 1800
 MAX_LABELS = 8
 MAX_CHANGES = 10
+NAME_LIMIT = 60  # characters of a file's name
+_UNSAFE = re.compile(r"[^A-Za-z0-9-]+")
 
 
 def end_reply(
@@ -74,7 +77,8 @@ def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[st
     report = read_report(action)
     if not RedactedView(subject, clearance).shows_reports or report.truncated or report.removed or _is_short(report):
         return None
-    return f"report-{action.number}.txt", report.full
+    name = _UNSAFE.sub("_", runs.title(action))[:NAME_LIMIT].strip("_") or "run"
+    return f"{name}_report_{action.number}.txt", report.full
 
 
 def _headline(action: Action, view: RedactedView) -> str:
@@ -127,7 +131,7 @@ def _report_lines(report: ReportView) -> list[Block]:
     if report.removed:
         return [context("The report was deleted, since it is old.")]
     if report.truncated:
-        return [context("The report is too long to be listed; core keeps it whole.")]
+        return [context("The report is too long to be shown here.")]
     if not report.shown:
         return []
     most = MAX_REPORT_LINES if _is_short(report) else FIRST_REPORT_LINES
@@ -140,7 +144,7 @@ def _report_lines(report: ReportView) -> list[Block]:
         if shown := foreign("\n".join(lines).replace("```", "ˋˋˋ"), MAX_REPORT_CHARACTERS, lines=True):
             blocks.append(section(f"```\n{shown}\n```"))
     # Says nothing of the file, since Slack may refuse it.
-    return blocks if _is_short(report) else [*blocks, context("The report is longer; core keeps it whole.")]
+    return blocks if _is_short(report) else [*blocks, context("These are its first lines.")]
 
 
 def _is_short(report: ReportView) -> bool:

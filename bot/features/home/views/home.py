@@ -144,7 +144,13 @@ def _unassigned(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     line = _alert(alert, person.clearance)
     if "manageAlert" not in person.permissions:
         return section(line)
-    take = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.subject.id)), of=alert.subject.id)
+    take = button_element(
+        "Assign to me",
+        ids.ASSIGN,
+        button(Intent("assign", alert.subject.id)),
+        of=alert.subject.id,
+        about=RedactedView(alert.subject, person.clearance).title(),
+    )
     return section(line, accessory=take)
 
 
@@ -166,5 +172,5 @@ def _bulk(action: Action, button: ButtonIds) -> Block:
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
-    line = f"{runs.mark(action)} *{runs.name(action)}* on several objects · {by} · {action.bulk}"
+    line = f"{runs.mark(action)} *{runs.name(action)}* on several targets · {by} · {action.bulk}"
     return section(line, accessory=each)

@@ -27,7 +27,7 @@ def blocks(
 def paused_list(paused: Sequence[PausedResponder], button: ButtonIds, *, may_resume: bool, done: str = "") -> Message:
     """All of them; `done` is the name of one that was resumed just now."""
     shown = blocks(paused, button, may_resume=may_resume, limit=MAX_LISTED)
-    ending = [] if may_resume or not paused else [section("Org-admins can resume them, once the cause is fixed.")]
+    ending = [] if may_resume or not paused else [section("Administrators can resume them, once the cause is fixed.")]
     head = [section(f"*{foreign(done, NAME_LIMIT)}* runs again.")] if done else []
     text = f"{count(len(paused), 'responder')} paused" if paused else "No responder is paused."
     return Message(text, (*head, *(shown or [section(text)]), *ending))
@@ -51,7 +51,7 @@ def pause_reply(action: Action, subject: Subject, *, clearance: int, command: st
     """The reply in the thread of the alert whose run was the failure too many."""
     view = RedactedView(subject, clearance)
     at = slack_date(action.end_date or action.start_date, DAY_AND_TIME)
-    who = f"Until an org-admin resumes it nobody can run it: `{command} paused`."
+    who = f"Until an administrator resumes it nobody can run it: `{command} paused`."
     if not view.is_open:
         text = f"⏸️ A responder was paused, {withheld(subject.tlp)}."
     else:

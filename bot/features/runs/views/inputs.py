@@ -111,10 +111,9 @@ def key_of(responder: OfferedResponder) -> str:
 
 
 def fields(shown: Form, key: str) -> list[Block]:
-    """A field for each input, or one for a text if none is declared."""
+    """A field for each input; if none is declared, one for the text that was typed in a command, if there was one."""
     if not shown.parameters:
-        hint = "Only where the responder wants some: name = value, or a JSON object."
-        return [modals.text_field("parameters", "Inputs", multiline=True, initial=shown.text, hint=hint)]
+        return [modals.text_field("parameters", "Inputs", multiline=True, initial=shown.text)] if shown.text else []
     in_menus = sum(len(parameter.options or ()) for parameter in shown.parameters)
     return [_field(parameter, shown, key, loads=in_menus > MENU_LIMIT) for parameter in shown.parameters]
 

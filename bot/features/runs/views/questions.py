@@ -91,16 +91,16 @@ def confirm_several(
     blocks += policy_words(policy)
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
-        blocks += _listed(f"*Runs on {count(len(ready), 'object')}*", ready, targets or {})
+        blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
     if refused:
-        blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'object')}*", refused)))
+        blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
     if not ready:
         return Message(text, (*blocks, context("Nothing was run.")))
     if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
-        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: core refuses the runs beyond it."))
+        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: the runs beyond it are refused."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
     lasts = _lasts("Each", policy, request.undo_after_minutes)
-    blocks.append(context(f"{begins} {lasts} Core checks each as a run on that object alone."))
+    blocks.append(context(f"{begins} {lasts} Each is checked as a run on that target alone."))
     value = button(intent_of("run", request, ready[0]))
     label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
     run = button_element(label, ids.BULK_START, value, style=style(responder))

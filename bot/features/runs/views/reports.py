@@ -12,7 +12,7 @@ from bot.block_kit.text import clip, defang_indicators
 from core.common.decoding import mapping
 from core.models import Action
 
-UNREADABLE = "The report can't be shown here; core keeps it."
+UNREADABLE = "The report can't be shown here."
 
 MAX_TEXT = 20_000  # characters of one value
 MAX_DEPTH = 12  # of a report, below which it is shown as it is

@@ -90,7 +90,7 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
     menu = {"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element}
-    return _modal(request, [section(f"*{count(total, 'object')}*"), menu], "Next", is_several=True)
+    return _modal(request, [section(f"*{count(total, 'target')}*"), menu], "Next", is_several=True)
 
 
 def form_view(
@@ -109,7 +109,7 @@ def form_view(
     is_several = len(request.targets) > 1
     blocks: list[Block]
     if is_several:
-        blocks = [section(f"*{names.shown(responder)}* on *{count(len(request.targets), 'object')}*")]
+        blocks = [section(f"*{names.shown(responder)}* on *{count(len(request.targets), 'target')}*")]
     elif running is not None:
         blocks = [section(questions.open_run(running, responder, view))]
     else:
@@ -118,7 +118,7 @@ def form_view(
         blocks += acts_on.lines(request.targets[0], responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
-        note = "The reason stays with the run, and another org-admin has to approve it"
+        note = "The reason stays with the run, and another administrator has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
     blocks += _fields(request, responder, form, to_choose)
     blocks += questions.effect(responder, request, is_form=True)

@@ -85,10 +85,13 @@ def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[st
     """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
     value = button(Intent("cancel", action.id))
     if action.status == "Waiting":
-        return button_element("Cancel", ids.CANCEL, value, of=action.id)
-    text = f"On {foreign_plain(target(view), 150)}. What it has changed by then stays changed."
-    dialog = confirmation("Stop the run?", text, "Stop", "Let it run", style="danger")
-    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog)
+        return button_element("Cancel", ids.CANCEL, value, of=action.id, about=title(action) if view.is_open else "")
+    on = targets(action, view) or target(view)
+    text = f"On {foreign_plain(on, 150)}. What it has changed by then stays changed."
+    head = foreign_plain(f"Stop {title(action)}?", 100) if view.is_open else "Stop the run?"
+    dialog = confirmation(head, text, "Stop", "Let it run", style="danger")
+    about = title(action) if view.is_open else ""
+    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog, about=about)
 
 
 def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:
@@ -287,7 +290,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
     ended = _WORDS.get(state_of(newest), state_of(newest))
-    counts = f"{len(actions)} runs{f' on {objects} objects' if objects > 1 else ''} {ended}"
+    counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
     at = slack_date(newest.start_date, DAY_AND_TIME)
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
@@ -453,4 +456,5 @@ def run_again_button(action: Action, view: RedactedView, button: ButtonIds, conf
         button(Intent("run_again", action.id, "confirmed" if confirm else "")),
         of=action.id,
         confirm=confirm_dialog(action, view, confirm) if asks else None,
+        about=f"{title(action)} on {target(view)}",
     )

@@ -83,7 +83,7 @@ async def test_who_is_not_linked_asks_and_an_admin_gives_access(env: BotEnvironm
     assert (request.name, request.login) == ("Nina", "nina@responder-bot.local")
     card = await seen(env, LEA, message_with(ADMINS, "Nina", "<@U0NINA>", "asks for access", "up to TLP:AMBER"))
     await press(env, ROB, ADMINS, card, "Approve as analyst")
-    refused = await seen(env, ROB, modal_with("only an org-admin is"))
+    refused = await seen(env, ROB, modal_with("only an administrator is"))
     assert refused["type"] == "modal"
     # Two admins at once: one of them decides, the other is told so.
     await asyncio.gather(*(press(env, who, ADMINS, card, "Approve as read-only") for who in (LEA, MAX)))
@@ -169,7 +169,7 @@ async def test_without_a_channel_each_linked_admin_is_asked(tmp_path: Path) -> N
         await oskar.command(SOC, "/responder list ~1")
         refused = await seen(env, OSKAR, message_with(SOC, "You're not linked yet"))
         await press(env, OSKAR, SOC, refused, "Request access")
-        await seen(env, OSKAR, modal_with("no org-admin of responder-bot is linked"))
+        await seen(env, OSKAR, modal_with("no administrator of responder-bot is linked"))
         assert [r.slack_user for r in await env.client.access_requests()] == [NINA]
 
 
@@ -208,7 +208,7 @@ async def test_the_wrong_person_is_refused(env: BotEnvironment) -> None:
     await rob.open_home()
     home = await seen(env, ROB, lambda view: view.home)
     await rob.click(None, view_id=home["id"], action_id=button_in(home, "Request access")["action_id"])
-    await seen(env, ROB, modal_with("was ended; only an org-admin can give it back"))
+    await seen(env, ROB, modal_with("was ended; only an administrator can give it back"))
     # Slack is busy: nobody is taken at their word.
     env.emulator.faults.ratelimit("users.info")
     oskar = await env.person(OSKAR)

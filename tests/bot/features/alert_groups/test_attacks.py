@@ -95,7 +95,7 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         options = asked["blocks"][1]["elements"][0]["options"]
         isolate = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
         await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=isolate)
-        question = await modal(anna, "Runs on 100 objects")
+        question = await modal(anna, "Runs on 100 targets")
         await anna.click(None, view_id=question["id"], action_id="bulk_start")
         await modal(anna, "100 runs accepted, 0 refused")
         ran = [len(await env.client.actions("alert", one)) for one in alert_ids]

@@ -130,7 +130,7 @@ async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> No
     await choose(env, "anna", card, "Isolate")
     waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
-    told = text_of(await env.told("ben", "anna started this run, so only they or an org-admin can cancel it."))
+    told = text_of(await env.told("ben", "anna started this run, so only they or an administrator can cancel it."))
     assert "Nothing changed." in told
     assert "@responder-bot.local" not in told
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"

@@ -1,4 +1,4 @@
-"""Runs on several objects while something else changes: rights, levels, channels, core, and other people."""
+"""Runs on several targets while something else changes: rights, levels, channels, core, and other people."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         alert_ids = await alerts(env, 3)
         case = await env.client.create_case_from_alert(alert_ids[2])
         question = await asked(env, "anna", "quarantine", [*alert_ids[:2], case.id])
-        assert "Runs on 3 objects" in text_of(question)
+        assert "Runs on 3 targets" in text_of(question)
         await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
         await env.client._request("DELETE", f"/api/case/{case.id}")
         await confirm(env, "anna", question)
@@ -40,7 +40,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         assert f"{alert_ids[0]}: " in told
         assert "Raised to red" not in told
         assert (await ran(env, alert_ids))[:2] == [0, 1]
-        message = await shown(env, "*Quarantine* on 3 objects")
+        message = await shown(env, "*Quarantine* on 3 targets")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "that you may not see"))))
         assert "Raised to red" not in each

@@ -1,4 +1,4 @@
-"""A responder on several objects: one question, one message that tells how far it is, and what failed again."""
+"""A responder on several targets: one question, one message that tells how far it is, and what failed again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,8 +62,8 @@ async def test_a_run_on_thirty_alerts_posts_one_message_that_is_true_in_the_end(
         everything = [*alert_ids, untagged, secret]
         question = await asked(env, "anna", "tell", [*everything, "~999999"])
         text = text_of(question)
-        assert "29 of 31 objects, those that you may see" in text
-        assert "*Runs on 28 objects*" in text
+        assert "29 of 31 targets, those that you may see" in text
+        assert "*Runs on 28 targets*" in text
         assert f"*Will be refused on 1 object*\\n• {untagged}: " in text
         assert all(one in text for one in alert_ids)
         assert secret not in text
@@ -104,12 +104,12 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         message = await shown(env, "3 of 3, 3 failed, 0 refused")
         retry = button(message, ids.BULK_RETRY)
         await env["ben"].click(SOC, message["ts"], action_id=retry)
-        await env.told("ben", "or an org-admin may run this again")
+        await env.told("ben", "or an administrator may run this again")
         await env["eve"].click(SOC, message["ts"], action_id=retry)
         await env.told("eve", "You can't run responders")
         for _ in range(2):
             await env["anna"].click(SOC, message["ts"], action_id=retry)
-        await env.told("anna", "Runs again on 3 objects; 0 refused")
+        await env.told("anna", "Runs again on 3 targets; 0 refused")
         await env.until("anna", lambda view: len(bulk_messages(view, "3 of 3, 3 failed")) == 2 or None)
         earlier = await shown(env, "What failed was run again as ~")
         assert earlier["ts"] == message["ts"]
@@ -120,12 +120,12 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
         listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed in the last day* (2)")))
-        assert text_of(listed).count("*Fail* on several objects · by anna") == 2
+        assert text_of(listed).count("*Fail* on several targets · by anna") == 2
         await env["anna"].open_home()
         home = fine(await env.until("anna", lambda view: view.home))
         assert "*Failed in the last day* (2)" in text_of(home)
         await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.BULK_DETAILS))
-        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 objects"))))
+        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 targets"))))
         assert all(one in each for one in alert_ids)
 
 
@@ -191,8 +191,8 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
         ("eve", "run tell {ids}", "You can't run responders"),
         ("anna", "run nosuch {ids}", "There is no responder"),
         ("anna", "run vendor ban {ids}", "Which list"),
-        ("anna", "run tell ~777771 ~777772", "You may see none of these 2 objects"),
-        ("anna", "run tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 objects at once, not 101"),
+        ("anna", "run tell ~777771 ~777772", "You may see none of these 2 targets"),
+        ("anna", "run tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 targets at once, not 101"),
     ],
 )
 async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, command: str, answer: str) -> None:
@@ -237,15 +237,15 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env.until("lea", lambda view: [m for m in view.messages(direct) if "12 wait for approval" in text_of(m)])
         assert len(posted_to(env, direct)) == 1
         await env["ben"].open_home()
-        home = await env.until("ben", lambda view: view.home if "on 12 objects" in text_of(view.home or {}) else None)
+        home = await env.until("ben", lambda view: view.home if "on 12 targets" in text_of(view.home or {}) else None)
         assert text_of(home).count("asks to run *Ban an address*") == 1
         await env["ben"].command(SOC, "/responder pending")
-        await env.told("ben", "asks to run *Ban an address* on 12 objects that you may see")
+        await env.told("ben", "asks to run *Ban an address* on 12 targets that you may see")
 
         view = await reviewed(env, "ben", message, "Deny all 12")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")
         text = text_of(view)
-        assert "*anna* asks to run *Ban an address* on *12 objects*" in text
+        assert "*anna* asks to run *Ban an address* on *12 targets*" in text
         for words in (
             "Reason: C2 &lt;seen&gt;",
             "Which list: inbound",
@@ -287,7 +287,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
         message = await shown(env, "0 of 2, 0 failed, 0 refused")
-        view = await reviewed(env, "anna", message, "You may not see 1 of these objects")
+        view = await reviewed(env, "anna", message, "You may not see 1 of these targets")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
         assert view["submit"] is None
@@ -371,7 +371,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)
-        message = await shown(env, "*Report* on 3 objects: 3 of 3, 0 failed")
+        message = await shown(env, "*Report* on 3 targets: 3 of 3, 0 failed")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
         newest = (await env.client.actions("alert", alert_ids[0]))[0]

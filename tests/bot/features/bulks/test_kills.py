@@ -68,7 +68,7 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             await ben.until(lambda view: "You watch Quick" in str(view.ephemerals(SOC)) or None, timeout_s=60)
             await anna.until(lambda view: f"{MANY} alerts that say the same" in str(view.messages(SOC)), timeout_s=60)
             await anna.command(SOC, f"/responder run quick {' '.join(alert_ids)}")
-            question = await anna.until(topmost(ids.NOTICE_VIEW, f"Runs on {MANY} objects"), timeout_s=60)
+            question = await anna.until(topmost(ids.NOTICE_VIEW, f"Runs on {MANY} targets"), timeout_s=60)
             for _ in range(2):
                 await anna.click(None, view_id=question["id"], action_id=ids.BULK_START)
 

@@ -198,7 +198,9 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
         refused = fine(await env.until(name, topmost(ids.NOTICE_VIEW, "can't run")))
-        assert "an org-admin may override it, with a reason and another org-admin's approval" in text_of(refused)
+        assert "an administrator may override it, with a reason and another administrator's approval" in text_of(
+            refused
+        )
         assert "free again <!date^" in text_of(refused)  # in each reader's time
         assert "free again at" not in text_of(refused)
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")

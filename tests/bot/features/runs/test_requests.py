@@ -78,7 +78,7 @@ async def test_of_several_objects_the_only_visible_one_is_asked_about(env: Featu
     (open_id,) = await alerts(env, 1)
     secret = await alerts(env, 2, tlp=3, title="Nobody here reads this")
     await env["anna"].command(SOC, f"/responder run tell {open_id} {' '.join(secret)}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "1 of 3 objects, those that you may see")))
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "1 of 3 targets, those that you may see")))
     assert await env.client.actions("alert", open_id) == []
     await env["anna"].click(None, view_id=question["id"], action_id=ids.BULK_START)
     await env.told("anna", f"on {open_id}")

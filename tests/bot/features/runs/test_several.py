@@ -60,7 +60,7 @@ async def test_several_observables_of_an_alert_are_chosen_in_details_and_run_on_
         await chosen(env, "anna", view, wanted)
         assert await responder(env, "anna", "Fail") == "on 2 of 3"
         text = await run_all(env, "anna", "Core checks each")
-        assert "*Runs on 2 objects*" in text
+        assert "*Runs on 2 targets*" in text
         assert f"*Will be refused on 1 object*\\n• {wanted[2]}: " in text
         await shown(env, "3 of 3, 2 failed, 1 refused")
         ran = {one: len(await env.client.actions("case_artifact", one)) for one in by_data.values()}
@@ -81,7 +81,7 @@ async def test_several_observables_of_a_case_are_chosen_in_its_list(tmp_path: Pa
         assert len(found) == 3
         await chosen(env, "anna", view, found[:2])
         assert await responder(env, "anna", "Fail") == "on each"
-        await run_all(env, "anna", "*Runs on 2 objects*")
+        await run_all(env, "anna", "*Runs on 2 targets*")
         await shown(env, "2 of 2, 2 failed, 0 refused")
 
 
@@ -125,13 +125,13 @@ async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tm
         assert sorted(option["value"] for option in menu["initial_options"]) == sorted(alert_ids)
         await chosen(env, "anna", view, alert_ids)
         assert await responder(env, "anna", "Tell") == "on each"
-        await run_all(env, "anna", "*Runs on 3 objects*")
+        await run_all(env, "anna", "*Runs on 3 targets*")
         await shown(env, "3 of 3, 0 failed, 0 refused")
 
         await env["anna"].command(SOC, f"/responder run vendor drop {' '.join(alert_ids)} reason=C2 minutes=7")
         form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Which list")))
         await env["anna"].submit(form["id"], entered(form, list="outbound"))
-        await run_all(env, "anna", "*Runs on 3 objects*")
+        await run_all(env, "anna", "*Runs on 3 targets*")
         await shown(env, "3 of 3, 3 failed, 0 refused")
         given = json.loads((await env.client.actions("alert", alert_ids[0]))[0].parameters or "")
         assert (given["reason"], given["minutes"], given["list"]) == ("C2", 7, "outbound")

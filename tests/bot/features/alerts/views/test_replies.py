@@ -36,9 +36,9 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
         "`closed: fp`",
         "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
         "```\n" + "\n".join(f"line {n}" for n in range(8)) + "\n```",
-        "The report is longer; core keeps it whole.",
+        "These are its first lines.",
     ]
-    assert report_file(done, SUBJECT, clearance=2) == ("report-40.txt", text)
+    assert report_file(done, SUBJECT, clearance=2) == ("Close_False_Positive_report_40.txt", text)
     assert report_file(done, SUBJECT, clearance=1) is None
 
 
@@ -56,10 +56,8 @@ def test_the_file_of_a_long_report_stays_whole() -> None:
     full = {"message": "Closed.", "reason": "", "rows": [[n] for n in range(40)]}
     done = ended().model_copy(update={"report": report(message="Closed.", full=full)})
     name, text = report_file(done, SUBJECT, clearance=2) or ("", "{}")
-    assert (name, json.loads(text)) == ("report-40.txt", full)
-    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == (
-        "The report is longer; core keeps it whole."
-    )
+    assert (name, json.loads(text)) == ("Close_False_Positive_report_40.txt", full)
+    assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button))[-1] == ("These are its first lines.")
 
 
 def test_an_empty_result_posts_no_file_and_less_than_a_screen_none_either() -> None:

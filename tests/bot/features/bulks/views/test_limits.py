@@ -52,7 +52,7 @@ def test_a_question_shows_no_secret() -> None:
         (samples.responder(), {"api_token": "hunter22", "reason": "drill"}),
     ):
         request = samples.request(*IDS[:2], parameters=given)
-        asked = questions.confirm_several(request, responder, VIEWS, [], "2 objects", button=button)
+        asked = questions.confirm_several(request, responder, VIEWS, [], "2 targets", button=button)
         assert "drill" in str(asked)
         assert "REMOVED" in str(asked)
         assert "hunter22" not in str(asked)
@@ -63,7 +63,7 @@ def test_the_question_the_message_and_the_replies_fit() -> None:
     refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
     for ready in (VIEWS, VIEWS[:1], []):
         request = samples.request(*IDS, parameters={f"input {n}": HOSTILE for n in range(50)})
-        asked = questions.confirm_several(request, responder, ready, refused, "100 objects", button=button)
+        asked = questions.confirm_several(request, responder, ready, refused, "100 targets", button=button)
         fine(asked)
         fine_view(modals.message_view("Run on several", asked))
     fine(bulks.progress(bulk(), button=button, mention=" ".join(["<@U0LEA>"] * 50)))
