@@ -22,7 +22,8 @@ async def serve(
 ) -> int:
     """Post the sample alerts, print the page's address, serve until `stop` returns."""
     async with demo_environment(state, open_core, manifest, clock_ms, port=port) as environment:
-        environment.emulator.pointers += pointers([await environment.post_alert(number) for number in range(3)])
+        alert_ids = [await environment.post_alert(number) for number in range(3)]
+        environment.emulator.pointers += pointers(environment, alert_ids)
         print_line(f"Open this in your browser: {environment.emulator.page_url}   (Ctrl+C stops it)")
         await stop()
     return 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from bot.app import running
+from bot.block_kit.text import readable_name
 from bot.settings import parse
 from bot.slack_emulator import Pointer, SlackEmulator
 from core.client import CoreClient
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
 SHARED = "C0SHARED"
 NIGHT = "C0NIGHT"
-ANNA, BEN, LEA, TOM = "U0ANNA", "U0BEN", "U0LEA", "U0TOM"
+ANNA, BEN, LEA, MIA, TOM = "U0ANNA", "U0BEN", "U0LEA", "U0MIA", "U0TOM"
 TEAM = "T0LOCAL"
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -31,6 +32,7 @@ BLOCK = "ResponderBot_BlockAddress_1_0"
 UNBLOCK = "ResponderBot_ReleaseAddress_1_0"
 C2 = "198.51.100.23"  # of the first sample alert
 SURICATA = "suricata"
+STORM, STORM_HIGH = 59, 15  # alerts that say the same, and how many of them are high
 ISOLATE = "Demo_Isolate_Host_1_0"
 RELEASE = "Demo_Release_Host_1_0"
 DETONATE = "Demo_Detonate_1_0"
@@ -39,6 +41,7 @@ PEOPLE = (  # Slack id, name, real name, profile, clearance
     (ANNA, "anna", "Anna (analyst)", "analyst", 2),
     (BEN, "ben", "Ben (analyst)", "analyst", 2),
     (LEA, "lea", "Lea (lead)", "org-admin", 3),
+    (MIA, "mia", "Mia (lead)", "org-admin", 3),
     (TOM, "tom", "Tom (may only read)", "read-only", 0),
 )
 CHANNELS: tuple[Mapping[str, Any], ...] = (
@@ -79,6 +82,21 @@ class DemoEnvironment:
         """Create a sample alert over HTTP. Returns its id."""
         alerts = json.loads((HERE / "alerts.json").read_text("utf-8"))
         return (await self.siem.create_alert(alerts[number])).id
+
+    async def storm(self) -> None:
+        """Create many alerts that say the same."""
+        for number in range(STORM):
+            address = f"203.0.113.{number}"
+            alert = {
+                "type": "ids",
+                "source": SURICATA,
+                "sourceRef": f"scan-{number}",
+                "title": f"ET SCAN Potential SSH Scan from {address}",
+                "description": "Many connections to port 22.",
+                "severity": 3 if number < STORM_HIGH else 1,
+                "artifacts": [{"dataType": "ip", "data": address}],
+            }
+            await self.siem.create_alert(alert)
 
 
 @asynccontextmanager
@@ -137,7 +155,7 @@ def _add_people_and_channels(emulator: SlackEmulator) -> None:
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
 
-def pointers(alert_ids: Sequence[str]) -> list[Pointer]:
+def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Pointer]:
     """Things to try, in the order of a morning, on the sample alerts with these ids."""
     first, _, third = alert_ids  # the second is TLP:RED, which Anna may not see
 
@@ -145,20 +163,39 @@ def pointers(alert_ids: Sequence[str]) -> list[Pointer]:
         insert = f"/responder {command}" if command else ""
         return Pointer(title, text, insert=insert, **{"user": ANNA, "channel": ALERTS, **more})
 
+    def run(responder: str, on: str) -> str:
+        return f"run {readable_name(responder)} {on}"
+
+    lea: Mapping[str, Any] = {"user": LEA, "channel": ALERTS}
     return [
         pointer("See what came in", "Three alerts, each with what is known and what ran.", done="LT-0198"),
-        pointer("See what can be done", "What can run on the beacon, and why the rest can't.", f"list {first}"),
-        pointer("Run one", "It collects the addresses. The card shows its end.", f"run {EXTRACT} {first}"),
-        pointer("Block an address", "On the card: Act on ip. Or type this.", f"run Block Address {first} {C2}"),
-        pointer("Be asked first", "It says what it does before it runs.", f"run {WEBHOOK} {first}"),
-        pointer("Need a second person", "It waits until somebody approves.", f"run {ISOLATE} {first}"),
-        pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True),
-        pointer("End it early", "Its line says until when. Extend gives it more time, Undo now ends it."),
-        pointer("See one fail", "Its mail server is away. The thread says why.", f"run {MAIL} {first}"),
-        pointer("Close a false alarm", "It tags the alert and closes it.", f"run {CLOSE} {third}"),
+        pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
+        pointer("Run one", "It collects the addresses.", run(EXTRACT, first), done=r"\*Extract Indicators\* done"),
+        pointer("Block an address", "On the card: Act on ip. Or type this.", run(BLOCK, f"{first} {C2}"),
+                done=r"\*Block Address\*[^\n]* done"),
+        pointer("Be asked first", "It says what it does before it runs.", run(WEBHOOK, first), done="Run Webhook on"),
+        pointer("Need a second person", "It waits until somebody approves.", run(ISOLATE, first),
+                done=r"\*Demo Isolate Host\* needs 1 approval"),
+        pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True,
+                done=r"\*Demo Isolate Host\* is in force"),
+        pointer("See what Anna sees then", "First on the card, until when.", done=r"\*Demo Isolate Host\* is in force"),
+        pointer("End it early", "Extend gives it more time, Undo now ends it.", done=r"\*Demo Release Host\* done"),
+        pointer("Run on several", "One question, one message for all.", run(EXTRACT, f"{first} {third}"),
+                done=r"\*Extract Indicators\* on 2 targets"),
+        pointer("Make a case", "Its card is in the alert's thread.", f"case {first}", done="Case made|made into case"),
+        pointer("See a storm", "59 alerts that say the same share a card.", start=environment.storm,
+                done=f"{STORM} alerts that say the same"),
+        pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
+        pointer("See it paused", "It failed twice, so nobody can run it.", run(MAIL, first), done="was paused"),
+        pointer("Resume it as Lea", "Her App Home says what is paused.", user=LEA, home=True, done="Mail.{0,40}runs again"),
+        pointer("Override a limit as Lea", "Only one block an hour is allowed here.", run(BLOCK, f"{first} 192.0.2.45"), **lea,
+                done=r"\*Override\*"),
+        pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
+                done="Override.{0,80}approved by"),
+        pointer("Close a false alarm", "It tags the alert and closes it.", run(CLOSE, third), done=r"\*closed\* by"),
         pointer("See less", "Another company reads this channel: it has what is TLP:CLEAR.", channel=SHARED),
-        pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA),
-    ]
+        pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA, done="Case template made"),
+    ]  # fmt: skip
 
 
 def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
@@ -175,11 +212,11 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
                 "config": {"url": receiver},
                 "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
             },
-            MAIL: {"config": NO_MAIL},
-            BLOCK: block_list,
+            MAIL: {"config": NO_MAIL, "breaker": {"failures": 2, "within_minutes": 60}},
+            BLOCK: {**block_list, "rate": ["1/1h"]},
             UNBLOCK: block_list,
             ISOLATE: {
-                "confirm": "Takes the host off the network until the time is over, or somebody puts it back.",
+                "confirm": "Takes the host off the network until its time is over, or somebody puts it back.",
                 "approval": 1,
                 "undo": RELEASE,
                 "undo_after_minutes": 60,

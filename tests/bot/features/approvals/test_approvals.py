@@ -132,7 +132,7 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
     assert "*Your alerts and cases* (2)" in shown
-    assert "🟠 case HIGH <" in shown
+    assert "🟠 case HIGH Ransomware (" in shown
     assert "*Nobody works on* (1)" in shown
     assert "Not for anna" not in shown
     assert "🟠 HIGH <" in shown
