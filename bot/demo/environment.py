@@ -166,7 +166,6 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
     def run(responder: str, on: str) -> str:
         return f"run {readable_name(responder)} {on}"
 
-    lea: Mapping[str, Any] = {"user": LEA, "channel": ALERTS}
     return [
         pointer("See what came in", "Three alerts, each with what is known and what ran.", done="LT-0198"),
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
@@ -187,9 +186,10 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
                 done=f"{STORM} alerts that say the same"),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
         pointer("See it paused", "It failed twice, so nobody can run it.", run(MAIL, first), done="was paused"),
-        pointer("Resume it as Lea", "Her App Home says what is paused.", user=LEA, home=True, done="Mail.{0,40}runs again"),
-        pointer("Override a limit as Lea", "Only one block an hour is allowed here.", run(BLOCK, f"{first} 192.0.2.45"), **lea,
-                done=r"\*Override\*"),
+        pointer("Resume it as Lea", "Her App Home says what is paused.", user=LEA, home=True,
+                done="Mail.{0,40}runs again"),
+        pointer("Override a limit as Lea", "Here only one block an hour is allowed.",
+                run(BLOCK, f"{first} 192.0.2.45"), user=LEA, done=r"\*Override\*"),
         pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
                 done="Override.{0,80}approved by"),
         pointer("Close a false alarm", "It tags the alert and closes it.", run(CLOSE, third), done=r"\*closed\* by"),

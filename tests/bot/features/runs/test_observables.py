@@ -188,7 +188,7 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
         await say(SOC, f"/responder run tell {alert.id} {target}")
         await env.told("anna", f"{alert.id} shows you no observable {target!r}")
     await say(SOC, f"/responder run tell {alert.id} {other.id}")
-    await env.told("anna", "*Tell* on *2 objects*")  # it asks
+    await env.told("anna", "*Tell* on *2 targets*")  # it asks
     assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
     await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
     await env.told("anna", "Started Block Address")
