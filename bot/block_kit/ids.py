@@ -41,6 +41,8 @@ BULK_RETRY = "bulk_retry"
 BULK_DETAILS = "bulk_details"
 BULK_REVIEW = "bulk_review"
 BULK_DENY = "bulk_deny"
+BULK_UNDO = "bulk_undo"
+BULK_EXTEND = "bulk_extend"
 SEVERAL = "several"  # choose several objects to run on
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
@@ -69,6 +71,7 @@ GROUP_VIEW = "group"
 PEOPLE_VIEW = "people"
 PEOPLE_ACCESS_VIEW = "people_access"
 EXTEND_VIEW = "extend"
+EXTEND_ALL_VIEW = "extend_all"
 EXTENSION_APPROVE_VIEW = "extension_approve"
 APPROVE_VIEW = "approve"
 BULK_APPROVE_VIEW = "bulk_approve"

@@ -3,13 +3,13 @@
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import count
 from bot.clearance import RedactedView, Subject
-from bot.features import responses
+from bot.features import responses, subjects
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
@@ -19,16 +19,17 @@ from bot.features.payload import button_token, view_metadata, view_of
 from bot.features.retries import UNKNOWN_DECISION, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from core.client import UNANSWERED
+from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import BulkAnswer, BulkTarget, parse_id
+from core.models import Action, BulkAnswer, BulkTarget, Policy, parse_id
 
-REVIEW_TITLE = "Review"
+REVIEW_TITLE, EXTEND_TITLE = "Review", "Extend all"
 
 
 async def on_retry(context: Context) -> None:
@@ -119,6 +120,81 @@ async def on_deny_button(context: Context) -> None:
         await responses.respond(context, outcome, "Done")
 
 
+async def on_undo_all(context: Context) -> None:
+    """Undo all of its runs that this person may see and that can be undone."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+
+    async def undo(action: Action) -> None:
+        key = f"{context.idempotency_key}-{action.id}"
+        if await until_answered(lambda: context.core.undo(action.id, idempotency_key=key)) is None:
+            raise ResponderBotError("unavailable", UNKNOWN)
+
+    actions = [action for action in await _undoable(context, intent.object_id) if action.undo is not None]
+    await responses.respond(context, await _changed(context, "Undone", actions, undo), "Undo all")
+
+
+async def on_extend_all(context: Context) -> None:
+    """Ask how much longer all of its runs are to last."""
+    intent = await responses.clicked_intent(context)
+    if intent is None:
+        return
+    responses.require_permission(context, "manageAction")
+    if not await responses.show_view(context, modals.loading(EXTEND_TITLE)):
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Extend all* again.")
+    bulk, timed = await context.core.bulk(intent.object_id), await _timed(context, intent.object_id)
+    if not timed:
+        await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
+        return
+    subject = await subjects.find(context.core, timed[0].object_id)
+    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    policy = next((one.policy for one in offered if one.name == bulk.responder_name), None) or Policy()
+    await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms()))
+
+
+async def on_extend_all_view(context: Context) -> Json:
+    """Give each of its runs so much more time. Core refuses what the settings don't allow."""
+    view = view_of(context)
+    minutes = undo_state.minutes_of(modals.values(view).get("longer", ""))
+    if minutes is None:
+        return modals.errors({"longer": "Choose how much longer."})
+
+    async def extend(action: Action) -> None:
+        at = action.undo.at if action.undo is not None else None
+        await context.core.extend_measure(action.id, at + minutes * MINUTE_MS if at is not None and minutes else None)
+
+    timed = await _timed(context, str(view.get("private_metadata") or ""))
+    return modals.update(modals.message_view("Done", await _changed(context, "More time", timed, extend)))
+
+
+async def _undoable(context: Context, bulk_id: str) -> list[Action]:
+    """Its runs that are in force and that this person may see."""
+    shown = await _shown(context, (await context.core.bulk(bulk_id)).targets)
+    return [one.action for one in shown if one.action is not None and undo_state.is_in_force(one.action)]
+
+
+async def _timed(context: Context, bulk_id: str) -> list[Action]:
+    """Likewise, those that end by themselves."""
+    undoable = await _undoable(context, bulk_id)
+    return [action for action in undoable if action.undo is not None and action.undo.at is not None]
+
+
+async def _changed(
+    context: Context, verb: str, actions: Sequence[Action], change: Callable[[Action], Awaitable[None]]
+) -> Message:
+    """Change each of these runs, and say what became of it."""
+    refused = list[tuple[str, str]]()
+    for action in actions:
+        try:
+            await change(action)
+        except ResponderBotError as error:
+            refused.append((action.object_id, notices.sentence(error)))
+    for object_id in dict.fromkeys(action.object_id for action in actions):
+        context.refresh(object_id)
+    return views.changed_all(verb, len(actions) - len(refused), refused)
+
+
 async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str) -> Message:
     """What became of a decision. Core refuses what this person may not decide, and says why."""
     try:
@@ -156,6 +232,11 @@ FEATURE = Feature(
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
         ids.BULK_DENY: Entry(on_deny_button, Ack.WRITE),
+        ids.BULK_UNDO: Entry(on_undo_all, Ack.WRITE),
+        ids.BULK_EXTEND: Entry(on_extend_all, modal_title=EXTEND_TITLE),
     },
-    views={ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE)},
+    views={
+        ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
+        ids.EXTEND_ALL_VIEW: Entry(on_extend_all_view, Ack.RESPONSE),
+    },
 )

@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     context,
     count,
     foreign,
+    foreign_plain,
     person_name,
     readable_name,
     section,
@@ -24,6 +25,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, OfferedResponder, Policy
 
 REASONS = 10
@@ -45,10 +47,11 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
-        blocks.append(section(f"{bulk.awaiting} wait for approval{until}. {mention}".rstrip()))
+        blocks.append(section(f"⏳ *{bulk.awaiting} wait for approval*{until}. {mention}".rstrip()))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if bulk.timed and bulk.release_at is not None:
-        blocks.append(context(f"🔒 {bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}"))
+        blocks.append(section(f"🔒 *{bulk.timed} in force* until {slack_date(bulk.release_at, DAY_AND_TIME)}"))
+        elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
     if bulk.retried_by:
@@ -59,6 +62,42 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
         elements.append(_retry(bulk, button))
     elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
     return Message(f"{name}: {counts}", (*blocks, context(by), actions(*elements)))
+
+
+def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
+    """Extend all and Undo all."""
+    text = f"What undoes it runs on each of {count(bulk.timed, 'target')}, as far as you may see them."
+    dialog = confirmation(foreign_plain(f"Undo {bulk.title} on all?", 100), text, "Undo all", "Leave it")
+    return [
+        button_element("Extend all", ids.BULK_EXTEND, button(Intent("bulk_extend", bulk.id))),
+        button_element("Undo all", ids.BULK_UNDO, button(Intent("bulk_undo", bulk.id)), confirm=dialog),
+    ]
+
+
+def extend_all_view(bulk: BulkCounts, timed: Sequence[Action], policy: Policy, now_ms: int) -> dict[str, Any]:
+    """Asks how much longer all of its runs are to last."""
+    last = max((action.undo.at for action in timed if action.undo is not None and action.undo.at), default=now_ms)
+    about = section(
+        f"*{_name(bulk)}* on {count(len(timed), 'target')}. The last ends {slack_date(last, DAY_AND_TIME)}."
+    )
+    field = undo_state.longer_field("longer", policy, max(0, -((now_ms - last) // MINUTE_MS)))
+    if not field:
+        return modals.notice("Extend all", f"{about['text']['text']} The settings allow no later end.")
+    return modals.modal(
+        "Extend all",
+        [about, *field],
+        callback_id=ids.EXTEND_ALL_VIEW,
+        submit="Extend all",
+        metadata=bulk.id,
+        close="Cancel",
+    )
+
+
+def changed_all(verb: str, number: int, refused: Sequence[tuple[str, str]]) -> Message:
+    """How many runs of a bulk were changed, and why others were not."""
+    text = f"{verb} on {count(number, 'target')}."
+    why = [section(questions.why_refused("*Refused*", refused))] if refused else []
+    return Message(text, (section(text), *why))
 
 
 def ended(bulk: BulkCounts) -> Message:
