@@ -161,6 +161,10 @@ class FeatureEnvironment(BotEnvironment):
         assert found is not None  # `until` waits for it
         return found
 
+    async def closed(self, name: str) -> None:
+        """Wait until this person has no modal open any more."""
+        await self.until(name, lambda view: None if view.modal else True)
+
     async def release_responder(self) -> None:
         """Let the responder that waits finish."""
         await asyncio.to_thread((self.folder / "go").write_text, "go\n")

@@ -214,7 +214,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* overrides")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
-    await env.told("ben", "org-admin")
+    await env.told("ben", "administrator")
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.client.approve(newest.id)
     await env.until("anna", in_thread(card["ts"], "*lea* and *admin* override"))

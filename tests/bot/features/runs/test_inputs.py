@@ -119,7 +119,7 @@ async def test_a_responder_asks_for_its_inputs_with_a_field_for_each_type(env: F
         "owner": "This person has no access to responder-bot; choose somebody who has."
     }
     await env["anna"].submit(view["id"], entered(view, **IN_SLACK))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "needs 1 approval"))
+    await env.closed("anna")
     (action,) = await env.client.actions("alert", alert.id)
     assert json.loads(action.parameters or "") == GIVEN
     request = await env.until("ben", lambda s: next(iter(s.thread(SOC, card["ts"])[1:]), None))
@@ -159,7 +159,7 @@ async def test_run_again_shows_the_inputs_of_the_run_in_their_fields(env: Featur
     notes = next(block for block in view["blocks"] if block["block_id"].endswith(":notes"))
     assert notes["hint"]["text"] == "If empty: the 3001 characters it has already."
     await env["anna"].submit(view["id"], entered(view, minutes="5"))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, DROP))
+    await env.closed("anna")
     await env.until("anna", lambda s: s.thread(SOC, card["ts"])[2:])
     newest = (await env.client.actions("alert", alert.id))[0]
     whole = json.loads((await env.client.action(newest.id)).parameters or "")
@@ -181,7 +181,7 @@ async def test_inputs_with_a_secret_or_above_the_clearance_are_asked_anew(env: F
     assert "evil" not in json.dumps(view)
     assert "What the last run had is withheld from you." in text_of(view)
     await env["anna"].submit(view["id"], entered(view, reason="as before"))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, DROP))
+    await env.closed("anna")
     newest = (await env.client.actions("alert", alert.id))[0]
     expected = {**GIVEN, "reason": "as before"}
     del expected["notes"]
@@ -223,14 +223,14 @@ async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(e
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Nobody reaches it any more.")))
     assert (shown_in(view)["reason"], shown_in(view)["list"]) == ("C2", "inbound")
     await env["anna"].submit(view["id"], {})
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "needs 1 approval"))
+    await env.closed("anna")
     await env["ben"].command(SOC, f"/responder run {BAN} {alert.id} reason=mine list=outbound")
     view = await env.until("ben", topmost(ids.START_VIEW, "Nobody reaches it any more."))
     await env["ben"].submit(view["id"], {})
     view = fine(await env.until("ben", topmost(ids.START_VIEW, "anna started it")))
     assert shown_in(view)["reason"] == "mine"
     await env["ben"].submit(view["id"], {})
-    await env.until("ben", topmost(ids.NOTICE_VIEW, "needs 1 approval"))
+    await env.closed("ben")
     given = [json.loads(a.parameters or "")["reason"] for a in await env.client.actions("alert", alert.id)]
     assert given == ["mine", "C2"]
 
@@ -241,7 +241,7 @@ async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnviron
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
     assert shown_in(view) == {"parameters": '{"to": "the boss", "n": "1"}', "note": None}
     await env["anna"].submit(view["id"], {"parameters": {"value:parameters": '{"to": "the boss", "n": 1}'}})
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "Block"))
+    await env.closed("anna")
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "the boss", "n": 1}
 
 
@@ -261,7 +261,7 @@ async def test_the_run_modal_asks_for_the_inputs_of_the_responder_that_is_chosen
     await env["anna"].click(None, value=values[DROP], **place)
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Which list")))
     await env["anna"].submit(view["id"], entered(view, reason="C2", list="inbound"))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, DROP))
+    await env.closed("anna")
     given = json.loads((await env.client.actions("alert", alert.id))[0].parameters or "")
     assert given == {"reason": "C2", "list": "inbound", "minutes": 60, "everywhere": True}
 
@@ -290,7 +290,7 @@ async def test_an_input_with_many_options_finds_them_by_what_is_typed(env: Featu
     (found,) = await env["anna"].options(query="HOST 42", **place)
     assert [option["text"]["text"] for option in found["options"]] == ["host 42"]
     await env["anna"].submit(view["id"], {host["block_id"]: {element: found["options"][0]["value"]}})
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "Pick"))
+    await env.closed("anna")
     assert json.loads((await env.client.actions("alert", alert.id))[0].parameters or "") == {"host": "host 42"}
 
 
@@ -301,7 +301,7 @@ async def test_a_form_that_arrives_twice_with_other_inputs_starts_one_run(env: F
     view = await env.until("anna", topmost(ids.START_VIEW))
     await env["anna"].submit(view["id"], entered(view, list="inbound"))
     submitted = next(copy.deepcopy(body) for _, what, body, _ in env.emulator.traffic if what == "view_submission")
-    await env.until("anna", topmost(ids.NOTICE_VIEW, DROP))
+    await env.closed("anna")
     answers: list[Any] = []
 
     async def ack(answer: Any = None) -> None:
