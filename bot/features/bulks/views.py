@@ -50,7 +50,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, mention: str = "") -> Messa
         blocks.append(section(f"⏳ *{bulk.awaiting} wait for approval*{until}. {mention}".rstrip()))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if bulk.timed and bulk.release_at is not None:
-        blocks.append(section(f"🔒 *{bulk.timed} in force* until {slack_date(bulk.release_at, DAY_AND_TIME)}"))
+        blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
         elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))

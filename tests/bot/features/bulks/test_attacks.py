@@ -107,7 +107,7 @@ async def test_a_channel_that_is_shared_or_archived_meanwhile_shows_nothing_of_t
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 2)
         await env["anna"].command(OPEN, f"/responder run vendor ban {' '.join(alert_ids)} reason=C2 list=inbound")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
         await confirm(env, "anna", question)
         await env.until("anna", lambda view: "2 wait for approval" in str(view.messages(OPEN)) or None)
         message = await shown(env, "2 wait for approval")  # also where the alerts are shown

@@ -41,7 +41,7 @@ async def alerts(env: FeatureEnvironment, count: int, **more: Any) -> list[str]:
 async def asked(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> dict[str, Any]:
     """The question after the command."""
     await env[name].command(SOC, f"/responder run {responder} {' '.join(alert_ids)}")
-    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, "Core checks each")))
+    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, "Each is checked")))
 
 
 async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> None:
@@ -320,7 +320,7 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
         alert_ids = await alerts(env, 2)
         conversation = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].command(conversation, f"/responder run fail {' '.join(alert_ids)}")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
 
         def told(view: EmulatorView) -> list[dict[str, Any]] | None:
@@ -345,7 +345,7 @@ async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> No
 
 async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undone_before(tmp_path: Path) -> None:
     rules: dict[str, dict[str, Any]] = {
-        "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
+        "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True},
         "Report": {"undo": "Fail_1_0"},
     }
     async with feature_environment(tmp_path, rules) as env:
@@ -359,7 +359,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         last = max(
             [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
         )
-        assert f"🔒 3 in force until <!date^{last // 1000}^" in text_of(message)
+        assert f"🔒 *3 in force until <!date^{last // 1000}^" in text_of(message)
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Undo now")))
         assert text_of(each).count("Undo now") == 3
@@ -368,6 +368,21 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         undoing = [one for one in await env.client.actions("alert", alert_ids[2]) if one.undoes]
         assert [one.undoes for one in undoing] == [action.id]
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
+
+        message = await shown(env, "2 in force until")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_EXTEND)
+        form = fine(await env.until("anna", topmost(ids.EXTEND_ALL_VIEW, "on 2 targets")))
+        assert "The settings allow" not in text_of(form)
+        await env["anna"].submit(form["id"], {"longer": {"value:longer": "15"}})
+        refused = await env.until("anna", topmost(ids.NOTICE_VIEW, "More time on 2 targets."))
+        assert "Refused" not in text_of(refused)
+        timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
+        assert all(undo.changed and undo.at and undo.at > last for undo in timed)
+        message = await shown(env, "2 in force until")
+        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        await env.told("ben", "Undone on 2 targets.")
+        await env.until("anna", lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
+        assert await env.client.measures() == []
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)

@@ -87,7 +87,7 @@ async def test_a_form_takes_a_note_and_starts_with_that_of_the_command(env: Feat
 async def test_several_runs_have_the_note_of_their_question(env: FeatureEnvironment) -> None:
     alert_ids = await alerts(env, 2)
     await env["anna"].command(SOC, f'/responder run tell {" ".join(alert_ids)} note="{NOTE}"')
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     assert SHOWN in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.told("anna", "2 runs accepted")

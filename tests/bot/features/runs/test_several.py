@@ -59,7 +59,7 @@ async def test_several_observables_of_an_alert_are_chosen_in_details_and_run_on_
         wanted = [by_data["203.0.113.1"], by_data["203.0.113.2"], by_data["evil.example"]]
         await chosen(env, "anna", view, wanted)
         assert await responder(env, "anna", "Fail") == "on 2 of 3"
-        text = await run_all(env, "anna", "Core checks each")
+        text = await run_all(env, "anna", "Each is checked")
         assert "*Runs on 2 targets*" in text
         assert f"*Will be refused on 1 object*\\n• {wanted[2]}: " in text
         await shown(env, "3 of 3, 2 failed, 1 refused")
