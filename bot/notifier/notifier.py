@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from bot.identity import admins_by_team
 from bot.notifier.access import AccessMessages
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
@@ -359,7 +360,10 @@ class Notifier:
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
 
     async def _pauses(self, pauses: Collection[str], unstored: Iterable[DesiredMessage]) -> list[DesiredMessage]:
-        """What tells the threads of alerts whose runs were one failure too many. Nothing if it was resumed since."""
+        """What tells the threads of alerts whose runs were one failure too many, and who can resume the responder.
+
+        Nothing if it was resumed since.
+        """
         by_action = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
         desired: list[DesiredMessage] = []
         for document in (await self._documents(dict.fromkeys(by_action, ()))).values():
@@ -367,6 +371,9 @@ class Notifier:
             named = [action for action in document.actions if action.id in by_action]
             for action in named:
                 desired += await self._renderer.pause_replies(action, timeline)
+        recipients = admins_by_team(await self._core.users()) if by_action else []
+        for team, user in recipients:
+            desired += [await self._renderer.pause_alarm(pause, team, user) for pause in by_action.values()]
         return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:

@@ -24,7 +24,7 @@ from bot.outbox.links import card_link
 from bot.outbox.models import card_key, case_key, is_person
 from bot.outbox.watches import APPROVALS, RESPONDER
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Alert, Case, Document, Person
+from core.models import OPEN_STATUSES, Action, Alert, Case, Document, PausedResponder, Person
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -408,6 +408,12 @@ class Renderer:
             return paused.pause_reply(action, subject, clearance=clearance, command=command)
 
         return await self._in_threads(f"paused:{action.id}", render, subject, timeline)
+
+    async def pause_alarm(self, pause: PausedResponder, team: str, user: str) -> DesiredMessage:
+        """The direct message to an administrator about a responder that was paused."""
+        key = f"resume:{pause.id}:{team}:{user}"
+        buttons = await self._outbox.buttons.prepare(user, key)
+        return DesiredMessage(key, user, paused.alarm(pause, buttons), by_person=True, buttons=buttons)
 
     async def _watchers(self, action: Action, subject: Subject) -> list[tuple[str, str]]:
         """Team and user of those who watch the object of a run, or its responder."""

@@ -47,6 +47,13 @@ def _line(responder: PausedResponder, button: ButtonIds, *, may_resume: bool) ->
     return section(text, accessory=resume)
 
 
+def alarm(responder: PausedResponder, button: ButtonIds) -> Message:
+    """The direct message to somebody who can resume it."""
+    name, why = responder.title or responder.name, count(responder.failures, "run")
+    text = f"{foreign(name, NAME_LIMIT)} was paused: {why} failed within {count(responder.within_minutes, 'minute')}."
+    return Message(text, (_line(responder, button, may_resume=True),))
+
+
 def pause_reply(action: Action, subject: Subject, *, clearance: int, command: str) -> Message:
     """The reply in the thread of the alert whose run was the failure too many."""
     view = RedactedView(subject, clearance)

@@ -46,6 +46,12 @@ async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_ad
     await env.until("anna", in_thread(card["ts"], "*Fail* was paused"))
     replies = [m for m in env["anna"].live_view.thread(SOC, card["ts"])[1:] if "was paused" in text_of(m)]
     assert len(replies) == 1
+    direct = await env["lea"].dm(env.emulator.bot_user_id)
+    alarm = within_limits(
+        await env.until("lea", lambda view: next((m for m in view.messages(direct) if "was paused" in m["text"]), None))
+    )
+    assert alarm["text"] == "Fail was paused: 1 run failed within 10 minutes."
+    assert button(alarm, ids.RESUME)
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     await env.told("anna", "paused since")
     await env["anna"].command(SOC, "/responder paused")
