@@ -1,7 +1,7 @@
 """What the page suggests to try."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -22,5 +22,5 @@ class Pointer:
 
     def for_page(self) -> dict[str, Any]:
         """The pointer as the page receives it, without what is empty."""
-        shown = {key: value for key, value in asdict(self).items() if value and key != "start"}
+        shown = {key: value for key, value in vars(self).items() if value and key != "start"}
         return {**shown, "starts": True} if self.start else shown

@@ -159,8 +159,8 @@ const DATES = {
   date: { year: "numeric", month: "long", day: "numeric" },
   date_short: { year: "numeric", month: "short", day: "numeric" },
   date_long: { weekday: "long", year: "numeric", month: "long", day: "numeric" },
-  time: { hour: "2-digit", minute: "2-digit" },
-  time_secs: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  time: { hour: "numeric", minute: "2-digit" },
+  time_secs: { hour: "numeric", minute: "2-digit", second: "2-digit" },
 };
 
 function dateForm(moment, name) {

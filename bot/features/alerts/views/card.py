@@ -143,9 +143,11 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
     over = f"{foreign(view.text(alert.resolved_by), 80)} says it is over" if alert.resolved_by else ""
     if not is_closed(alert):
-        owner = f"assigned to *{person_name(alert.assignee)}*" if alert.assignee else "unassigned"
-        return " · ".join(part for part in (STATUS_WORDS[alert.status], owner, over) if part)
-    word = f"made into case {alert.case}" if alert.status == "Imported" and alert.case else STATUS_WORDS[alert.status]
+        return " · ".join(part for part in (STATUS_WORDS[alert.status], _owner(alert), over) if part)
+    if alert.status == "Imported":  # which runs and people change further, so its last change says nothing of the case
+        word = f"made into case {alert.case}" if alert.case else STATUS_WORDS[alert.status]
+        return " · ".join(part for part in (f"*{word}*", _owner(alert), over) if part)
+    word = STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"
     at = slack_date(alert.updated_at, DAY_AND_TIME)
@@ -153,6 +155,10 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
         return f"*{word}*, {over}, {at}"
     why = f": {foreign(view.text(alert.summary), DESCRIPTION_LIMIT * 3)}" if alert.summary else ""
     return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}{why}", over) if part)
+
+
+def _owner(alert: Alert) -> str:
+    return f"assigned to *{person_name(alert.assignee)}*" if alert.assignee else "unassigned"
 
 
 def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
