@@ -160,7 +160,8 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
         case_id = (await env.client.create_case({"title": "One", "description": "d", "severity": 4})).id
         task = await env.client.add_task(case_id, {"title": "Look"})
         log_id = (await env.client.add_log(task.id, {"message": "Seen"})).id
-        await env.card(anna, log_id)
+        card = await env.card(anna, case_id)
+        await anna.until(lambda view: [m for m in view.thread(SOC, card["ts"]) if log_id in m["text"]])
         await at_rest(env)
         proxy.hold(f"GET {DOCUMENTS}")
         response = await env.core.send("PATCH", f"/api/case/{case_id}", {"tlp": 3})
@@ -177,7 +178,7 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
             await until_read(second.outbox.cursor, lambda cursor: cursor == last)
             await all_sent(second)
             await until(lambda: not env.bot.leading.is_set())
-            assert "Seen" not in str(await anna.messages(SOC))
+            assert "Seen" not in str(await anna.thread(SOC, card["ts"]))
 
 
 async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once_it_refuses(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(
         anna = await scene.person(ANNA)
         case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
         log_id = await log_of(scene, case.id)
-        await anna.until(lambda view: [m for m in view.messages(SOC) if log_id in m["text"]])
+        await anna.until(lambda view: [m for m in thread(view, case.id) if log_id in m["text"]])
 
 
 async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_path: Path) -> None:

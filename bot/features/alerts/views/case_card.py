@@ -21,7 +21,7 @@ from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import TLP_NAMES, Case, Document, Task
+from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
 
 MAX_TASKS = 8
 TASK_LIMIT = 80  # characters of its title
@@ -36,9 +36,10 @@ def case_card(
     view = RedactedView(Subject.in_document(document, case.id) or Subject.case(case), clearance)
     newest = runs.newest_first(document.actions)
     total = max(sum(document.action_counts.values()), len(newest))
-    push = clip(f"Case {approvals.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
+    push = clip(f"{_title(case, document, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
+    head = headline(view)["text"]["text"] if not document.alert_ids else f"{approvals.sign(view)}*Case {case.case_id}*"
 
     def view_of(object_id: str) -> RedactedView:
         subject = Subject.in_document(document, object_id)
@@ -46,20 +47,30 @@ def case_card(
         return RedactedView(subject or unknown, clearance)
 
     urgent, more = run_lines(newest, view_of, button, now_ms, case.id, total=total, policies=document.policies)
-    blocks: list[Block] = [section(f"{headline(view)['text']['text']}\n{_state(case, tasks, view)}"), *urgent]
+    blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
     blocks += _observables(document, view, button)
     return Message(push, (*blocks, _facts(case, document, view), _controls(case, button), *more))
 
 
+def _title(case: Case, document: Document, view: RedactedView) -> str:
+    """`HIGH case 12 (~30)` in the thread of an alert, whose card has a title; else the case's own.
+
+    An observable that is hidden in the alert isn't known here, and would not be masked in the title.
+    """
+    if document.alert_ids and view.is_open:
+        return f"{SEVERITY_NAMES[case.severity].upper()} case {case.case_id} ({case.id})"
+    return f"Case {approvals.of_root(view.subject, view)}"
+
+
 def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
-    """`case 12 · open · owner anna · 1 of 3 tasks done`."""
+    """`open · owner anna · 1 of 3 tasks done`."""
     owner = f"owner {person_name(case.owner)}" if case.owner else "no owner"
     done = sum(task.status not in OPEN_TASKS for task in tasks)
     progress = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
     named = owner if view.is_open else ""
-    return " · ".join(part for part in (f"case {case.case_id}", case.status.lower(), named, progress) if part)
+    return " · ".join(part for part in (case.status.lower(), named, progress) if part)
 
 
 def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:

@@ -64,7 +64,7 @@ async def test_a_run_on_thirty_alerts_posts_one_message_that_is_true_in_the_end(
         text = text_of(question)
         assert "29 of 31 targets, those that you may see" in text
         assert "*Runs on 28 targets*" in text
-        assert f"*Will be refused on 1 object*\\n• {untagged}: " in text
+        assert f"*Will be refused on 1 target*\\n• {untagged}: " in text
         assert all(one in text for one in alert_ids)
         assert secret not in text
         assert "Nobody here" not in text
@@ -144,7 +144,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
-        await env.told("anna", "Runs again on 1 object; 0 refused")
+        await env.told("anna", "Runs again on 1 target; 0 refused")
         await shown(env, "1 of 1, 0 failed, 0 refused")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
