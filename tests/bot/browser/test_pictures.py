@@ -183,7 +183,7 @@ async def withheld(flows: FlowEnvironment) -> None:
     await leave_pane(page)
     shown = await card(page, f"{red} ·")
     await shown.get_by_role("button", name="Details").click()
-    await expect(modal(page)).to_contain_text("Lea can open this.")
+    await expect(modal(page)).to_contain_text("Lea or mia can open this.")
     await pictured(page, "withheld")
     await leave_modal(page)
 
