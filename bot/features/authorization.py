@@ -11,6 +11,7 @@ from core.models import Permission
 
 TASKS: Mapping[Permission, str] = {
     "manageAction": "run responders",
+    "manageAlert": "change alerts",
     "manageCase": "make cases",
     "manageCaseTemplate": "make case templates",
 }
