@@ -120,6 +120,7 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
 async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env: FeatureEnvironment) -> None:
     mine, other = await env.create_alert(), await env.create_alert(sourceRef="other", title="Somebody else's")
     await env.create_alert(sourceRef="red", tlp=3, title="Not for anna")
+    free = await env.create_alert(sourceRef="free", title="Nobody's yet")
     in_case = await env.create_alert(sourceRef="case", title="Ransomware")
     await env["anna"].command(SOC, f"/responder case {in_case.id}")
     await env.until("anna", lambda s: card_in(s, SOC, in_case.id, "*made into case"))
@@ -140,9 +141,9 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     assert "*Your last runs* (1)" in shown
     await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:help")
     await env.until("anna", topmost(ids.NOTICE_VIEW, "`/responder list ~12`"))
-    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.ASSIGN}:{other.id}")
+    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.ASSIGN}:{free.id}")
     await env.until("anna", lambda s: s.home if "*Your alerts and cases* (3)" in text_of(s.home or {}) else None)
-    assert (await env.client.alert(other.id)).assignee == "anna@responder-bot.local"
+    assert (await env.client.alert(free.id)).assignee == "anna@responder-bot.local"
     await env["lea"].open_home()
     assert "*Your alerts and cases*: nothing" in text_of(await env.until("lea", lambda s: s.home))
 
