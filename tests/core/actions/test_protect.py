@@ -134,7 +134,7 @@ async def test_what_became_protected_while_the_run_waited_does_not_run(tmp_path:
         await stop(harness)
         async with restarted(harness, protected=["198.51.100.0/24"]) as core:
             await take_over(harness, core)
-            assert "did not run: the artifact" in await message_of(harness, waiting)
+            assert "did not run: the observable" in await message_of(harness, waiting)
 
 
 async def test_an_artifact_that_is_added_while_the_run_waits_is_not_passed_on(tmp_path: Path) -> None:
