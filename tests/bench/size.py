@@ -120,7 +120,7 @@ async def _worked_on(env: BotEnvironment, number: int, responder: str, report: i
     action = await env.client.run(asked)
     while action.end_date is None:
         action = await env.client.action(action.id, wait_s=20)
-    await env.client.mark_alert_read(object_id)
+    await env.client.close_alerts([object_id])
 
 
 def _is_sent(bot: Path) -> bool | None:

@@ -203,7 +203,7 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
             cards = {alert: await here.card(alert) for alert in alerts}
             closed, open_ = alerts[:10], alerts[10:]
             for alert in closed:
-                await here.core.mark_alert_read(alert)
+                await here.core.close_alerts([alert])
                 cards[alert] = await here.card(alert, "*closed*")
             stores.rows(tmp_path / "slack.db", f"UPDATE message SET created_at = created_at - {2 * DAY_MS}")  # noqa: S608
             await here.start(RESPONDER_BOT_RETENTION_MESSAGE_DAYS="1")
@@ -214,7 +214,7 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
                 await asyncio.sleep(0)
             first.kill()
             assert (await pruning)["alert"] == len(closed)
-            await here.core.mark_alert_read(open_[0])
+            await here.core.close_alerts([open_[0]])
             await here.card(open_[0], "*closed*")
             of_open = await until(lambda: forgotten(tmp_path / "slack.db", closed), "their messages are forgotten")
             assert of_open == set(open_)

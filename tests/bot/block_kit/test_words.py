@@ -17,12 +17,7 @@ FOR_OPERATORS = {BOT / "features" / "help" / "doctor.py", BOT / "features" / "pe
 
 def sentences(tree: ast.AST) -> Iterator[str]:
     """String constants with a blank, without docstrings."""
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and isinstance(node.body[0], ast.Expr)
-    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         # A part of an f-string has a blank at least at one end.
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:

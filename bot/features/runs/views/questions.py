@@ -151,7 +151,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
-    by += ", one of them of another org-admin" if request.override_reason is not None and number > 1 else ""
+    by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:

@@ -130,7 +130,7 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
     assert [label.partition(" ")[0] for label in labels] == [first.id, second.id]
     assert field["block_id"] in (await env["anna"].submit(form["id"], {}))["errors"]
     await env["anna"].submit(form["id"], chosen(field, by_data(first)["203.0.113.7"]))
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     text = text_of(question)
     assert f"• {first.id} · ip 203[.]0[.]113[.]7 · " in text
     assert f"• {third.id} · hostname SRV-DC01 · " in text
@@ -144,7 +144,7 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
 async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=HOSTS) for n in range(2)]
     await env["anna"].command(SOC, f"/responder run tell {' '.join(one.id for one in alerts)} target=srv-dc01")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Core checks each")))
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 0 refused."))
     assert [await acted_on(env, alert) for alert in alerts] == [["SRV-DC01"], ["SRV-DC01"]]
