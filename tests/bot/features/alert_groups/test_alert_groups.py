@@ -119,7 +119,7 @@ async def test_a_group_shows_nothing_above_the_clearance_of_its_channel(tmp_path
         assert "`198[.]51[.]100[.]2`" not in str(card)
         assert "`198[.]51[.]100[.]2`" in str(await group_card(anna, 4, SOC))
         own = "192[.]0[.]2[.]44"
-        artifacts = [{"dataType": "ip", "data": "192.0.2.44"}]
+        artifacts = [{"dataType": "ip", "data": "192.0.2.44", "tlp": 0}]
         (alert_id,) = await post(env, range(4, 5), tlp=0, artifacts=artifacts)
         await anna.until(lambda view: own in str(group_cards(view.messages(OPEN))))
         await env.client._request("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
