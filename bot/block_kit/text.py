@@ -5,6 +5,7 @@ Foreign is all text that isn't ours: fields of objects, reports, what people typ
 
 import html
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -88,6 +89,17 @@ def mrkdwn(text: str) -> dict[str, Any]:
 
 def section(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "section", "text": mrkdwn(text), **more}
+
+
+def sections(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Lines in as few sections as they fit into, so that none is cut off."""
+    texts = list[str]()
+    for line in lines:
+        if texts and len(texts[-1]) + 1 + len(line) <= SECTION_LIMIT:
+            texts[-1] += f"\n{line}"
+        else:
+            texts.append(line)
+    return [section(text) for text in texts]
 
 
 def context(*texts: str) -> dict[str, Any]:

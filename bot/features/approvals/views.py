@@ -20,6 +20,7 @@ from bot.block_kit.text import (
     foreign_plain,
     person_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
@@ -289,16 +290,16 @@ def changed(has_changed: bool) -> list[Block]:
 def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
     """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
     who, on = person_name(action.created_by), on_what(view.subject, view)
-    targets = "\n".join(f"• {line}" for line in runs.target_lines(action.target or (), view))
+    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
     parts = [
-        f"*Target*\n{targets}" if targets else "",
         observables(action, view),
         f"*How long*\n{undo_state.planned(action)}",
         inputs(action, view),
         effect(responder),
     ]
     asks = section(f"*{who}* asks to run *{runs.name(action)}* on {sign(view)}{on}")
-    return [asks, *override_blocks(action, view), *(section(part) for part in parts if part)]
+    named = sections(["*Target*", *targets]) if targets else []
+    return [asks, *override_blocks(action, view), *named, *(section(part) for part in parts if part)]
 
 
 def effect(responder: OfferedResponder | None) -> str:

@@ -18,6 +18,7 @@ from bot.block_kit.text import (
     person_name,
     readable_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import RedactedView
@@ -33,6 +34,7 @@ PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
 REVIEW_TITLE_LIMIT = 200  # of what somebody approves
+REVIEW_TARGETS = 5  # of each object, so that a hundred fit into a modal
 LINES_LIMIT = 2900  # characters of a section
 
 
@@ -215,9 +217,7 @@ def review_view(
             shown += _inputs(actions_waiting[0], [target.view for target in waiting])
         shown.append(section(f"*How long*\n{undo_state.planned(actions_waiting[0])}"))
         shown += _section([approvals.effect(responder)] if responder is not None else [])
-    lines = [_review_line(target) for target in waiting]
-    for start in range(0, len(lines), REASONS):
-        shown += _section(lines[start : start + REASONS])
+    shown += sections(_review_line(target) for target in waiting)
     if hidden:
         why_not = (
             f"You may not see {hidden} of these targets, so you can't decide on all at once. The cards of the others"
@@ -262,7 +262,7 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 def _review_line(shown: ShownTarget) -> str:
     action, view, got = shown.action, shown.view, ""
     if action is not None:
-        got = runs.targets(action, view, runs.MAX_LISTED_TARGETS) or approvals.observables_in_short(action, view)
+        got = runs.targets(action, view, REVIEW_TARGETS) or approvals.observables_in_short(action, view)
     return f"• {shown.target.object_id} · {_whole_title(view)}{f': {got}' if got else ''}"
 
 

@@ -13,6 +13,7 @@ from bot.block_kit.text import (
     foreign_plain,
     person_name,
     section,
+    sections,
     slack_date,
     utc_time,
 )
@@ -205,12 +206,12 @@ def _change(undo: Undo, extension: Extension) -> str:
 
 def extension_view(action: Action, view: RedactedView, undo: Undo, extension: Extension) -> dict[str, Any]:
     """Asks once more before an extension is approved, with the target and both ends."""
-    targets = "\n".join(f"• {line}" for line in runs.target_lines(action.target or (), view))
+    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
     asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
-    parts = [asks, f"*Target*\n{targets}" if targets else "", _change(undo, extension)]
+    named = sections(["*Target*", *targets]) if targets else []
     return modals.modal(
         "Approve more time?",
-        [*(section(part) for part in parts if part), context(needed(extension))],
+        [section(asks), *named, section(_change(undo, extension)), context(needed(extension))],
         callback_id=ids.EXTENSION_APPROVE_VIEW,
         submit="Extend",
         metadata=json.dumps({"id": action.id, "extension": extension.id}),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
-from bot.block_kit.text import OPTION_LIMIT, clip_middle, count, foreign_plain, plain, section
+from bot.block_kit.text import OPTION_LIMIT, clip_middle, count, foreign_plain, plain, section, sections
 from bot.clearance import RedactedView, defang
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
@@ -39,7 +39,7 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
     if needs_choice(target, responder):
         return []
     named = runs.target_lines(chosen(target, responder), view)
-    return [section("\n".join(["*Target*", *(f"• {line}" for line in named)]))] if named else []
+    return [*sections(["*Target*", *(f"• {line}" for line in named)])] if named else []
 
 
 # --- the field ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals.views import CHANGED, approve_view
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
+from tests.bot.block_kit.test_limits import fine_view
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, fine, text_of, topmost
 from tests.bot.running import SOC, approve, until_asked_to_approve
@@ -65,6 +66,14 @@ def test_a_button_named_after_a_long_deed_fits_and_what_it_does_is_never_empty()
     assert len(shown["title"]["text"]) <= 24
     assert "What CloseFalsePositive does" in text_of(shown)
     assert "Nothing takes it back" in text_of(shown)
+
+
+def test_every_target_is_read() -> None:
+    hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=f"{'h' * 60}-{n}", tlp=2) for n in range(120)]
+    shown = asked(isolation(target=hosts))
+    fine_view(shown)
+    assert all(f"-{n}" in text_of(shown) for n in range(100))
+    assert "20 more" in text_of(shown)
 
 
 def test_what_is_above_the_clearance_is_counted_and_not_named() -> None:

@@ -9,7 +9,7 @@ from bot.features.bulks.views import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
-from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, Undo
+from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, TargetArtifact, Undo
 from tests.bot import samples
 from tests.bot.block_kit.test_limits import fine, fine_view
 from tests.bot.samples import HOSTILE, NOW, button
@@ -90,7 +90,8 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
 
 def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
     given = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
-    action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}))
+    hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=f"{'h' * 60}-{n}", tlp=0) for n in range(9)]
+    action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
     shown = [
         ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
         for target, view in zip(bulk().targets, VIEWS, strict=True)
@@ -100,6 +101,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
+    assert text.count("-4, 4 more") == MANY
     assert "the end" in text
     assert "bulk_deny" in text
     assert "submit" in view
