@@ -235,12 +235,12 @@ def decision(action: Action, now_ms: int) -> str:
         return "No approval is needed."
     approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
     if is_open(action, now_ms):
-        needs = f"Needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+        needs = f"Needs {count(runs.missing_approvals(action), 'approval')}"
         by = f" · approved by {approvers}" if approvers else ""
         if action.undo is not None and action.undo.after_minutes:
             needs += f" · ends {undo_state.minutes(action.undo.after_minutes)} after it succeeded"
         return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
-    if len(approval.approved_by) >= approval.needed:
+    if not runs.missing_approvals(action):
         return f"Approved by {approvers}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
@@ -311,22 +311,18 @@ def effect(responder: OfferedResponder | None) -> str:
 
 def _missing(action: Action) -> str:
     """What happens once this person has approved it."""
-    approval = action.approval
-    more = approval.needed - len(approval.approved_by) - 1 if approval is not None else 0
-    return (
-        f"After yours it needs {count(more, 'more approval')}." if more > 0 else "It starts as soon as you approve it."
-    )
+    if more := runs.missing_approvals(action) - 1:
+        return f"After yours it needs {count(more, 'more approval')}."
+    whose = "you approve" if action.override is None else "an org-admin approves"
+    return f"It starts as soon as {whose} it."
 
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:
     """The receipt: what was approved, and where it is taken back."""
-    approval = action.approval
     text = f"You approved {run_on(action, view)}; it starts now."
-    if approval is not None and runs.awaits_approval(action):
-        text = (
-            f"You approved {run_on(action, view)}; "
-            f"it needs {count(approval.needed - len(approval.approved_by), 'more approval')}."
-        )
+    if runs.awaits_approval(action):
+        missing = count(runs.missing_approvals(action), "more approval")
+        text = f"You approved {run_on(action, view)}; it needs {missing}."
     see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
     return Message(text, (section(text), context(undo_state.planned(action) + see)))
 

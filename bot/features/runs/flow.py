@@ -284,7 +284,7 @@ def started_message(action: Action, view: RedactedView) -> Message:
     name, on = runs.name(action), foreign(runs.target(view), runs.TARGET_LIMIT)
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
-        approvals = count(approval.needed - len(approval.approved_by), "approval")
+        approvals = count(runs.missing_approvals(action), "approval")
         return notices.notice(
             f"{name} on {on} needs {approvals} until "
             f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."

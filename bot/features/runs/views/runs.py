@@ -62,8 +62,14 @@ def is_open(action: Action) -> bool:
 
 def awaits_approval(action: Action) -> bool:
     """Whether it starts only after further approvals."""
-    approval = action.approval
-    return action.status == "Waiting" and approval is not None and len(approval.approved_by) < approval.needed
+    return action.status == "Waiting" and missing_approvals(action) > 0
+
+
+def missing_approvals(action: Action) -> int:
+    """How many approvals it needs beside those that it has; an override always needs that of an org-admin."""
+    approval, override = action.approval, action.override
+    missing = approval.needed - len(approval.approved_by) if approval is not None else 0
+    return max(missing, int(override is not None and override.approved_by is None))
 
 
 def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
@@ -207,9 +213,9 @@ def was_not_started(action: Action) -> bool:
 
 def state(action: Action, view: RedactedView | None = None) -> str:
     """`done in 3.2 s`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
-    now, approval = state_of(action), action.approval
-    if now == "approval" and approval is not None:
-        return f"needs {count(approval.needed - len(approval.approved_by), 'approval')}"
+    now = state_of(action)
+    if now == "approval":
+        return f"needs {count(missing_approvals(action), 'approval')}"
     by = f" by {person_name(action.ended_by)}" if action.ended_by and (view is None or view.is_open) else ""
     link = {"succeeded": " in ", "failed": " after ", "stopped": " after "}.get(now)
     ran_ms = own_duration(action)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
-from bot.features.approvals.views import CHANGED, approve_view
+from bot.features.approvals.views import CHANGED, approve_view, approved, is_open
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
 from tests.bot.block_kit.test_limits import fine_view
 from tests.bot.features.approvals.test_decisions import button, in_thread
@@ -58,6 +58,16 @@ def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() 
     for words in ("🔴 *Override*: *anna* overrides 203.0.113.2 is protected", ">It spreads", "needs 2 more approvals"):
         assert words in shown
     assert "It starts as soon" not in shown
+
+
+def test_an_override_waits_for_an_org_admin_whoever_else_has_approved_it() -> None:
+    override = Override(reason="It spreads", overrides=[])
+    waits = isolation(override=override, agreed=("ben", "eve"), needed=2)
+    assert is_open(waits, NOW)
+    assert "It starts as soon as an org-admin approves it." in text_of(asked(waits))
+    assert "it needs 1 more approval" in approved(waits, RedactedView(Subject.alert(alert()), 2), "").text
+    done = isolation(override=override.model_copy(update={"approved_by": "lea"}), agreed=("ben", "lea"), needed=2)
+    assert not is_open(done, NOW)
 
 
 def test_a_button_named_after_a_long_deed_fits_and_what_it_does_is_never_empty() -> None:
