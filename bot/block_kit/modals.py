@@ -39,7 +39,9 @@ def loading(title: str) -> dict[str, Any]:
 
 def working(title: str = "Still working") -> dict[str, Any]:
     """Shown while a submission takes long; it is updated later."""
-    return notice(title, "Still working on it. This view changes when it is done; it is safe to close.")
+    return notice(
+        title, "Still working on it. This view will say what became of it; if you close it, only the card does."
+    )
 
 
 def message_view(title: str, message: Message) -> dict[str, Any]:
