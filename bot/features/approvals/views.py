@@ -261,10 +261,11 @@ def approve_view(
     `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
     """
     shown = _what_is_approved(action, view, responder)
+    needs = [_missing(action), decision(action, now_ms), named_approvers(responder)]
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
     return modals.modal(
         deed(runs.title(action), "?"),
-        [*changed(has_changed), *shown, context(_missing(action), decision(action, now_ms)), actions(deny)],
+        [*changed(has_changed), *shown, context(*filter(None, needs)), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
         submit=deed(runs.title(action)),
         metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest(shown)}),

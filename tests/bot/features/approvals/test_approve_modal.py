@@ -31,7 +31,7 @@ def isolation(**more: Any) -> Action:
 
 
 def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_back() -> None:
-    policy = Policy(confirm="Takes the host off the network.", approval=1)
+    policy = Policy(confirm="Takes the host off the network.", approval=1, approve_by=["lea"])
     shown = asked(isolation(), responder(policy=policy))
     assert (shown["title"]["text"], shown["submit"]["text"], shown["close"]["text"]) == (
         "Isolate Host?",
@@ -47,6 +47,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
         "*What it does*\\nTakes the host off the network.",
         "It starts as soon as you approve it.",
         "Needs 1 approval",
+        "Can be approved by: lea.",
     ):
         assert words in text, words
 
