@@ -34,6 +34,7 @@ WORKERS = 16
 SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who asks
 RESPONSE_S = 2.0  # core's time for a RESPONSE entry; Slack waits 3 s
 ACCEPT_S = 2.0  # the database's time to store a click; Slack waits 3 s
+LATE_ACCEPT_S = 0.7  # the same once RESPONSE_S is over
 WRITE_AGAIN_S = 1.0
 REPLAY_EVERY_S = 2.0
 REQUEST_ID_CHARS = 16
@@ -112,7 +113,10 @@ class _QueuedInteraction:
 
 
 class Dispatcher:
-    """Receives the interactions of all types. READ ones wait in memory, WRITE ones are committed to the inbox first."""
+    """Receives the interactions of all types. READ ones wait in memory.
+
+    WRITE ones are committed to the inbox first, and so are submissions that Slack hears of before they are done.
+    """
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class Dispatcher:
         elif entry is None:
             await self._refuse(interaction, "" if interaction.type == "event" else UNKNOWN_TEXT, ack)
         elif entry.ack is Ack.RESPONSE:
-            await self._answer(_QueuedInteraction(entry, interaction, text), ack)
+            await self._answer(_QueuedInteraction(entry, interaction, text, interaction.idempotency_key), ack)
         elif entry.ack is Ack.WRITE:
             await self._accept(_QueuedInteraction(entry, interaction, text, interaction.idempotency_key), ack)
         elif self._enqueue(_QueuedInteraction(entry, interaction, text)):
@@ -195,9 +199,7 @@ class Dispatcher:
     async def _accept(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
         """Commit it to the inbox, acknowledge it, then queue it. A repeated delivery is only acknowledged."""
         interaction = item.interaction
-        # "surface" is the field's name in the inboxes of all releases.
-        pending = {"surface": interaction.type, "body": {k: v for k, v in interaction.body.items() if k != "token"}}
-        accepting = asyncio.create_task(self._outbox.inbox.accept(item.inbox_key, pending))
+        accepting = asyncio.create_task(self._outbox.inbox.accept(item.inbox_key, _pending(interaction)))
         try:
             async with asyncio.timeout(ACCEPT_S):
                 is_new = await asyncio.shield(accepting)
@@ -239,15 +241,20 @@ class Dispatcher:
         return True
 
     async def _answer(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
-        """Acknowledge with the handler's result. If it is late, say so; a view is updated with the result later."""
+        """Acknowledge with the handler's result. If it is late, say so; a view is updated with the result later.
+
+        Such a submission is in the inbox until then: once it is acknowledged, a crash must not lose it.
+        """
         task = asyncio.create_task(self._result(item))
         done, _ = await asyncio.wait({task}, timeout=RESPONSE_S)
         if done:
             result = task.result()
             await (ack(dict(result)) if result else ack())
         elif item.interaction.type == "view":
+            self._in_hand.add(item.inbox_key)
+            await self._store_late(item)
             await ack(modals.update(modals.working()))
-            self._run_in_background(self._show_late_result(item.interaction, task))
+            self._run_in_background(self._finish_late(item, task))
         else:
             task.cancel()
             await self._refuse(item.interaction, BUSY_TEXT, ack)
@@ -269,9 +276,24 @@ class Dispatcher:
             refused = notices.internal(self._log_internal_error(item.interaction))
         return _as_acknowledgement(item.interaction, refused)
 
-    async def _show_late_result(self, interaction: Interaction, task: "asyncio.Task[Json | None]") -> None:
+    async def _store_late(self, item: _QueuedInteraction) -> None:
+        """Store a submission that is being carried out, so that another bot does it if this one is killed."""
+        try:
+            async with asyncio.timeout(LATE_ACCEPT_S):
+                await self._outbox.inbox.accept(item.inbox_key, _pending(item.interaction))
+        except (ResponderBotError, TimeoutError) as error:  # it is done all the same, unless this bot is killed, too
+            log.warning("interaction_not_stored", type=item.interaction.type, reason=str(error) or "no answer")
+
+    async def _finish_late(self, item: _QueuedInteraction, task: "asyncio.Task[Json | None]") -> None:
+        result = await task
+        self._unstored.add(item.inbox_key)
+        self._in_hand.discard(item.inbox_key)
+        await self._write_until_stored(item.inbox_key, lambda: self._outbox.inbox.complete(item.inbox_key))
+        await self._show_late_result(item.interaction, result)
+
+    async def _show_late_result(self, interaction: Interaction, result: Json | None) -> None:
         submitted = mapping(interaction.body.get("view"))
-        view = _late_view(await task, submitted)
+        view = _late_view(result, submitted)
         view_id = str(submitted.get("id") or "")
         try:
             await self._services.slack.views_update(view_id=view_id, view=dict(view))
@@ -299,6 +321,9 @@ class Dispatcher:
     async def _handle(self, item: _QueuedInteraction) -> None:
         item.begin()
         if item.inbox_key and await self._is_taken_over(item.inbox_key):
+            return
+        if item.entry.ack is Ack.RESPONSE:  # a submission that another bot had in hand when it was killed
+            await self._finish_late(item, asyncio.create_task(self._result(item)))
             return
         replies = self._replies(item.interaction)
         requests: list[RefreshRequest] = []
@@ -422,6 +447,11 @@ class Dispatcher:
             log.info("interaction_replayed", type=interaction.type)
             self._in_hand.add(pending.key)
             await self._queue.put(_QueuedInteraction(entry, interaction, text, pending.key))
+
+
+def _pending(interaction: Interaction) -> dict[str, Any]:
+    """The interaction as the inbox keeps it."""
+    return {"surface": interaction.type, "body": {k: v for k, v in interaction.body.items() if k != "token"}}
 
 
 def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | None:

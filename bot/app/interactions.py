@@ -121,7 +121,7 @@ def _idempotency_key(interaction: Interaction) -> str:
         "action": [interaction.message_ts or _text(body, "view", "id"), _text(clicked, "action_id"),
                    _text(clicked, "action_ts")],
         "options": [_text(body, "action_id"), _text(body, "value")],
-        "view": [_text(body, "view", "id")],
+        "view": [_text(body, "view", "id"), _text(body, "view", "hash")],  # what is changed is submitted once more
         "shortcut": [_text(body, "callback_id"), _text(body, "action_ts"), interaction.trigger_id],
         "event": [_text(body, "event_id")],
     }[interaction.type]  # fmt: skip

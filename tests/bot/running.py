@@ -92,6 +92,11 @@ def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, An
     return next((m for m in messages if alert_id in m["text"] and not m.get("ephemeral")), None)
 
 
+def modal_with(words: str) -> Callable[[EmulatorView], dict[str, Any]]:
+    """The open modal if it has these words, or {}."""
+    return lambda view: view.modal if view.modal and words in str(view.modal) else {}
+
+
 async def approve(
     person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
 ) -> dict[str, Any]:

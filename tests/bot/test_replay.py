@@ -1,7 +1,10 @@
 """Interactions that were acknowledged by a bot that was then killed."""
 
+import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
@@ -12,14 +15,22 @@ from core.common.clock import now_ms
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until
-from tests.bot.running import ANNA, SOC, running_bot
+from tests.bot.running import ANNA, LEA, SOC, modal_with, running_bot
 
 MINUTE_MS = 60_000
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-async def leave_pending(folder: Path, text: str, minutes: int) -> None:
-    """Put a command into the inbox, as a bot that was killed that many minutes ago."""
+async def leave_pending(folder: Path, pending: Mapping[str, Any], minutes: int) -> None:
+    """Put an interaction into the inbox, as a bot that was killed that many minutes ago."""
+    earlier = MessageOutbox(
+        open_store(stores.location(folder / "slack.db")), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
+    )
+    assert await earlier.inbox.accept("the-click", pending)
+    await earlier.close()
+
+
+def command(text: str) -> dict[str, Any]:
     body = {
         "command": "/responder",
         "text": text,
@@ -28,18 +39,14 @@ async def leave_pending(folder: Path, text: str, minutes: int) -> None:
         "channel_id": SOC,
         "trigger_id": "1.2.3",
     }
-    earlier = MessageOutbox(
-        open_store(stores.location(folder / "slack.db")), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
-    )
-    assert await earlier.inbox.accept("the-click", {"surface": "command", "body": body})
-    await earlier.close()
+    return {"surface": "command", "body": body}
 
 
 @pytest.mark.parametrize(
     ("minutes", "answer"), [(2, "Nothing has the id ~404"), (11, "The bot was away when you asked")]
 )
 async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, minutes: int, answer: str) -> None:
-    await leave_pending(tmp_path, f"run {CLOSE} ~404", minutes)
+    await leave_pending(tmp_path, command(f"run {CLOSE} ~404"), minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         responses = await anna.until(lambda view: view.ephemerals(SOC))
@@ -82,3 +89,24 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await anna.until(lambda view: "closed" in str(view.messages(SOC)).casefold())
         assert len(await env.client.actions("alert", alert_id)) == 1
+
+
+async def test_a_submission_that_was_acknowledged_late_is_carried_out_by_the_next_bot(tmp_path: Path) -> None:
+    proxy, first, following = CoreProxy(), tmp_path / "first", tmp_path / "next"
+    first.mkdir()
+    following.mkdir()
+    async with running_bot(first, core_proxy=proxy.serve) as env:
+        lea = await env.person(LEA)
+        await lea.command(SOC, "/responder template")
+        form = await lea.until(modal_with("'name'"))
+        proxy.hold("/api/case/template")
+        await lea.submit(form["id"], {"name": {"value:name": "Phishing"}})
+        await lea.until(modal_with("Still working"))
+        ((pending,),) = stores.rows(first / "slack.db", "SELECT payload FROM inbox WHERE done_at = 0")
+        proxy.release()
+        await lea.until(modal_with("was created"))
+        assert stores.rows(first / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0") == []
+    await leave_pending(following, json.loads(pending), 1)
+    async with running_bot(following) as env:
+        await until(lambda: not stores.rows(following / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+        assert (await env.client.case_template("Phishing")).created_by == "lea@responder-bot.local"

@@ -1,19 +1,14 @@
 """While core is slow, Slack is answered in time, and nothing is shown before it is true."""
 
 from pathlib import Path
-from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.text import readable_name
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, running_bot
+from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, modal_with, running_bot
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
-
-
-def modal_with(words: str) -> Any:
-    return lambda view: view.modal if view.modal and words in str(view.modal) else None
 
 
 async def test_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_path: Path) -> None:
