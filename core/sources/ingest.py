@@ -158,10 +158,9 @@ class Sources:
         is_large = len(content) >= LARGE_BYTES
 
         def work(tx: Transaction) -> Received:
-            if sender.signature is not None:  # a key was checked when the request came
-                caller = current_caller(tx, login, login)
-                if caller is None or caller.profile != "source":
-                    raise ResponderBotError("authentication", "Authentication failure")
+            caller = current_caller(tx, login, login)
+            if caller is None or caller.profile != "source":
+                raise ResponderBotError("authentication", "Authentication failure")
             if idempotency_key and _is_repeated(tx, login, idempotency_key, content, now):
                 return Received(is_duplicate=True)
             if idempotency_key:
@@ -246,15 +245,19 @@ def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, lo
     counts: Counter[str] = Counter(skipped=reading.skipped)
     reopen_after_ms = duration_ms(source.section.reopen_after)
     for incoming in reading.incoming:
-        if incoming.is_over(now):
-            outcome = repeats.resolve(tx, incoming.request, login, now)
-            counts[outcome or "skipped"] += 1
+        if incoming.is_over(now) and (resolved := repeats.resolve(tx, incoming.request, login, now)):
+            counts[resolved] += 1
+            continue
+        if incoming.is_resolved:
+            counts["skipped"] += 1
             continue
         request = incoming.request
         if source.keeps_bodies:
             request = request.model_copy(update={"artifacts": [*request.artifacts, _file(source, content)]})
-        outcome, _ = repeats.receive(tx, request, login, now, reopen_after_ms=reopen_after_ms)
+        outcome, number = repeats.receive(tx, request, login, now, reopen_after_ms=reopen_after_ms)
         counts[outcome] += 1
+        if incoming.is_over(now):  # it came late, or this clock is ahead
+            repeats.resolve_number(tx, number, login, now)
     for reason, times in Counter(part.reason for part in reading.unreadable).items():
         first = next(part for part in reading.unreadable if part.reason == reason)
         alert = _unreadable(source, first, now)

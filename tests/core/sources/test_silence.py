@@ -115,6 +115,13 @@ async def test_an_alert_is_over_at_the_time_that_its_sender_names(tmp_path: Path
     assert (outcome.resolved, over.status, over.resolved_by) == (1, "Ignored", "mine")
 
 
+async def test_an_alert_that_comes_after_its_end_is_kept_and_closed(tmp_path: Path) -> None:
+    async with scene(tmp_path, ends="until") as made:
+        outcome = await made.send({**EVENT, "until": made.clock.now_ms // 1000 - 60})
+        (late,) = await made.all()
+    assert (outcome.created, late.status, late.resolved_by) == (1, "Ignored", "mine")
+
+
 async def test_unreadable_messages_of_an_hour_are_one_alert_whatever_the_clock_strikes(tmp_path: Path) -> None:
     async with scene(tmp_path) as made:
         for minutes in (0, 50, 9, 2):  # the first two at 22:13 and 23:03
