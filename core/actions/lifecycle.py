@@ -256,8 +256,9 @@ class Lifecycle:
         not_found, forbidden, conflict, rate_limited.
         """
         row = find(tx, action_id)
-        rights.require_clearance(tx, caller, row, "approve an action")
+        rights.require_clearance(tx, caller, row, rights.APPROVE)
         action, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
+        rights.require_sight_of_target(caller, action)
         target = targets.of_run(tx, row)
         if reason := rights.why_requester_may_not(tx, row["created_by"]) or target.changed:
             return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason

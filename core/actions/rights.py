@@ -18,6 +18,8 @@ from core.responders.guards import Guards, names_of
 from core.responders.target import Target
 from core.store import actions as stored
 
+APPROVE = "approve an action"
+
 
 def may_run(reads: Reads, login: str) -> bool:
     return "manageAction" in current_permissions(reads, login)
@@ -107,6 +109,12 @@ def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None
     """
     if caller.is_on_behalf:
         caller.require_clearance(targets.of_action(reads, row)[0].clearance, what)
+
+
+def require_sight_of_target(caller: Caller, action: Action) -> None:
+    """Raises ResponderBotError("forbidden") for a caller in Slack who may not see all that a run acts on."""
+    if caller.is_on_behalf:
+        caller.require_clearance(max((artifact.tlp for artifact in action.target or ()), default=0), APPROVE)
 
 
 def require_open(row: Row, done: str) -> Action:

@@ -111,6 +111,8 @@ class Undos:
             row, now = find(tx, action_id), self._clock()
             rights.require_clearance(tx, caller, row, f"{vote} an extension")
             action, extension = rights.require_vote_on(tx, self._guards, caller, row, extension_id, now)
+            if vote == "approve":
+                rights.require_sight_of_target(caller, action)
             undo_state.require_undoable(tx, row["id"])
             if vote == "deny":
                 note(tx, "extension_denied", row, login=caller.login)

@@ -168,6 +168,17 @@ async def test_who_may_not_see_the_object_neither_approves_denies_nor_cancels(tm
         assert (await cleared.own("DELETE", f"{ACTION}/{own}"))["status"] == "Deleted"
 
 
+async def test_who_may_not_see_what_a_run_acts_on_does_not_approve_it(tmp_path: Path) -> None:
+    async with cleared_core(tmp_path, approval=1, target=("ip",)) as cleared:
+        body = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", "tlp": 2}
+        alert = (await cleared.core.send("POST", "/api/alert", {**body, "artifacts": [HIDDEN]})).json()["id"]
+        action = (await cleared.run("red", alert)).json()
+        assert [artifact["tlp"] for artifact in action["target"]] == [3]
+        is_refused(await cleared.act("amber", "POST", f"{ACTION}/{action['id']}/approve"))
+        await cleared.core.core.people.set_clearance("lead", 3)
+        assert (await cleared.act("lead", "POST", f"{ACTION}/{action['id']}/approve")).status_code == 200
+
+
 async def amber_artifact(cleared: ClearedCore, root: str) -> tuple[str, str]:
     """The id of an amber artifact, and the path of its alert or case, which is amber too."""
     send, level = cleared.core.send, {"title": "t", "description": "d", "tlp": 2}
