@@ -29,6 +29,7 @@ IN_CI = {
     "uv run pytest": "uv run pytest\n",
     ".ci/run": "",
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
+    "uv run --group postgresql pytest -n 0 -m slow tests/test_plans.py": "-m slow tests/test_plans.py\n",
     "python -m tests.bench NAME ...": "uv run --group bench python -m tests.bench --small --rounds 1",
 }
 """Commands that `.ci/run` itself runs, and its line for each."""

@@ -389,7 +389,8 @@ def release_waiting(tx: Transaction, holder: str) -> int:
 def dispatched_by(reads: Reads, holder: str) -> list[Row]:
     """The actions that a core has dispatched and that are open, as `find` gives them."""
     return reads.rows(
-        f"SELECT {_COLUMNS} FROM action WHERE {OPEN} AND owner = :holder AND dispatched_at IS NOT NULL ORDER BY id",
+        f"SELECT {_COLUMNS}, target FROM action WHERE {OPEN} AND owner = :holder AND dispatched_at IS NOT NULL"
+        " ORDER BY id",
         {"holder": holder},
     )
 

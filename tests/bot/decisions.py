@@ -31,16 +31,24 @@ def problems(what: str, body: Json) -> list[str]:
 def _holders(body: Any) -> Iterator[Json]:
     """The messages and views in a payload."""
     if isinstance(body, str) and body[:1] in "{[":
-        body = json.loads(body)
+        body = _read(body)
     if isinstance(body, Mapping):
         if body.get("blocks"):
             yield body
         yield from _holders(body.get("view"))
 
 
+def _read(text: str) -> Any:
+    """The JSON of a text; nothing if it isn't any, which Slack refuses."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return []
+
+
 def _of_holder(what: str, holder: Json) -> Iterator[str]:
     blocks = holder["blocks"]
-    blocks = json.loads(blocks) if isinstance(blocks, str) else blocks
+    blocks = _read(blocks) if isinstance(blocks, str) else blocks
     text, callback = " ".join(_texts(blocks)), holder.get("callback_id")
     if callback in APPROVALS and holder.get("submit"):
         yield from _lacking(f"the modal {callback}", text, _TARGET, _TIME, _REQUESTER)

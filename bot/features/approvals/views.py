@@ -314,7 +314,7 @@ def _missing(action: Action) -> str:
     """What happens once this person has approved it."""
     if more := runs.missing_approvals(action) - 1:
         return f"After yours it needs {count(more, 'more approval')}."
-    whose = "you approve" if action.override is None else "an org-admin approves"
+    whose = "you approve" if action.override is None else "an administrator approves"
     return f"It starts as soon as {whose} it."
 
 

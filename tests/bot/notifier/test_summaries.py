@@ -152,7 +152,7 @@ async def test_each_time_brings_one_handover_with_what_the_channel_may_see(tmp_p
         words = text_of(shown)
         assert shown["text"] == "Handover: 1 measure in force, 0 waiting for approval, 1 unassigned, 0 failed"
         assert [f"|{one}>" in words for one in (alert, unassigned, red)] == [True, True, False]
-        assert [secret for secret in ("203", "Beacon", "Block", "anna") if secret in words] == []
+        assert [secret for secret in ("203.0", "203[.]", "Beacon", "Block", "anna") if secret in words] == []
         await env.bot.summaries.post_due(OPEN)
         empty = await handover(env, 1, OPEN)
         assert "Nothing is in force, waits, is unassigned or has failed." in text_of(empty)

@@ -119,7 +119,7 @@ async def test_a_running_program_is_killed_with_its_children(running: CoreWithUs
     os.close(watch)
     again = await running.send("anna", "DELETE", f"{ACTION}/{action.id}")
     assert (refused.status_code, reader.status_code) == (403, 403)
-    assert "org-admin" in refused.json()["message"]
+    assert "administrator" in refused.json()["message"]
     assert (answer.status_code, answer.json()["status"]) == (200, "Failure")
     assert (ended.status, json.loads(ended.report)["message"]) == ("Failure", "Cancelled by anna@responder-bot.local")
     assert (again.status_code, again.json()["type"]) == (409, "ConflictError")

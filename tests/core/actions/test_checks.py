@@ -405,7 +405,7 @@ async def test_rules_of_people_bind_no_check(tmp_path: Path) -> None:
     [
         (None, f"Responder {LOOK} not found"),
         (replace(LOOK_AT_HOST, max_tlp=1), "TLP:AMBER is above the TLP:GREEN that it may see"),
-        (replace(LOOK_AT_HOST, data_types=("thehive:case",)), "it is not for this kind of object"),
+        (replace(LOOK_AT_HOST, data_types=("thehive:case",)), "it is not for this kind of target"),
     ],
 )
 async def test_why_nothing_can_be_checked_is_said(tmp_path: Path, looks: Responder | None, sentence: str) -> None:

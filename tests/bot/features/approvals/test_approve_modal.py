@@ -65,7 +65,7 @@ def test_an_override_waits_for_an_org_admin_whoever_else_has_approved_it() -> No
     override = Override(reason="It spreads", overrides=[])
     waits = isolation(override=override, agreed=("ben", "eve"), needed=2)
     assert is_open(waits, NOW)
-    assert "It starts as soon as an org-admin approves it." in text_of(asked(waits))
+    assert "It starts as soon as an administrator approves it." in text_of(asked(waits))
     assert "it needs 1 more approval" in approved(waits, RedactedView(Subject.alert(alert()), 2), "").text
     done = isolation(override=override.model_copy(update={"approved_by": "lea"}), agreed=("ben", "lea"), needed=2)
     assert not is_open(done, NOW)
