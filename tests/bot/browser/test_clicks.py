@@ -84,7 +84,7 @@ async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> 
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_role("button", name="More", exact=True).click()
-        await page.get_by_text("Make a case", exact=True).click()
+        await page.get_by_role("menuitem", name="Make a case", exact=True).click()
         await page.locator("#modal").get_by_role("button", name="Use").first.click()
         await expect(page.locator("#modal")).to_contain_text("Case made", timeout=RUN_ENDS_MS)
     await leave_modal(page)
