@@ -167,7 +167,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         return f"run {readable_name(responder)} {on}"
 
     return [
-        pointer("See what came in", "Three alerts, each with what is known and what ran.", done="LT-0198"),
+        pointer("See what came in", "Three alerts, each with what is known and what ran.", done="Cobalt Strike"),
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
         pointer("Run one", "It collects the addresses.", run(EXTRACT, first), done=r"\*Extract Indicators\* done"),
         pointer("Block an address", "On the card: Act on ip. Or type this.", run(BLOCK, f"{first} {C2}"),

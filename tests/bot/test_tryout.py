@@ -109,7 +109,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
     async with page as session, session.get("/page/state") as answer:
         steps = (await answer.json())["pointers"]
-    assert len(steps) == 12
+    assert len(steps) == 20
     ended: dict[str, str] = {}
     async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
         for step in steps:
@@ -120,13 +120,15 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
                     await person.open_home()
                     await person.until(lambda view: "*Waiting for your approval* (1)" in json.dumps(view.home))
                 else:
-                    await person.until(lambda view, step=step: len(view.messages(step["channel"])) >= 3)  # type: ignore[misc]  # bound here
+                    await person.until(lambda view, step=step: view.messages(step["channel"]))  # type: ignore[misc]  # bound here
                 if step["title"] == "Make a case template":
                     await person.until(lambda view: view.modal)
             if step["title"] == "Need a second person":  # what Anna's confirmation starts
-                *_, name, alert_id = step["insert"].split()
+                alert_id = step["insert"].split()[-1]
                 async with CoreClient(addresses["core"], addresses["keys"]["anna"]) as anna:
-                    await anna.run({"responderId": name, "objectType": "alert", "objectId": alert_id})
+                    await anna.run(
+                        {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
+                    )
         while len(ended) < 4:
             ended_now = {"_in": {"_field": "status", "_values": ["Success", "Failure"]}}
             for action in await core.search("/api/connector/engine/action/_search", ended_now):

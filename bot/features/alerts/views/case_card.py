@@ -84,8 +84,14 @@ def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first one, those that are an IOC before others, with its menu, and how many more there are."""
+    """The first one, those that are an IOC before others, with its menu, and how many more there are.
+
+    In the thread of an alert only how many there are: those that came with it are withheld where it is, and its level
+    isn't known here.
+    """
     every = [*document.artifacts, *document.other_artifacts]
+    if every and document.alert_ids:
+        return [context(f"{count(len(every), 'observable')}, to be chosen with *Run a responder*")]
     shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
     hidden = [f"{len(every) - len(shown)} withheld"] if len(every) > len(shown) else []
     if not shown:
