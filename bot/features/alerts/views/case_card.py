@@ -34,19 +34,14 @@ def case_card(
 ) -> Message:
     """The card as this clearance may see it, kept current in the thread of the alert that it was made from."""
     view = RedactedView(Subject.in_document(document, case.id) or Subject.case(case), clearance)
-    newest = runs.newest_first(document.actions)
-    total = max(sum(document.action_counts.values()), len(newest))
+    # Runs on a task, a log or an artifact are in a document only if an event named it; their replies are in the thread.
+    newest = runs.newest_first([action for action in document.actions if action.object_id == case.id])
+    total = max(document.action_counts.get(case.id, 0), len(newest))
     push = clip(f"{_title(case, document, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
     head = headline(view)["text"]["text"] if not document.alert_ids else f"{approvals.sign(view)}*Case {case.case_id}*"
-
-    def view_of(object_id: str) -> RedactedView:
-        subject = Subject.in_document(document, object_id)
-        unknown = next(Subject.unknown(action) for action in newest if action.object_id == object_id)
-        return RedactedView(subject or unknown, clearance)
-
-    urgent, more = run_lines(newest, view_of, button, now_ms, case.id, total=total, policies=document.policies)
+    urgent, more = run_lines(newest, lambda _: view, button, now_ms, case.id, total=total, policies=document.policies)
     blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
