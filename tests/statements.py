@@ -10,6 +10,7 @@ import os
 import re
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,8 +25,20 @@ _LITERAL = re.compile(r"'[^']*'(?:'[^']*')*|\$\d+|(?<![\w.])-?\d+(?:\.\d+)?")
 _LIST = re.compile(r"\?(?:, \?)+")
 _VERB = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b")
 _recordings: list[Callable[[str, str], object]] = []
-_opened: list[sqlite3.Connection] = []
 _is_hooked = False
+
+
+class _Opened(threading.local):
+    """The connections that a thread has opened and that aren't traced yet.
+
+    Another thread must not do it: it would wait for a statement that runs there, and hold the interpreter meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.connections: list[sqlite3.Connection] = []
+
+
+_opened = _Opened()
 
 
 @contextmanager
@@ -67,11 +80,11 @@ def _on_event(event: str, arguments: Any) -> None:
     """A connection is not ready when its event comes, so it is traced from the next event on."""
     if not _recordings:
         return
-    while _opened:
+    while _opened.connections:
         with suppress(sqlite3.Error):  # it is closed already
-            _opened.pop().set_trace_callback(_record)
+            _opened.connections.pop().set_trace_callback(_record)
     if event == "sqlite3.connect/handle" and sys._getframe(1).f_code.co_filename.startswith(_PRODUCT):
-        _opened.append(arguments[0])
+        _opened.connections.append(arguments[0])
 
 
 def _record(sql: str) -> None:

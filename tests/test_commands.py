@@ -29,7 +29,6 @@ IN_CI = {
     "uv run pytest": "uv run pytest\n",
     ".ci/run": "",
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
-    "uv run --group postgresql pytest -n 0 -m slow tests/test_plans.py": "-m slow tests/test_plans.py\n",
     "python -m tests.bench NAME ...": "uv run --group bench python -m tests.bench --small --rounds 1",
 }
 """Commands that `.ci/run` itself runs, and its line for each."""
@@ -44,6 +43,7 @@ ENDING: Mapping[str, str] = {
     "uv sync --extra postgresql": "",
     "python -m tests.bot.chaos_hosts": "uv run python -m tests.bot.chaos_hosts --help",
     "uv run pytest -n 0 tests/test_settings_example.py": "",
+    "uv run --group postgresql pytest -n 0 -m slow tests/test_plans.py": "",
     "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install .": "",
     "pipx install .": "",

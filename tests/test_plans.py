@@ -76,6 +76,8 @@ BOUNDED: Mapping[str, str] = {
     r"FROM (?:object|action) o0": "a client's own search, which sorts and counts what matches",
     r"FROM object_text (?:WHERE|CROSS)|FROM object_text_fts": "counts the newest thousand, or reads the index of words",
     r"FROM object_text WHERE object_id = \?": "the four levels of one alert",
+    r"^DELETE FROM object(?:_text)?$": "of tests: rows that are gone, words that are made again",
+    r"AND assignee IS NULL ORDER BY id": "open alerts that nobody is assigned to",
     r"FROM action WHERE (?:object_id = \? AND )?kind = \? AND object_id": "actions on one object",
     r"FROM action WHERE object_id = \? AND kind": "actions on one object",
     r"FROM action WHERE status IN \(\?\) AND": "open actions",

@@ -150,7 +150,7 @@ def check_again(tx: Transaction, kind: str, names: Iterable[str], now: int) -> N
     """Forget what checks said of the measures of this kind on one of these, and have them checked at once."""
     tx.run(
         "UPDATE measure SET check_id = NULL, answer = NULL,"
-        f" verify_at = CASE WHEN verify_at IS NULL THEN NULL ELSE :now END WHERE {_ON}",
+        f" verify_at = CASE WHEN verify_at IS NULL THEN NULL ELSE CAST(:now AS BIGINT) END WHERE {_ON}",
         {"kind": kind, "names": json.dumps(sorted(names)), "now": now},
     )
 

@@ -257,11 +257,12 @@ class Scene:
     async def _ask_and_confirm(self, who: EmulatedUser, request: Request) -> None:
         text = f"/responder run {request.responder}_1_0 {request.object_id}"
         replaced: set[str] = set()
+        on = re.compile(rf"{request.object_id}\b")
 
         def question(view: Any) -> Json | None:
             """An ephemeral message if the bot was killed; the modal may lie below another one by now."""
             shown = [*view.ephemerals(request.channel), *view.earlier_modals]
-            asked = [m for m in shown if f"Run on {request.object_id}" in text_of(m)]
+            asked = [m for m in shown if f"*{request.responder}* on" in text_of(m) and on.search(text_of(m))]
             return next((m for m in reversed(asked) if m.get("id") not in replaced), None)
 
         while True:

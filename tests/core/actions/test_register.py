@@ -185,6 +185,5 @@ async def test_the_register_is_the_truth_or_says_that_it_is_not(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-async def test_the_register_is_the_truth_over_a_thousand_steps(tmp_path: Path, seed: int) -> None:
-    await walk(tmp_path, seed, 1_000)
+async def test_the_register_is_the_truth_over_a_thousand_steps(tmp_path: Path) -> None:
+    await walk(tmp_path, 0, 1_000)
