@@ -65,8 +65,9 @@ async def test_all_of_them_are_stored_and_sent_again_are_counted(tmp_path: Path)
             auth=("prometheus", source.keys["prometheus"]),
         )
     firing = {name: [alert for alert in alerts_of(name) if "resolved" not in alert] for name in others}
+    late = {"prometheus": 1}  # that are over by the end that they name, and so are stored and closed
     assert {name: counts.get("created") for name, counts in first.items()} == {
-        name: len(firing[name]) for name in others
+        name: len(firing[name]) + late.get(name, 0) for name in others
     }
     assert {name: counts.get("repeated") for name, counts in again.items()} == {
         name: len(firing[name]) for name in others
