@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from bot.outbox import RateLimiter
 from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
 from tests.bot.browser.test_pictures import SCHEMES
-from tests.bot.notifier.test_storms import MINUTE_MS, placements, second
+from tests.bot.notifier.test_storms import MINUTE_MS, placements, second, seconds_until
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import SOC, BotEnvironment, running_bot
 
@@ -50,6 +50,11 @@ async def post(env: BotEnvironment, alerts: Sequence[dict[str, Any]]) -> None:
     await asyncio.gather(*(env.post_alert(**{**plain, **alert}) for alert in alerts))
 
 
+def called(env: BotEnvironment, words: str) -> bool:
+    """Whether the bot has sent Slack these words."""
+    return any(words in str(body) for _, _, body, _ in env.emulator.traffic)
+
+
 async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Browser) -> None:
     clock, limiter, console = ManualClock(), RateLimiter(), list[str]()
     clock.stop()
@@ -62,11 +67,11 @@ async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Bro
         await expect(shown).to_have_count(2)
         await post(env, others())
         await until(lambda: len(placements(tmp_path)) == 88 + len(others()))
-        for _ in range(2):  # until Slack takes one more
-            await second(env, clock)
+        await seconds_until(env, clock, lambda: called(env, "more than Slack takes"))
         await expect(page.get_by_text("more than Slack takes")).to_be_visible()
         await post(env, [{"title": "Domain admin added on dc-1", "sourceRef": "c", "severity": 4}])
-        await second(env, clock)
+        await until(lambda: len(placements(tmp_path)) == 89 + len(others()))
+        await seconds_until(env, clock, lambda: called(env, "Domain admin added"))
         await expect(page.get_by_text("Domain admin added on dc-1")).to_be_visible()
         for _ in range(4):  # by then the cards of groups may be updated again
             await second(env, clock)
