@@ -285,8 +285,9 @@ def insert(tx: Transaction, request: AlertInput, user: str, now: int, key: str) 
         artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), {}, user, now, alert)
         alert = alert.model_copy(update={"artifacts": artifacts})
     objects.insert(tx, number, KIND, alert.to_json(), unique_key=key)
-    texts.save(tx, alert)
-    attachments.save(tx, number, alert.artifacts)
+    texts.insert(tx, alert)
+    if any(artifact.attachment for artifact in alert.artifacts):
+        attachments.save(tx, number, alert.artifacts)
     record_event(tx, KIND, "created", number, number, user, now)
     return alert
 

@@ -420,7 +420,7 @@ def _observable(kind: str, value: str) -> tuple[str, str] | None:
     line = _line(value, OBSERVABLE_LIMIT + 1)
     if kind in _HOSTS:
         line = _PORT.sub("", line)
-    if kind in ("ip", *_HOSTS):
+    if kind == "ip" or (kind in _HOSTS and (":" in line or line[-1:].isdigit())):
         try:
             return "ip", str(ipaddress.ip_address(line.strip("[]").partition("%")[0]))
         except ValueError:

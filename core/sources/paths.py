@@ -32,6 +32,11 @@ class Path:
     """The names of each alternative, if it is made of nothing but names."""
 
     @cached_property
+    def names(self) -> int:
+        """How many values a plain path looks at."""
+        return sum(map(len, self.plain))
+
+    @cached_property
     def name(self) -> str:
         """The last two names of its first alternative, such as `agent.name`."""
         return ".".join(self.alternatives[0].split(".")[-2:])
@@ -97,9 +102,9 @@ class Reader(TreeInterpreter):
         """What is at the path; None if nothing is. Raises LookedAtTooMuchError."""
         if not path.plain:
             return self.visit(path.tree, value)
+        self._count(path.names)
         found = None
         for names in path.plain:  # most paths, and several times quicker
-            self._count(len(names))
             found = value
             for name in names:
                 found = found.get(name) if isinstance(found, dict) else None

@@ -48,26 +48,39 @@ def words_of(text: str) -> list[str]:
     return [_DEFANGED.get(word, word)[:MAX_WORD_CHARS] for word in _WORD.findall(plain)]
 
 
+def insert(tx: Transaction, alert: Alert) -> None:
+    """Store the words and tags by which searches find a new alert."""
+    _insert_words(tx, alert.number, words_by_level(alert))
+    _insert_tags(tx, alert.number, _indexed_tags(alert))
+
+
 def save(tx: Transaction, alert: Alert) -> None:
-    """Store the words and tags by which searches find an alert, if they have changed."""
-    number = alert.number
-    _save_words(tx, number, words_by_level(alert))
-    tags = {tag[:INDEXED_TAG_CHARS] for tag in alert.tags}
-    before = {row["tag"] for row in tx.rows("SELECT tag FROM alert_tag WHERE alert_id = :id", {"id": number})}
-    for sql, changed in (
-        ("DELETE FROM alert_tag WHERE tag = :tag AND alert_id = :id", before - tags),
-        ("INSERT INTO alert_tag (tag, alert_id) VALUES (:tag, :id) ON CONFLICT DO NOTHING", tags - before),
-    ):
-        tx.run_all(sql, [{"tag": tag, "id": number} for tag in sorted(changed)])
-
-
-def _save_words(tx: Transaction, number: int, rows: list[tuple[int, int, str]]) -> None:
+    """Store the words and tags of an alert that had others, if they have changed."""
+    number, words, tags = alert.number, words_by_level(alert), _indexed_tags(alert)
     before = tx.rows(
         'SELECT level, "until", words FROM object_text WHERE object_id = :id ORDER BY level', {"id": number}
     )
-    if [(row["level"], row["until"], row["words"]) for row in before] == rows:
-        return
-    _forget_words(tx, number)
+    if [(row["level"], row["until"], row["words"]) for row in before] != words:
+        _forget_words(tx, number)
+        _insert_words(tx, number, words)
+    had = {row["tag"] for row in tx.rows("SELECT tag FROM alert_tag WHERE alert_id = :id", {"id": number})}
+    gone = [{"tag": tag, "id": number} for tag in sorted(had - tags)]
+    tx.run_all("DELETE FROM alert_tag WHERE tag = :tag AND alert_id = :id", gone)
+    _insert_tags(tx, number, tags - had)
+
+
+def _indexed_tags(alert: Alert) -> set[str]:
+    return {tag[:INDEXED_TAG_CHARS] for tag in alert.tags}
+
+
+def _insert_tags(tx: Transaction, number: int, tags: Iterable[str]) -> None:
+    tx.run_all(
+        "INSERT INTO alert_tag (tag, alert_id) VALUES (:tag, :id) ON CONFLICT DO NOTHING",
+        [{"tag": tag, "id": number} for tag in sorted(tags)],
+    )
+
+
+def _insert_words(tx: Transaction, number: int, rows: Iterable[tuple[int, int, str]]) -> None:
     tx.run_all(
         'INSERT INTO object_text (id, object_id, level, "until", words) VALUES (:id, :object, :level, :until, :words)',
         [

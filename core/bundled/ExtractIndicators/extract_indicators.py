@@ -90,8 +90,10 @@ def report(job_input: dict[str, Any]) -> dict[str, Any]:
 
 def indicators(text: str) -> dict[str, list[str]]:
     """The indicators by kind, without duplicates, in the order of the text."""
-    words = (refang(word) for word in text.split() if DEFANGED_DOT.search(word))
-    defanged = frozenset(name.lower() for word in words for name in DOMAIN.findall(word))
+    words = text.split() if DEFANGED_DOT.search(text) else ()
+    defanged = frozenset(
+        name.lower() for word in words if DEFANGED_DOT.search(word) for name in DOMAIN.findall(refang(word))
+    )
     rest = refang(text)
     urls = unique(url.rstrip(".,;:!?)]'\"") for url in URL.findall(rest))
     rest = URL.sub(" ", rest)
