@@ -147,7 +147,8 @@ def request_blocks(
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
-    asks = f"*{person_name(action.created_by)}* asks to run *{name}* on {sign(view)}{on_what(view.subject, view, link)}"
+    on = runs.on_object(action, view, f"{sign(view)}{on_what(view.subject, view, link)}")
+    asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
     blocks: list[Block] = [section(asks), *override_blocks(action, view)]
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
@@ -190,7 +191,8 @@ def direct_request(
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
     """What a locked phone shows: the request, its severity, its target and who asks."""
     name = runs.name(action)
-    what = f"{name} on {on_what(view.subject, view)}, asked by {person_name(action.created_by)}"
+    on = runs.on_object(action, view, on_what(view.subject, view))
+    what = f"{name}{on}, asked by {person_name(action.created_by)}"
     return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
 
 
@@ -336,7 +338,8 @@ def run_on(action: Action, view: RedactedView) -> str:
 
 def deny_view(action: Action, view: RedactedView, *, is_in_home: bool) -> dict[str, Any]:
     """Asks why the run is denied."""
-    asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}* on {on_what(view.subject, view)}."
+    on = runs.on_object(action, view, on_what(view.subject, view))
+    asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
     hint = f"{person_name(action.created_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
     metadata = json.dumps({"id": action.id, "in_home": is_in_home})
@@ -365,8 +368,8 @@ def approval_request(
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action)} {state}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
-    on, name = foreign(runs.target_in_full(view), 400), runs.name(action)
-    text = f"*{person_name(action.created_by)}* asks to run *{name}* on {on}."
+    on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
+    text = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
     blocks: list[Block] = [section(f"{mention} {text}" if mention and waits else text)]
     blocks += override_blocks(action, view)
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]

@@ -86,7 +86,7 @@ def _headline(action: Action, view: RedactedView) -> str:
         return (
             f"{runs.mark(action)} A run on {action.object_id}: {runs.state(action, view)}, {withheld(view.subject.tlp)}"
         )
-    state = f"{runs.state(action)} on {foreign(runs.target(view), 200)}"
+    state = f"{runs.state(action)}{runs.on_object(action, view, foreign(runs.target(view), 200))}"
     return f"{runs.mark(action)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
 
 

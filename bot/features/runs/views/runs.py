@@ -146,6 +146,13 @@ def on_target(action: Action, view: RedactedView) -> str:
     return f" on {acts_on}" if acts_on else ""
 
 
+def on_object(action: Action, view: RedactedView, named: str) -> str:
+    """` on hostname SRV-FILE02, for ~12 (its title)`: what a run acts on, and the object, `named` so; mrkdwn."""
+    is_artifact = view.subject.kind == "case_artifact"
+    acts_on = targets(action, view) if view.is_open and not is_artifact else ""
+    return f" on {acts_on}, for {named}" if acts_on else f" on {named}"
+
+
 def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
     """`hostname SRV-FILE02, ip 10[.]20[.]1[.]50`: the artifacts that a run acts on, "" if nobody has declared which."""
     return target_names(action.target or (), view, most)

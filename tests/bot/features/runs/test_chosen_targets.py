@@ -10,7 +10,7 @@ from bot.block_kit import ids
 from core.models import Alert
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC, approve, until_asked_to_approve
+from tests.bot.running import SOC, approve
 
 HOSTS = [
     {"dataType": "hostname", "data": "SRV-DC01", "message": "host inside"},
@@ -68,10 +68,12 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     await env["anna"].submit(form["id"], chosen(field, by_data(alert)["SRV-DC01"]))
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     assert await acted_on(env, alert) == ["SRV-DC01"]
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    asked = text_of(fine(await until_asked_to_approve(env["ben"])))
+    assert f"on hostname SRV-DC01, for {alert.id} (" in text_of(request)
+    assert "on hostname SRV-DC01, for " in request["text"]  # what a locked phone shows
+    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
     assert "*Target*\\n• hostname SRV-DC01 · host inside" in asked
     assert "203[.]0[.]113[.]7" not in asked
+    await env.until("anna", in_thread(card["ts"], f"on hostname SRV-DC01, for {alert.id}, started by anna"))
 
 
 @pytest.mark.parametrize(
