@@ -71,7 +71,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "approval": approvals.approval_request(waiting, subject, **request),
         "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
-        "failed run": replies.end_reply(failed, subject, confirm=CONFIRM, **seen),
+        "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
         "watched run": replies.watcher_message(done, subject, clearance=2),
         "request for access": access_requests.card(_request(now_ms), seen["button"]),
@@ -81,7 +81,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms),
         "App Home": home.home_view(
             home.Home(
-                [home.HomeRun(waiting, subject, CONFIRM, LINK)],
+                [home.HomeRun(waiting, subject, Policy(confirm=CONFIRM), LINK)],
                 [home.HomeAlert(subject, now_ms, LINK)],
                 [home.HomeAlert(subject, now_ms, LINK)],
                 [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],

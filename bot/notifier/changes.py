@@ -24,6 +24,7 @@ class FeedChanges:
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
     requests: tuple[str, ...] = ()  # for access
     pauses: frozenset[str] = frozenset()  # of responders that failed too often
+    has_resumed: bool = False  # whether such a responder may run again
     request_ids: Mapping[str, Mapping[str, None]] = field(default_factory=dict)  # by root: behind these events
 
     @staticmethod
@@ -40,6 +41,7 @@ class FeedChanges:
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
             requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
             pauses=frozenset(e.object_id for e in events if e.type == "responder.paused"),
+            has_resumed=any(e.type == "responder.resumed" for e in events),
             request_ids=_request_ids(events),
         )
 

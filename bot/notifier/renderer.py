@@ -385,12 +385,13 @@ class Renderer:
         return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url())
 
     async def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        confirm = _confirm_text(action, timeline)
-        undo_policy = timeline.document.policies.get(action.undo.responder) if action.undo is not None else None
+        policies = timeline.document.policies
+        policy = policies.get(action.responder_name)
+        undo_policy = policies.get(action.undo.responder) if action.undo is not None else None
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return replies.end_reply(
-                action, subject, clearance=clearance, button=button, confirm=confirm, undo_policy=undo_policy
+                action, subject, clearance=clearance, button=button, policy=policy, undo_policy=undo_policy
             )
 
         desired = []
@@ -445,12 +446,6 @@ class Renderer:
 def _policy_text(action: Action, timeline: Timeline) -> str:
     """What an approver reads of the responder's policy."""
     return approvals.policy_text(timeline.document.policies.get(action.responder_name))
-
-
-def _confirm_text(action: Action, timeline: Timeline) -> str:
-    """The question of the responder's policy."""
-    policy = timeline.document.policies.get(action.responder_name)
-    return policy.confirm if policy else ""
 
 
 def _watcher_message(action: Action, view: RedactedView, key: str) -> DesiredMessage:

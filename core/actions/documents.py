@@ -12,7 +12,7 @@ from core.actions import bulks, rights
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Event, Kind, number_of, parse_id
+from core.models import OBJECT_TYPES, Event, Kind, Policy, number_of, parse_id
 from core.records import artifacts, events
 from core.records.events import Feed
 from core.reports import report as reports
@@ -66,7 +66,7 @@ class Documents:
                 "last": str(page_events[-1].seq if page_events else page.last),
                 "database": json.dumps(page.database),
                 "asOf": str(events.last(reads)),
-                "documents": _array(self._json(document) for document in reader.documents.values()),
+                "documents": self._array_of(reads, reader.documents.values()),
                 "bulks": self._bulks(reads, reader),
             }
             return _object(shown).encode()
@@ -100,7 +100,7 @@ class Documents:
             shown = {
                 "asOf": str(events.last(reads)),
                 "database": json.dumps(self._feed.database_id),
-                "documents": _array(self._json(document) for document in reader.documents.values()),
+                "documents": self._array_of(reads, reader.documents.values()),
                 "missing": json.dumps(missing),
                 "left": json.dumps(left),
                 "bulks": self._bulks(reads, reader),
@@ -113,9 +113,14 @@ class Documents:
         counts = bulks.read_counts(reads, self._registry, reader.bulk_ids) if reader.bulk_ids else ()
         return _array(bulk.to_json() for bulk in counts)
 
-    def _json(self, document: "_Document") -> str:
+    def _array_of(self, reads: Reads, documents: Collection["_Document"]) -> str:
+        has_runs = any(document.responder_names for document in documents)
+        paused = {responder.name for responder in self._guards.paused(reads)} if has_runs else set()
+        return _array(self._json(document, paused) for document in documents)
+
+    def _json(self, document: "_Document", paused: Collection[str]) -> str:
         names = sorted(document.responder_names)
-        policies = {name: self._registry.policy(name).to_json() for name in names}
+        policies = {name: self._policy(name, is_paused=name in paused).to_json() for name in names}
         titles = {name: json.dumps(self._registry.title(name)) for name in names}
         declared = {name: self._registry.input_titles(name) for name in names}
         inputs = {
@@ -141,6 +146,10 @@ class Documents:
             "artifactResponders": _object(document.artifact_responders),
         }
         return _object(shown)
+
+    def _policy(self, name: str, *, is_paused: bool) -> Policy:
+        policy = self._registry.policy(name)
+        return policy.model_copy(update={"paused": True}) if is_paused else policy
 
 
 @dataclass

@@ -583,6 +583,8 @@ class Policy(ApiModel):
     """Whether a run may request a longer time, or no end."""
     contains: bool | None = None
     """True if its runs leave something in force."""
+    paused: bool | None = None
+    """True in a document, while it failed too often and can't run."""
 
 
 class OfferedTarget(ApiModel):

@@ -173,11 +173,10 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
         return notices.notice(f"{views.run_on(action, view)} waits for nobody's approval any more. {decided}")
     responder = await _responder(context, action, subject)
     why = reason or read_report(action).message
-    confirm = responder.policy.confirm if responder is not None and responder.policy is not None else ""
 
     def render(button: ButtonIds) -> Message:
         clearance = own_clearance(context)
-        return views.not_approved(action, subject, why, clearance=clearance, button=button, confirm=confirm)
+        return views.not_approved(action, subject, why, clearance=clearance, button=button, responder=responder)
 
     return await responses.with_buttons(context, f"again:{action.id}", render)
 

@@ -383,9 +383,17 @@ def approval_request(
 
 
 def not_approved(
-    action: Action, subject: Subject, reason: str, *, clearance: int, button: ButtonIds, confirm: str
+    action: Action,
+    subject: Subject,
+    reason: str,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    responder: OfferedResponder | None,
 ) -> Message:
-    """Says why core ended a run that somebody wanted to approve, and offers to ask again."""
-    again = run_again_button(action, RedactedView(subject, clearance), button, confirm)
+    """Says why core ended a run that somebody wanted to approve, and offers to ask again if `responder` can run."""
+    can_run = responder is not None and responder.can_run
+    policy = responder.policy if responder is not None else None
+    again = run_again_button(action, RedactedView(subject, clearance), button, policy) if can_run else None
     blocks: list[Block] = [section(foreign(reason, 1500))]
     return Message(reason, (*blocks, *([{"type": "actions", "elements": [again]}] if again else [])))

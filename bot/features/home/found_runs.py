@@ -52,9 +52,8 @@ class FoundRuns:
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
-        confirm = policy.confirm if policy else ""
         titled = names.titled_as(action, self.titled.get(action.id))
-        return HomeRun(titled, subject, confirm, self.links[subject.root_id], approvals.policy_text(policy))
+        return HomeRun(titled, subject, policy, self.links[subject.root_id])
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny."""

@@ -117,7 +117,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
 def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
-    fine(replies.end_reply(action, subject, clearance=clearance, button=button, confirm=alert.title))
+    fine(replies.end_reply(action, subject, clearance=clearance, button=button, policy=Policy(confirm=alert.title)))
     fine(replies.watcher_message(action, subject, clearance=clearance))
     fine(
         approvals.approval_request(
@@ -326,10 +326,10 @@ def test_the_fullest_home_fits() -> None:
 
     def part(start: int, **more: Any) -> list[home.HomeRun]:
         actions = [samples.action(start + n, parameters=samples.FULL, **more) for n in range(60)]
-        return [home.HomeRun(action, subject, samples.HOSTILE, link) for action in actions]
+        return [home.HomeRun(action, subject, Policy(confirm=samples.HOSTILE), link) for action in actions]
 
     asked = [home.HomeRun(samples.awaiting(number=n, parameters=samples.FULL, created_by="ben@x"), subject,
-                          samples.HOSTILE, link) for n in range(300, 360)]  # fmt: skip
+                          Policy(confirm=samples.HOSTILE), link) for n in range(300, 360)]  # fmt: skip
     ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
     shown = home.Home(
         asked,
@@ -360,7 +360,7 @@ def test_the_fullest_home_fits() -> None:
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
-    told = [home.HomeRun(action, subject, alert.title, "https://soc.slack.com/x") for action in actions]
+    told = [home.HomeRun(action, subject, Policy(confirm=alert.title), "https://soc.slack.com/x") for action in actions]
     part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)

@@ -311,7 +311,7 @@ def _runs(
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
     if not runs.is_open(action):
-        again = runs.run_again_button(action, view, button, confirm) if can_repeat else None
+        again = runs.run_again_button(action, view, button, policy) if can_repeat else None
         if again is None:
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]

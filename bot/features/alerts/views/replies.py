@@ -41,12 +41,12 @@ def end_reply(
     *,
     clearance: int,
     button: ButtonIds,
-    confirm: str = "",
+    policy: Policy | None = None,
     undo_policy: Policy | None = None,
 ) -> Message:
     """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone.
 
-    `confirm` is the policy's text, which "Run again" asks to confirm; `undo_policy` that of what undoes the run.
+    `policy` is that of its responder; `undo_policy` that of what undoes the run.
     """
     view = RedactedView(subject, clearance)
     report = read_report(action)
@@ -58,7 +58,7 @@ def end_reply(
         blocks += _labels(report) + _changes(report) + _report_lines(report)
     if undo := undo_state.summary(action, view).removeprefix(" · "):
         blocks.append(context(undo[:1].upper() + undo[1:]))
-    again = run_again_button(action, view, button, confirm)
+    again = run_again_button(action, view, button, policy)
     if buttons := [again] if again else undos.buttons(action, view, button, undo_policy):
         blocks.append(actions(*buttons))
     return Message(_push_text(action, view), tuple(blocks))

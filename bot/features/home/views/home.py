@@ -12,7 +12,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
-from core.models import TLP_NAMES, Action, Person
+from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
 MAX_UNASSIGNED = 5
@@ -20,13 +20,12 @@ MAX_UNASSIGNED = 5
 
 @dataclass(frozen=True)
 class HomeRun:
-    """A run with what it runs on, the question of its responder's policy, and the address of its card."""
+    """A run with what it runs on, the policy of its responder, and the address of its card."""
 
     action: Action
     subject: Subject
-    confirm: str = ""
+    policy: Policy | None = None
     link: str = ""
-    policy: str = ""  # all that its policy says to those who approve it
     together: int = 1  # runs of one bulk; this is the first
 
 
@@ -118,8 +117,9 @@ def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> lis
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
         return [approvals.bulk_request(run.action, run.together, button)]
+    confirm = approvals.policy_text(run.policy)
     return approvals.request_blocks(
-        run.action, view, button=button, now_ms=now_ms, confirm=run.policy, link=run.link, voter=person.login
+        run.action, view, button=button, now_ms=now_ms, confirm=confirm, link=run.link, voter=person.login
     )
 
 
@@ -163,7 +163,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> B
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
         return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)
-    again = run_again_button(run.action, view, button, run.confirm) if "manageAction" in person.permissions else None
+    again = run_again_button(run.action, view, button, run.policy) if "manageAction" in person.permissions else None
     return section(line, accessory=again) if again else section(line)
 
 

@@ -28,7 +28,7 @@ from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS
-from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter, TargetArtifact
+from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter, Policy, TargetArtifact
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
@@ -454,13 +454,16 @@ def action_list(
     return Message(head, tuple(parts))
 
 
-def run_again_button(action: Action, view: RedactedView, button: ButtonIds, confirm: str) -> dict[str, Any] | None:
-    """Repeats the run with its inputs, after a question; None where nobody would want that, or it is withheld.
+def run_again_button(
+    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None
+) -> dict[str, Any] | None:
+    """Repeats the run with its inputs, after the question of its policy.
 
-    `confirm` is the text of its policy.
+    None where nobody would want that, while the responder is paused, and where the run is withheld.
     """
-    if state_of(action) not in WORTH_REPEATING or not view.is_open:
+    if state_of(action) not in WORTH_REPEATING or not view.is_open or (policy is not None and policy.paused):
         return None
+    confirm = policy.confirm if policy is not None else ""
     # A form asks for declared ones.
     asks = not action.inputs and (confirm or given_inputs(action) or action.undo is not None)
     return button_element(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
+from bot.slack_emulator import EmulatorView
 from core.models import Alert
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
@@ -70,6 +71,30 @@ async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_ad
     await env.told("lea", "is not paused; nothing was changed")
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "2 runs failed"))
+
+
+async def test_a_paused_responder_is_not_offered_to_run_again_until_it_is_resumed(tmp_path: Path) -> None:
+    rules = {"Fail": {"breaker": {"failures": 2, "within_minutes": 10}}}
+    async with feature_environment(tmp_path, rules) as env:
+        alerts = [await env.create_alert(sourceRef=ref) for ref in ("one", "two")]
+        cards = [await env.card_of("anna", alert) for alert in alerts]
+
+        def offers(view: EmulatorView) -> list[bool]:
+            """Whether each card and the end of its run offer to run again."""
+            shown = [view.thread(SOC, card["ts"]) for card in cards]
+            ends = [next((m for m in thread[1:] if ", started by" in text_of(m)), None) for thread in shown]
+            return [ids.RUN_AGAIN in text_of(m) for thread, end in zip(shown, ends, strict=True) if end
+                    for m in (thread[0], end)]  # fmt: skip
+
+        await env["anna"].command(SOC, f"/responder run fail {alerts[0].id}")
+        await env.until("anna", lambda view: offers(view) == [True, True] or None)
+        await env["anna"].command(SOC, f"/responder run fail {alerts[1].id}")
+        await env.until("anna", in_thread(cards[1]["ts"], "*Fail* was paused"))
+        await env.until("anna", lambda view: offers(view) == [False] * 4 or None)
+        await env["lea"].open_home()
+        home = await env.until("lea", lambda view: view.home)
+        await env["lea"].click(None, view_id=home["id"], action_id=button(home, ids.RESUME))
+        await env.until("anna", lambda view: offers(view) == [True] * 4 or None)
 
 
 async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnvironment) -> None:
