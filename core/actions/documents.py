@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic_core import from_json
@@ -189,6 +190,10 @@ class _DocumentReader:
         self.bulk_ids: set[int] = set()
         """The bulks that were named, and the bulks of the actions that were named."""
 
+    @cached_property
+    def _recent_runs(self) -> Mapping[str, int]:
+        return stored.recent_runs(self._reads)
+
     def add_event(self, event: Event) -> None:
         """Add the object of an event. Case templates, requests for access and responders have no document."""
         if event.object_type in ("CaseTemplate", "AccessRequest", "Responder"):
@@ -252,6 +257,7 @@ class _DocumentReader:
             why_not=why_not,
             rules=rules,
             clearance=caller.sees_up_to,
+            recent_runs=self._recent_runs,
         )
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]

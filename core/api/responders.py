@@ -11,6 +11,7 @@ from core.models import ObjectInContext, OfferedResponder, PausedResponder, pars
 from core.responders import target as targets
 from core.responders.guards import Guards, RulesFor
 from core.responders.registry import Registry
+from core.store import actions as stored
 
 _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
@@ -36,6 +37,7 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
                 why_not=why_not,
                 rules=rules,
                 clearance=caller.sees_up_to,
+                recent_runs=stored.recent_runs(reads),
             )
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))

@@ -603,7 +603,7 @@ class OfferedTarget(ApiModel):
 class OfferedResponder(ApiModel):
     """A responder that can run on an object; with `explain=true` also one that can't.
 
-    Only with `explain=true` there are a title, parameters, a verdict, reasons and the policy.
+    Only with `explain=true` there are a title, parameters, a verdict, reasons, the policy and recent runs.
     """
 
     id: str
@@ -624,6 +624,8 @@ class OfferedResponder(ApiModel):
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
     policy: Policy | None = None
+    recent_runs: int | None = None
+    """How many of the newest runs are of it, by which menus put first what is used most."""
 
     @property
     def can_run(self) -> bool:

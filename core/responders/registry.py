@@ -369,18 +369,21 @@ class Registry:
         why_not: str = "",
         rules: RulesFor | None = None,
         clearance: int = targets.RED,
+        recent_runs: Mapping[str, int] | None = None,
     ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
 
         `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, or
         "". The list includes those that can't be used at all, if they are for this kind of object. No artifact above
-        `clearance` is named as one to act on.
+        `clearance` is named as one to act on. `recent_runs` counts runs by responder.
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
             more_reasons.append("you haven't the permission manageAction; an administrator can give it")
         usable = [
-            self._explain(merged, target, more_reasons, open_runs.get(merged.name), rules, clearance)
+            self._explain(merged, target, more_reasons, open_runs.get(merged.name), rules, clearance).model_copy(
+                update={"recent_runs": (recent_runs or {}).get(merged.name, 0)}
+            )
             for merged in self._by_name.values()
         ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)

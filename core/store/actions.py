@@ -10,6 +10,7 @@ from core.common.database import Reads, Row, Search, Transaction
 from core.common.errors import bad_request
 
 IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
+RECENT = 300  # actions by which menus know what is used most
 OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
@@ -80,6 +81,16 @@ def newest_ids(reads: Reads, state: str, by: str, since: int, limit: int) -> lis
         raise bad_request("`state` is open or ended with `by`, waiting without it, or failed with or without")
     values = {"by": by, "since": since, "limit": limit}
     return reads.rows(f"SELECT id FROM action WHERE {condition} LIMIT :limit", values)
+
+
+def recent_runs(reads: Reads) -> dict[str, int]:
+    """How many of the newest actions are runs of each responder."""
+    newest = f"SELECT kind, responder_name FROM action WHERE id > 0 ORDER BY id DESC LIMIT {RECENT}"
+    rows = reads.rows(
+        f"SELECT responder_name, count(*) AS total FROM ({newest}) AS newest WHERE kind <> 'check'"
+        " GROUP BY responder_name"
+    )
+    return {row["responder_name"]: row["total"] for row in rows}
 
 
 def ids_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[Row]:

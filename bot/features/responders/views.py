@@ -223,7 +223,8 @@ def _groups(
 def _by_kind(
     label: str, entries: Sequence[tuple[OfferedResponder, str]], undoes: Collection[str | None], target: str = ""
 ) -> list[_Entries]:
-    """What contains, what looks something up or tells somebody, and what undoes, each as one group."""
+    """What contains, what looks something up or tells somebody, and what undoes, each with what runs most first."""
+    entries = sorted(entries, key=lambda entry: -(entry[0].recent_runs or 0))
     contains = [entry for entry in entries if _contains(entry[0])]
     undoing = [entry for entry in entries if entry[0].name in undoes and not _contains(entry[0])]
     others = [entry for entry in entries if entry not in contains and entry not in undoing]

@@ -109,7 +109,7 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
     if not runnable:
         return modals.errors({"targets": "No responder can run on any of these now."})
-    runnable.sort(key=lambda pair: (-pair[1], names.title(pair[0]).casefold()))
+    runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
     return modals.update(run_form.responder_view(request, runnable))
 

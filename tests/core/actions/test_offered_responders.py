@@ -122,6 +122,29 @@ async def test_responders_are_hidden_from_objects_above_their_tlp_and_pap(core: 
     }
 
 
+async def test_what_ran_lately_is_counted_for_each_responder(core: RunningCore) -> None:
+    alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "counted"})
+
+    async def counted() -> dict[str, int]:
+        listed = await offered(core, "alert", alert["id"], "?explain=true")
+        (document,) = (await core.send("GET", f"/api/document?ids={alert['id']}&include=responders")).json()[
+            "documents"
+        ]
+        of_document = {one["name"]: one.get("recentRuns") for one in document["responders"][alert["id"]]}
+        assert of_document.items() >= {one["name"]: one.get("recentRuns") for one in listed}.items()
+        return {name: runs for name, runs in of_document.items() if runs is not None}
+
+    before = await counted()
+    for name in ("Bare_1_0", "Bare_1_0", "Unbound_1_0"):
+        body = {"responderId": name, "objectType": "alert", "objectId": alert["id"]}
+        await made(core, f"{ENGINE}/action", body)
+    after = await counted()
+    assert {name: after[name] - before[name] for name in after if after[name] != before[name]} == {
+        "Bare_1_0": 2,
+        "Unbound_1_0": 1,
+    }
+
+
 async def test_a_responder_of_two_engines_is_one_offer_with_the_id_of_the_first(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "merged"})
     everywhere = next(one for one in await offered(core, "alert", alert["id"]) if one["name"] == "Everywhere_1_0")
