@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Document, Kind, Log, Task
 
+SHARED = -1  # the clearance of a channel that another company reads: TLP:CLEAR, and nothing says that more is withheld
 CLEAR = 0
 RED = 3
 MASK = "[withheld]"
@@ -23,7 +24,7 @@ SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is ca
 
 def may_see(clearance: int, tlp: int) -> bool:
     """Whether this clearance covers this TLP."""
-    return tlp <= clearance
+    return tlp <= max(clearance, CLEAR)
 
 
 def withheld(tlp: int) -> str:
@@ -170,6 +171,11 @@ class RedactedView:
         return may_see(self.clearance, self.highest_tlp)
 
     @property
+    def is_secret(self) -> bool:
+        """Whether not even that the subject exists may be shown."""
+        return self.clearance == SHARED and not self.is_open
+
+    @property
     def highest_tlp(self) -> int:
         """The highest TLP among the subject, its artifacts and its case.
 
@@ -209,13 +215,16 @@ class RedactedView:
 
     def report(self, text: str) -> str:
         """Text that a responder made from the subject: shown or withheld as a whole."""
-        return text if self.shows_reports else withheld(self.highest_tlp)
+        return text if self.shows_reports else self._withheld(self.highest_tlp)
 
     def inputs(self, text: str) -> str:
         """What the requester of a run gave it: people speak of the subject and its case in it, as in a title."""
         if not self.shows_inputs:
-            return withheld(self.subject.clearance)
+            return self._withheld(self.subject.clearance)
         return _masked(text, self._hidden_texts())
+
+    def _withheld(self, tlp: int) -> str:
+        return "" if self.clearance == SHARED else withheld(tlp)
 
     @property
     def shows_inputs(self) -> bool:
@@ -227,8 +236,8 @@ class RedactedView:
         return [a for a in self.subject.artifacts if self.is_open and may_see(self.clearance, a.tlp)]
 
     def hidden_count(self) -> int:
-        """How many artifacts may not be shown."""
-        return len(self.subject.artifacts) - len(self.artifacts())
+        """How many artifacts may not be shown, where that may be said."""
+        return len(self.subject.artifacts) - len(self.artifacts()) if self.clearance != SHARED else 0
 
     def _hidden_texts(self) -> set[str]:
         known = (*self.subject.artifacts, *self.subject.others)
@@ -248,7 +257,8 @@ class RedactedView:
         own = None if self.is_open else self.subject.tlp
         reports = None if self.shows_reports else self.highest_tlp
         masked = sorted(self._hidden_texts()) if self.is_open else []
-        return hashlib.sha256(json.dumps([own, reports, masked]).encode()).hexdigest()
+        is_silent = self.clearance == SHARED and reports is not None
+        return hashlib.sha256(json.dumps([own, reports, masked, is_silent]).encode()).hexdigest()
 
 
 # --- masking --------------------------------------------------------------------------------------------------------

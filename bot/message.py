@@ -30,6 +30,9 @@ class Message:
         return {"text": self.text, "blocks": [dict(block) for block in _fitting(self.blocks)]}
 
 
+NOT_SHOWN = Message("Not shown in a shared channel.")
+
+
 def _fitting(blocks: Sequence[Block]) -> Sequence[Block]:
     """The blocks, without the last texts if they are too long together; buttons and menus stay."""
     sizes = [len(json.dumps(block, ensure_ascii=False)) for block in blocks]

@@ -90,7 +90,6 @@ class Bot:
             groupings=channels.groupings,
             mentions=channels.mentions,
             workspace_url=lambda: installation.workspace_url,
-            is_shared=channels.is_shared,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         zone = ZoneInfo(settings.slack.time_zone)

@@ -10,7 +10,7 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clearance import CLEAR
+from bot.clearance import CLEAR, SHARED, tlp_name
 from bot.features.base import Check
 from bot.outbox.errors import classify
 from bot.settings import ChannelSection, Grouping, Route
@@ -35,7 +35,7 @@ class _ChannelState:
 
 
 class Channels:
-    """The clearance of each channel. One that is shared, or unknown to Slack, shows only TLP:CLEAR.
+    """The clearance of each channel. One that is shared shows only TLP:CLEAR, as does one that Slack tells nothing of.
 
     `access_channel` is the one where admins decide on requests for access; unless it has a section of its own it shows
     only TLP:CLEAR as well.
@@ -85,22 +85,19 @@ class Channels:
         return self._access_channel if state and state.is_internal else ""
 
     def clearance(self, channel: str) -> int | None:
-        """The highest TLP that the channel may show now; None if it isn't in the settings."""
+        """The highest TLP that the channel may show now, or SHARED; None if it isn't in the settings."""
         section = self._sections.get(channel)
         if section is None:
             return None
         state = self._states.get(channel)
-        return section.clearance if state and state.is_internal else CLEAR
+        if state is None or not state.is_known:
+            return CLEAR
+        return section.clearance if state.is_internal else SHARED
 
     def is_known(self, channel: str) -> bool:
         """Whether the clearance is certain, so that messages in the channel can be rendered again for it."""
         state = self._states.get(channel)
         return channel not in self._sections or (state is not None and state.is_known)
-
-    def is_shared(self, channel: str) -> bool:
-        """Whether Slack says that another company reads it."""
-        state = self._states.get(channel)
-        return state is not None and state.is_known and not state.is_internal
 
     async def refresh(self) -> None:
         """Ask Slack about each channel of the settings."""
@@ -163,10 +160,10 @@ class Channels:
         ]
 
     def _check(self, channel: str) -> Check:
-        state, clearance = self._states[channel], self.clearance(channel) or CLEAR
+        state, clearance = self._states[channel], self.clearance(channel)
         if state.problem:
             return Check(f"channel {channel}", False, state.problem)
-        message = f"shows up to TLP:{TLP_NAMES[clearance].upper()}"
+        message = f"shows up to {tlp_name(clearance)}"
         if channel == self._access_channel and not state.is_internal:
             sentence = (
                 f"{message}, since it is shared; requests for access go to each admin instead, as they name people"

@@ -6,8 +6,8 @@ from itertools import islice
 
 import structlog
 
-from bot.clearance import RED, RedactedView, Subject, withheld
-from bot.message import Message
+from bot.clearance import RED, SHARED, RedactedView, Subject, withheld
+from bot.message import NOT_SHOWN, Message
 from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
@@ -113,9 +113,7 @@ class ClearanceEnforcer:
         try:
             if rendered := await self._renderer.again(message, timeline):
                 return rendered
-            if timeline.document.unreadable:
-                clearance = WITHHELD_FOR_NOW
-            return [_withheld(message, clearance)]
+            return [_withheld(message, clearance, is_for_now=bool(timeline.document.unreadable))]
         except ResponderBotError as error:
             if error.code in CORE_UNAVAILABLE:
                 raise
@@ -124,7 +122,7 @@ class ClearanceEnforcer:
             log.warning("refresh_failed", key=message.key, code=error.code, reason=error.message)
         except Exception:
             log.exception("refresh_failed", key=message.key)
-        return [_withheld(message, WITHHELD_FOR_NOW)]
+        return [_withheld(message, clearance, is_for_now=True)]
 
 
 def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
@@ -133,11 +131,12 @@ def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> b
     return subject is not None and RedactedView(subject, clearance).fingerprint == message.fingerprint
 
 
-def _withheld(message: MessageRecord, clearance: int) -> DesiredMessage:
+def _withheld(message: MessageRecord, clearance: int, *, is_for_now: bool = False) -> DesiredMessage:
     """What replaces a message that can't be rendered."""
-    why = "it could not be read just now" if clearance == WITHHELD_FOR_NOW else "it was deleted"
-    content = Message(f"{message.root_id}: {withheld(RED)}, since {why}.")
-    view = RedactedView(Subject("alert", message.root_id, "", RED, RED), clearance)
+    why = "it could not be read just now" if is_for_now else "it was deleted"
+    content = NOT_SHOWN if clearance == SHARED else Message(f"{message.root_id}: {withheld(RED)}, since {why}.")
+    rendered_for = WITHHELD_FOR_NOW if is_for_now else clearance
+    view = RedactedView(Subject("alert", message.root_id, "", RED, RED), rendered_for)
     return DesiredMessage(
         message.key, message.channel, content, thread_of=message.thread_of, root_id=message.root_id, view=view
     )

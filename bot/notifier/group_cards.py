@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.clearance import RedactedView, Subject
+from bot.clearance import CLEAR, RED, RedactedView, Subject
 from bot.features.alert_groups.views import group_card
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
@@ -70,7 +70,8 @@ class GroupCards:
         def render(_clearance: int, button: ButtonIds) -> Message:
             return group_card(content, button=button, now_ms=now)
 
-        view = RedactedView(Subject("alert", "", "", 0, severity=content.severity), clearance)
+        tlp = CLEAR if content.count else RED
+        view = RedactedView(Subject("alert", "", "", tlp, severity=content.severity), clearance)
         card = await self._renderer.message(group.key, view, group.channel, render)
         return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
 

@@ -127,8 +127,7 @@ class Renderer:
             return case_card(case, document, tasks, clearance=clearance, button=button, now_ms=now)
 
         desired = []
-        threads = [thread for thread in timeline.threads if self._access.takes(thread.channel, case.tlp)]
-        for thread in {thread.channel: thread for thread in reversed(threads)}.values():
+        for thread in {thread.channel: thread for thread in reversed(timeline.threads)}.values():
             key = case_key(case.id, thread.channel)
             card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
             root = "" if thread.key == key else thread.key

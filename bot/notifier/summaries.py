@@ -121,7 +121,7 @@ class Summaries:
             return
         clearance = self._access.clearance_of(channel)
         posted = await self._outbox.messages_named(f"{SUMMARY}:")
-        too_high = [one for one in posted if one.channel == channel and not 0 <= one.clearance <= clearance]
+        too_high = [one for one in posted if one.channel == channel and one.clearance > clearance]
         await self._outbox.upsert(
             *(
                 DesiredMessage(one.key, channel, summary.WITHHELD, must_go=True, view=_of_all(clearance))

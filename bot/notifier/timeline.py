@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.clearance import Subject, may_see
+from bot.clearance import SHARED, Subject, may_see
 from bot.outbox import MessageRecord
 from bot.settings import Grouping, Route
 from core.models import Action, Alert, Case, Document, Person
@@ -33,11 +33,10 @@ class ChannelAccess:
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
-    is_shared: Callable[[str], bool] = lambda _channel: False  # with another company
 
     def takes(self, channel: str, tlp: int) -> bool:
         """Whether what is new with this TLP is posted there; another company isn't to learn that there is something."""
-        return not self.is_shared(channel) or may_see(self.clearance_of(channel), tlp)
+        return self.clearance_of(channel) != SHARED or may_see(SHARED, tlp)
 
     def is_set_up(self, channel: str) -> bool:
         """Whether it is in the settings still, so that new messages go there."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from bot.clearance import SHARED
 from bot.outbox.messages import IS_STALE
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from bot.storms import BUCKET_MS, BUCKETS, MIN_STORM, STORM_MS, GroupContent, Storm
@@ -187,28 +188,29 @@ class AlertGroups:
         return [_group(row) for row in rows]
 
     async def content(self, group: AlertGroup, clearance: int) -> GroupContent:
-        """What the group's card says, within this clearance."""
-        values = {"key": group.key}
+        """What the group's card says, within this clearance; `count` is 0 if it may say nothing."""
+        values: dict[str, str | int] = {"key": group.key, "clearance": clearance}
         row = await self._row(
             f"""SELECT count(*) AS n, count(*) FILTER (WHERE card = '{Card.OWN}') AS cards,
                  coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
-               FROM placement INDEXED BY placement_of_group WHERE group_key = :key AND group_key <> ''""",
+               FROM placement INDEXED BY placement_of_group
+               WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}""",
             values,
         )
         since = group.last_at - BUCKETS * BUCKET_MS
         counts = await self._rows(
             f"""SELECT (at - :since - 1) / {BUCKET_MS} AS nth, count(*) AS n
                 FROM placement INDEXED BY placement_of_group
-                WHERE group_key = :key AND group_key <> '' AND at > :since GROUP BY nth""",
+                WHERE group_key = :key AND group_key <> '' AND at > :since AND {_MAY_BE_COUNTED} GROUP BY nth""",
             {**values, "since": since},
         )
         buckets = [0] * BUCKETS
         for bucket in counts:
             buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
         sample = await self._rows(
-            """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
+            f"""SELECT * FROM placement WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
@@ -292,6 +294,8 @@ class AlertGroups:
         await self._store.transaction(work)
 
 
+# Nothing tells a shared channel how many alerts stand there that it may not see.
+_MAY_BE_COUNTED = f"(:clearance <> {SHARED} OR (clearance <= :clearance AND title <> ''))"
 _IS_WAITING = "(g.rank IS NOT NULL OR g.over_at IS NOT NULL)"  # as in the index `alert_group_changed`
 _RANK = "CASE WHEN rank <= :rank THEN rank ELSE :rank END"  # the more urgent of both
 

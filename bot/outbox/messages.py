@@ -4,6 +4,7 @@
 
 import secrets
 
+from bot.clearance import SHARED
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT, NEWS, OTHER, WITHHOLDING, MessageRecord
 from core.common.database import Reads, Row, Transaction
 
@@ -16,12 +17,12 @@ _COLUMNS = (
 )
 PENDING = "status IN ('unsent', 'posting', 'outdated')"
 """Slack lacks the desired content. Word for word the condition of the indexes `message_pending` and `message_next`."""
-UNKNOWN = -1  # the clearance of a message that must be checked before it is sent
+UNKNOWN = -3  # the clearance of a message that must be checked before it is sent
 
 # What Slack shows may be more than the channel or person may see now, unless only their clearance rose.
 _MUST_GO = (
     "message.status <> 'unsent' AND message.fingerprint <> :fingerprint"
-    " AND (message.clearance < 0 OR :clearance <= message.clearance)"
+    f" AND (message.clearance < {SHARED} OR :clearance <= message.clearance)"
 )
 _NEXT_RANK = f"""min(CASE WHEN {_MUST_GO} THEN {WITHHOLDING} ELSE {IN_BULK} END,
     CASE message.status WHEN 'shown' THEN :rank WHEN 'unsent' THEN min(message.rank, :post_rank)
@@ -74,6 +75,16 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
            WHERE key = :key AND (clearance <> :clearance OR about <> :about OR fingerprint <> :fingerprint)""",
         values,
     )
+
+
+def forget_unsent(tx: Transaction, key: str) -> bool:
+    """Delete a message unless Slack may have it; whether Slack has none."""
+    row = tx.row("SELECT status, ts FROM message WHERE key = :key", {"key": key})
+    if row is not None and (row["status"] != "unsent" or row["ts"]):
+        return False
+    tx.run("DELETE FROM message WHERE key = :key", {"key": key})
+    tx.run("DELETE FROM file WHERE message_key = :key", {"key": key})
+    return True
 
 
 def prioritize(tx: Transaction, root_id: str, now: int) -> None:

@@ -99,6 +99,11 @@ class DesiredMessage:
         return json.dumps(self.message.payload(), ensure_ascii=False, separators=(",", ":"))
 
     @property
+    def is_secret(self) -> bool:
+        """Whether nobody in its channel may learn that there is such a message."""
+        return self.view is not None and self.view.is_secret
+
+    @property
     def rank(self) -> int:
         """How urgent an update of it is."""
         if self.by_person:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clearance import SHARED
+from bot.message import NOT_SHOWN
 from bot.outbox import alert_groups, buttons, messages, refreshes, state
 from bot.outbox.alert_groups import AlertGroup, AlertGroups, PlacedAlerts
 from bot.outbox.buttons import Buttons
@@ -182,12 +184,14 @@ class MessageOutbox:
     ) -> None:
         """Raises ResponderBotError("conflict") if another replica leads, or core's database is another one."""
         now = self._clock()
-        rows = [(message, _row(message, now)) for message in desired]
+        rows = [(message, _row(message, now)) for message in map(_without_secrets, desired)]
 
         def work(tx: Transaction) -> None:
             self.replicas.refuse_others(tx)
             state.refuse_mismatch(tx)
             for message, row in rows:
+                if message.is_secret and messages.forget_unsent(tx, message.key):
+                    continue
                 messages.upsert(tx, row)
                 files.upsert(tx, message.key, message.file, now)
                 if message.buttons is not None:
@@ -382,6 +386,11 @@ async def forget_messages(location: Location, opening: Opening | None = None) ->
         await store.close()
 
 
+def _without_secrets(desired: DesiredMessage) -> DesiredMessage:
+    """What a shared channel shows of a message that stands there since before it was shared."""
+    return replace(desired, message=NOT_SHOWN, file=None, buttons=None) if desired.is_secret else desired
+
+
 def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
     payload = desired.payload()
     view = desired.view
@@ -398,7 +407,7 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "now": now,
         "is_progress": int(desired.is_progress),
         "update_every_ms": UPDATE_EVERY_MS,
-        "clearance": view.clearance if view else 0,
+        "clearance": view.clearance if view else SHARED,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": view.fingerprint if view else "",
     }

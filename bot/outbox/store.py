@@ -66,7 +66,7 @@ def _resume(tx: Transaction, made_at: int) -> None:
     )
     # Slack may show later content than this backup has: recent messages are rendered again.
     tx.run(
-        "UPDATE message SET clearance = CASE root_id WHEN '' THEN clearance ELSE -1 END, fingerprint = '', digest = ''"
+        "UPDATE message SET clearance = CASE root_id WHEN '' THEN clearance ELSE -3 END, fingerprint = '', digest = ''"
         " WHERE created_at > :recent OR changed_at > :recent",
         values,
     )
@@ -82,15 +82,16 @@ _TABLES = """
 -- attempted_version: of the post that is under way; attempted_at: when the first post without a known outcome began, or
 -- 0. post_id: random, in its metadata, by which a lost post is found. is_plain: Slack refused its blocks: only text is
 -- sent.
--- clearance: what it was rendered for; -1: not known, so it is checked; -2: withheld for now. about: kind and id of its
--- object, such as `case_task ~9`. fingerprint: of what it withholds. is_progress: the desired content changes only a
--- progress. duplicate_check_at: when to look for a duplicate post, or 0. rank: what is sent first (models.py).
+-- clearance: what it was rendered for; -1: that of a shared channel; -2: withheld for now; -3: not known, so it is
+-- checked. about: kind and id of its object, such as `case_task ~9`. fingerprint: of what it withholds.
+-- is_progress: the desired content changes only a progress. duplicate_check_at: when to look for a duplicate post, or 0.
+-- rank: what is sent first (models.py).
 CREATE TABLE message (
   number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, channel TEXT NOT NULL, conversation TEXT,
   root_id TEXT, thread_of TEXT, payload TEXT NOT NULL, digest TEXT, version INTEGER NOT NULL,
   attempted_version INTEGER, attempted_at INTEGER, post_id TEXT NOT NULL, ts TEXT NOT NULL, pending_since INTEGER,
   due_at INTEGER, changed_at INTEGER, event_updated_at INTEGER, failures INTEGER, problem TEXT, is_plain INTEGER,
-  created_at INTEGER, clearance INTEGER NOT NULL DEFAULT -1, about TEXT NOT NULL DEFAULT '',
+  created_at INTEGER, clearance INTEGER NOT NULL DEFAULT -3, about TEXT NOT NULL DEFAULT '',
   fingerprint TEXT NOT NULL DEFAULT '', is_progress INTEGER NOT NULL DEFAULT 0,
   nonprogress_updated_at INTEGER NOT NULL DEFAULT 0, duplicate_check_at INTEGER NOT NULL DEFAULT 0,
   status TEXT NOT NULL DEFAULT 'unsent', rank INTEGER NOT NULL DEFAULT 7);

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.clearance import MASK, RedactedView, Subject, may_see, visible, withheld
+from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, visible, withheld
 from bot.features.alerts.views import close, details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import case_card
@@ -228,6 +228,20 @@ def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withh
     assert card.blocks[0]["text"]["text"] == "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details"
     assert card.text == ("High alert ~12: details withheld (TLP:RED) · A run done in 3.2 s.")
     assert "responder_menu" in dump(card)
+
+
+def test_in_a_shared_channel_nothing_says_that_something_is_withheld() -> None:
+    hidden = make.artifact(data="evil.example", tlp=2)
+    on_hidden = make.ended(number=41, object_id=hidden.id, object_type="Artifact")
+    alert, runs = make.alert(tlp=0, pap=0, artifacts=[hidden]), [make.ended(), on_hidden]
+    card = dump(alert_card(alert, runs, total=2, clearance=SHARED, button=button, now_ms=NOW))
+    reply = dump(replies.end_reply(runs[0], Subject.alert(alert), clearance=SHARED, button=button))
+    for shown in (card, reply):
+        assert "withheld" not in shown
+        assert "AMBER" not in shown
+    assert RedactedView(Subject.alert(make.alert(tlp=1)), SHARED).is_secret
+    assert not RedactedView(Subject.alert(alert), SHARED).is_secret
+    assert RedactedView(Subject.alert(alert), SHARED).fingerprint != RedactedView(Subject.alert(alert), 0).fingerprint
 
 
 def test_a_hidden_artifact_is_masked_where_the_title_repeats_it() -> None:

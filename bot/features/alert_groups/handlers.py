@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import DAY_AND_TIME, count, slack_date
-from bot.clearance import Subject, may_see
+from bot.clearance import CLEAR, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
 from bot.features.alert_groups.views import PAGE, ListedAlert
@@ -71,7 +71,7 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
         ListedAlert(member.root_id, _subject(documents.get(member.root_id)), member.at, links[member.root_id])
         for member in members
     ]
-    content = await outbox.alert_groups.content(group, -1)
+    content = await outbox.alert_groups.content(group, CLEAR)
     clearance = own_clearance(context)
     await responses.show_with_buttons(
         context,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.text import count
+from bot.clearance import CLEAR
 from bot.features import responses
 from bot.features.alert_groups import views
 from bot.features.alert_groups.handlers import NONE_VISIBLE, clicked_group
@@ -78,7 +79,7 @@ async def _members(context: Context, group: AlertGroup) -> _Members:
         here = {responder.id: responder for responder in target.offered if _is_ready(responder)}
         offered = {name: responder for name, responder in offered.items() if name in here} if n else here
     ordered = sorted(offered.values(), key=lambda responder: names.title(responder).casefold())
-    content = await groups.content(group, -1)
+    content = await groups.content(group, CLEAR)
     return _Members(targets, ordered, len(newest), content.count)
 
 

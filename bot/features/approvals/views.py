@@ -23,7 +23,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
+from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
@@ -74,13 +74,14 @@ def inputs(action: Action, view: RedactedView) -> str:
 
 def observables(action: Action, view: RedactedView) -> str:
     """The observables that a run on an alert gets, one line each; "" for one on anything else."""
-    shown, hidden = _titles(action, view), len(action.artifacts) - len(_titles(action, view))
+    shown = _titles(action, view)
+    number = len(action.artifacts) if view.clearance != SHARED else len(shown)
+    hidden = number - len(shown)
     lines = [f"• {foreign(clip_middle(title, TITLE_LIMIT), TITLE_LIMIT)}" for title in shown[:MAX_OBSERVABLES]]
     if len(shown) > MAX_OBSERVABLES:
         lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
-    number = len(action.artifacts)
     gets = f"It gets {count(number, 'observable')}:"
     if action.target is None:  # nobody has declared what it acts on
         gets = "It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:"

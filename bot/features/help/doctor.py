@@ -5,10 +5,11 @@ from typing import Any
 
 from bot.block_kit import notices
 from bot.block_kit.text import foreign
+from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Check, Command, Context, Entry, Feature
 from core.common.errors import ResponderBotError
-from core.models import TLP_NAMES, Person
+from core.models import Person
 
 USAGE = "doctor"
 
@@ -48,7 +49,7 @@ def line(check: Check) -> str:
 
 
 def _link_check(person: Person) -> Check:
-    return Check("you", True, f"linked to {person.login}, who may see up to {_tlp(person.clearance)}")
+    return Check("you", True, f"linked to {person.login}, who may see up to {tlp_name(person.clearance)}")
 
 
 def _permissions_check(person: Person) -> Check:
@@ -66,11 +67,7 @@ def _channel_check(context: Context) -> Check:
     clearance = context.services.clearance(channel)
     if clearance is None:
         return Check(name, False, f'not set up: add [[channel]] with id = "{channel}" and a clearance')
-    return Check(name, True, f"shows up to {_tlp(clearance)}; above that, details are withheld")
-
-
-def _tlp(clearance: int) -> str:
-    return f"TLP:{TLP_NAMES[clearance].upper()}"
+    return Check(name, True, f"shows up to {tlp_name(clearance)}; above that, details are withheld")
 
 
 async def _core(context: Context) -> list[Check]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
 from bot.block_kit.text import count, foreign, slack_date
-from bot.clearance import RedactedView, Subject
+from bot.clearance import SHARED, RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
@@ -299,7 +299,7 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
     response = await until_answered(lambda: context.core.run_bulk(body, key))
     if response is None:
         raise ResponderBotError("unavailable", UNKNOWN)
-    is_channel = bool(request.channel) and context.services.clearance(request.channel) is not None
+    is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
     place = request.channel if is_channel else f"{context.team}:{context.user}"
     context.refresh_requests.append(RefreshRequest(bulk_key(response.id, place)))
     await responses.respond(context, questions.outcome(await masked(context, response)), run_form.SEVERAL_TITLE)

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.app import Bot, running
+from bot.clearance import MASK, SHARED, may_see
 from bot.settings import BotSettings
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
@@ -108,11 +109,21 @@ class PostedAlert:
 
 async def stored(who: EmulatedUser, channel: str) -> str:
     """Everything that the emulator keeps of a channel: messages with their threads and metadata, and files."""
-    roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
-    messages = [message for root in roots for message in await who.thread(channel, root["ts"])]
-    files = [f["id"] for m in messages for f in m.get("files") or [] if f.get("mode") != "tombstone"]
+    shown = await messages(who, channel)
+    files = [f["id"] for m in shown for f in m.get("files") or [] if f.get("mode") != "tombstone"]
     contents = [await content(who, file_id) for file_id in files]
-    return json.dumps(messages, ensure_ascii=False).replace("[.]", ".") + "\n".join(contents)
+    return json.dumps(shown, ensure_ascii=False).replace("[.]", ".") + "\n".join(contents)
+
+
+async def messages(who: EmulatedUser, channel: str) -> list[dict[str, Any]]:
+    """The messages of a channel with their threads."""
+    roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
+    return [message for root in roots for message in await who.thread(channel, root["ts"])]
+
+
+async def texts(who: EmulatedUser, channel: str) -> set[str]:
+    """What messages say; nothing of those that had only a file which is gone."""
+    return {str(m["blocks"]) if m.get("blocks") else m["text"] for m in await messages(who, channel)} - {""}
 
 
 async def content(who: EmulatedUser, file_id: str) -> str:
@@ -139,7 +150,7 @@ async def shared(scene: BotEnvironment, is_shared: bool, channel: str = SOC) -> 
     """Share the channel with another company, or stop it, and wait until the bot has noticed."""
     scene.emulator.share(channel, is_shared)
     own = next(c.clearance for c in scene.settings.channel if c.id == channel)
-    await until(lambda: scene.bot.channels.clearance(channel) == (0 if is_shared else own))
+    await until(lambda: scene.bot.channels.clearance(channel) == (SHARED if is_shared else own))
     await settled(scene, scene.bot)
 
 
@@ -184,11 +195,32 @@ async def test_a_shared_channel_shows_only_what_is_clear_until_it_is_unshared(tm
     async with posted_alert(tmp_path) as it:
         assert await it.seen(SOC) == set(SECRETS)
         assert await it.seen(OPEN) == set()
-        await shared(it.scene, True)
-        assert await it.seen(SOC) == set()
-        assert "details withheld (TLP:AMBER)" in await stored(it.ben, SOC)
+        assert await texts(it.ben, OPEN) != {"Not shown in a shared channel."}
+        before = {channel: len(await messages(it.ben, channel)) for channel in (SOC, OPEN)}
+        for channel in (SOC, OPEN):
+            await shared(it.scene, True, channel)
+        await it.ran("Report_1_0")
+        await it.log()
+        await settled(it.scene, it.scene.bot)
+        for channel in (SOC, OPEN):  # neither what was withheld there before, nor what happens meanwhile
+            assert await texts(it.ben, channel) == {"Not shown in a shared channel."}
+            assert len(await messages(it.ben, channel)) == before[channel]
+        await it.level(0)
+        await settled(it.scene, it.scene.bot)
+        assert await it.seen(SOC) == {TITLE, LOGGED}  # the observable is amber still
+        assert "withheld" not in (await stored(it.ben, SOC)).replace(MASK, "")
+        await it.level(2)
         await shared(it.scene, False)
         assert await it.seen(SOC) == set(SECRETS)
+
+
+async def test_a_channel_that_was_shared_while_the_bot_was_away_shows_only_what_is_clear(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
+        await it.scene.bot.close()
+        it.scene.emulator.share(SOC, True)
+        async with another_bot(it.scene, it.scene.settings) as bot:
+            await settled(it.scene, bot)
+            assert await texts(it.ben, SOC) == {"Not shown in a shared channel."}
 
 
 async def test_a_rising_tlp_withholds_everything_and_a_falling_one_shows_it_again(
@@ -299,7 +331,7 @@ async def test_every_replica_notices_that_a_channel_was_shared(tmp_path: Path, d
         ):
             await scene.emulator.wait_connected(2)
             scene.emulator.share(SOC)  # Slack tells one of them
-            await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [0, 0])
+            await until(lambda: [bot.channels.clearance(SOC) for bot in (scene.bot, second)] == [SHARED, SHARED])
 
 
 async def test_direct_messages_to_an_unlinked_person_are_withheld(tmp_path: Path) -> None:
@@ -381,7 +413,7 @@ class ChangingLevels:
 
     def clearance(self, channel: str) -> int:
         own = {SOC: 2, OPEN: 0, RED: 3}.get(channel, 2)  # direct messages to ben, who may see up to amber
-        return 0 if self.shared.get(channel) else own
+        return SHARED if self.shared.get(channel) else own
 
     async def check(self) -> None:
         """No message or file has what is above the clearance, and everything else is there."""
@@ -391,9 +423,10 @@ class ChangingLevels:
         for channel in (*ROUTED, self.posted.direct):
             clearance, everything = self.clearance(channel), await stored(self.posted.ben, channel)
             for words, level in rising.items():
-                assert (words in everything) is (level <= clearance and self._is_told(words, channel)), (channel, words)
+                is_shown = may_see(clearance, level) and self._is_told(words, channel)
+                assert (words in everything) is is_shown, (channel, words)
             for data, level in self.observed.items():
-                assert data not in everything or max(level, self.alert) <= clearance, (channel, data)
+                assert data not in everything or may_see(clearance, max(level, self.alert)), (channel, data)
 
     def _is_told(self, words: str, channel: str) -> bool:
         """Whether it is posted there at all: direct messages have no logs and no files."""

@@ -86,9 +86,9 @@ async def test_what_does_not_fit_into_one_answer_is_not_taken_for_deleted(tmp_pa
         long = "x" * 900_000  # five of these are more than an answer of core's may have
         logs = [(await env.client.add_log(task.id, {"message": f"Seen {n} {long}"})).id for n in range(6)]
         await at_rest(env)
-        stored(env, "UPDATE message SET clearance = -1")
+        stored(env, "UPDATE message SET clearance = -3")
         env.bot.channels.refreshed.set()
-        await until(lambda: not stored(env, "SELECT 1 FROM message WHERE clearance = -1"))
+        await until(lambda: not stored(env, "SELECT 1 FROM message WHERE clearance = -3"))
         await at_rest(env)
         (first,) = await anna.messages(SOC)
         shown = str([m["text"] for m in await anna.thread(SOC, first["ts"])])
@@ -117,7 +117,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
         await at_rest(env)
-        stored(env, "UPDATE message SET key = replace(key, ':', ' '), clearance = -1")
+        stored(env, "UPDATE message SET key = replace(key, ':', ' '), clearance = -3")
         env.bot.channels.refreshed.set()
         await until(lambda: env.bot.notifier.problem)
         assert env.bot.leading.is_set()

@@ -66,7 +66,8 @@ def alert_card(
     artifacts of the alert's case.
     """
     view = RedactedView(replace(Subject.alert(alert), others=tuple(others)), clearance)
-    newest = runs.newest_first(actions)
+    newest = runs.newest_first([action for action in actions if not view.of(action.object_id).is_secret])
+    total -= len(actions) - len(newest)
     if not view.is_open:
         blocks = [headline(view, "press Details"), _controls(alert, view, button)]
         if newest:

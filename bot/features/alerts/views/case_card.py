@@ -16,7 +16,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, may_see
+from bot.clearance import SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
@@ -85,6 +85,8 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
     isn't known here.
     """
     every = [*document.artifacts, *document.other_artifacts]
+    if view.clearance == SHARED:
+        every = [artifact for artifact in every if may_see(SHARED, artifact.tlp)]
     if every and document.alert_ids:
         return [context(f"{count(len(every), 'observable')}, to be chosen with *Run a responder*")]
     shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))

@@ -380,7 +380,7 @@ def _masked(value: Any, view: RedactedView) -> Any:
 def input_lines(action: Action, view: RedactedView, limit: int, *, note_limit: int = NOTE_LIMIT) -> list[str]:
     """The note and `minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
     if (given_inputs(action) or _has_note(action)) and not view.shows_inputs:
-        return [f"inputs: {view.inputs('')}"]
+        return [f"inputs: {text}"] if (text := view.inputs("")) else []
     noted = 1 if _has_note(action) else 0
     titled = inputs(action, view)
     return [*_lines(titled[:noted], note_limit), *_lines(titled[noted:], limit)]
