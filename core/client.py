@@ -159,10 +159,12 @@ class CoreClient:
         query = {"_and": [{"owner": owner}, {"status": "Open"}]}
         return list(map(Case.model_validate, await self.search("/api/case/_search", query, "0-50", ["-createdAt"])))
 
-    async def tasks_of(self, case_id: str) -> list[Task]:
+    async def tasks_of(self, case_id: str, limit: int) -> list[Task]:
         """The first tasks of a case."""
         query = {"_parent": {"_type": "case", "_query": {"_id": case_id}}}
-        return list(map(Task.model_validate, await self.search("/api/case/task/_search", query, "0-100", ["order"])))
+        return list(
+            map(Task.model_validate, await self.search("/api/case/task/_search", query, f"0-{limit}", ["order"]))
+        )
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from bot.block_kit.names import titled_as
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
-from bot.features.alerts.views.case_card import case_card
+from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
@@ -120,7 +120,7 @@ class Renderer:
         if case is None:
             return []
         timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._case_channels(case)]
-        tasks = await self._core.tasks_of(case.id) if timeline.threads else []
+        tasks = await self._core.tasks_of(case.id, MOST_COUNTED + 1) if timeline.threads else []
         subject = Subject.in_document(document, case.id) or Subject.case(case)
 
         def render(clearance: int, button: ButtonIds) -> Message:

@@ -84,8 +84,8 @@ _TABLES = """
 -- sent.
 -- clearance: what it was rendered for; -1: that of a shared channel; -2: withheld for now; -3: not known, so it is
 -- checked. about: kind and id of its object, such as `case_task ~9`. fingerprint: of what it withholds.
--- is_progress: the desired content changes only a progress. duplicate_check_at: when to look for a duplicate post, or 0.
--- rank: what is sent first (models.py).
+-- is_progress: the desired content changes only a progress. duplicate_check_at: when to look for a duplicate post, or
+-- 0. rank: what is sent first (models.py).
 CREATE TABLE message (
   number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, channel TEXT NOT NULL, conversation TEXT,
   root_id TEXT, thread_of TEXT, payload TEXT NOT NULL, digest TEXT, version INTEGER NOT NULL,

@@ -14,7 +14,7 @@ from bot.block_kit import ids
 from bot.clearance import Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
-from bot.features.alerts.views.case_card import case_card
+from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.command_text import find_ids
 from bot.slack_emulator import EmulatedUser, SlackEmulator
@@ -435,7 +435,7 @@ async def truth(scene: Scene) -> Truth:
             case = await scene.core("lea", CoreClient.case, alert.case)
             task = await scene.core("lea", CoreClient.task, scene.tasks[case.id])
             (document,) = (await scene.core("lea", CoreClient.documents, [case.id])).documents
-            tasks = await scene.core("lea", CoreClient.tasks_of, case.id)
+            tasks = await scene.core("lea", CoreClient.tasks_of, case.id, MOST_COUNTED + 1)
             messages.append(case_card(case, document, tasks, **AS_SHOWN, now_ms=now_ms()))
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}
             with_subjects += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]

@@ -24,6 +24,7 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
 
 MAX_TASKS = 8
+MOST_COUNTED = 100  # tasks
 TASK_LIMIT = 80  # characters of its title
 MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "➖"}
 OPEN_TASKS = ("Waiting", "InProgress")
@@ -32,7 +33,10 @@ OPEN_TASKS = ("Waiting", "InProgress")
 def case_card(
     case: Case, document: Document, tasks: Sequence[Task], *, clearance: int, button: ButtonIds, now_ms: int
 ) -> Message:
-    """The card as this clearance may see it, kept current in the thread of the alert that it was made from."""
+    """The card as this clearance may see it, kept current in the thread of the alert that it was made from.
+
+    `tasks` are the first MOST_COUNTED, and one more if there are more.
+    """
     view = RedactedView(Subject.in_document(document, case.id) or Subject.case(case), clearance)
     # Runs on a task, a log or an artifact are in a document only if an event named it; their replies are in the thread.
     newest = runs.newest_first([action for action in document.actions if action.object_id == case.id])
@@ -64,6 +68,8 @@ def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
     owner = f"owner {person_name(case.owner)}" if case.owner else "no owner"
     done = sum(task.status not in OPEN_TASKS for task in tasks)
     progress = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
+    if len(tasks) > MOST_COUNTED:
+        progress = f"{MOST_COUNTED}+ tasks"
     named = owner if view.is_open else ""
     return " · ".join(part for part in (case.status.lower(), named, progress) if part)
 
@@ -75,7 +81,8 @@ def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
     for task in ordered[:MAX_TASKS]:
         owner = f" · {person_name(task.owner)}" if task.owner else ""
         lines.append(f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}{owner}")
-    return [*lines, *([f"and {len(tasks) - MAX_TASKS} more"] if len(tasks) > MAX_TASKS else [])]
+    left = f"{len(tasks) - MAX_TASKS} more" if len(tasks) <= MOST_COUNTED else "more"
+    return [*lines, *([f"and {left}"] if len(tasks) > MAX_TASKS else [])]
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
