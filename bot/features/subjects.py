@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.names import title, titled_as
-from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, visible
+from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, tlp_name, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.command_text import find_ids, split_name_and_id, split_words
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
-from core.models import Action, Alert, Artifact, Document, OfferedResponder, parse_id
+from core.models import Action, Alert, Approval, Artifact, Document, OfferedResponder, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -145,6 +145,19 @@ def require_visible(context: Context, subject: Subject) -> RedactedView:
         details = {"tlp": subject.clearance, "clearance": view.clearance}
         raise ResponderBotError("forbidden", notices.withheld_from(view.clearance), details=details)
     return view
+
+
+def require_vote(context: Context, action: Action, approval: Approval | None) -> None:
+    """Refuse early what core would refuse: an approval by somebody who may not see the target, or a second one.
+
+    `approval` is that of the run, or of its extension. Raises ResponderBotError.
+    """
+    clearance, login = own_clearance(context), context.person.login if context.person else ""
+    if hidden := [artifact.tlp for artifact in action.target or () if not may_see(clearance, artifact.tlp)]:
+        sentence = f"It acts on something that is {tlp_name(max(hidden))}, which you may not see; ask somebody who may."
+        raise ResponderBotError("forbidden", sentence)
+    if approval is not None and login in approval.approved_by:
+        raise ResponderBotError("conflict", "You have approved it; it needs somebody else's approval as well.")
 
 
 def require_id(context: Context, usage: str) -> tuple[str, str]:

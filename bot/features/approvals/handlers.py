@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
-from bot.clearance import RedactedView, Subject, may_see, tlp_name
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
@@ -77,11 +77,7 @@ async def _ask_to_approve(context: Context, action_id: str) -> None:
         await responses.refresh_cards(context, subject)
         await context.show("Not done", message)
         return
-    if hidden := [artifact.tlp for artifact in action.target or () if not may_see(view.clearance, artifact.tlp)]:
-        sentence = f"It acts on something that is {tlp_name(max(hidden))}, which you may not see; ask somebody who may."
-        raise ResponderBotError("forbidden", sentence)
-    if views.has_voted(action, login):
-        raise ResponderBotError("conflict", "You have approved it; it needs somebody else's approval as well.")
+    subjects.require_vote(context, action, action.approval)
     shown = await _approve_view(context, action, view, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
         raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")

@@ -9,6 +9,7 @@ from bot.block_kit import ids, modals, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
+    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     VIEW_TITLE_LIMIT,
     clip,
@@ -154,7 +155,7 @@ def request_blocks(
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
-    blocks.append(context(decision(action, now_ms)))
+    blocks.append(context(_decision_and_end(action, view, now_ms)))
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
         blocks.append(actions(*runs.decision_buttons(action, button)))
     return blocks
@@ -240,13 +241,27 @@ def decision(action: Action, now_ms: int) -> str:
     if is_open(action, now_ms):
         needs = f"Needs {count(runs.missing_approvals(action), 'approval')}"
         by = f" · approved by {approvers}" if approvers else ""
-        if action.undo is not None and action.undo.after_minutes:
-            needs += f" · ends {undo_state.minutes(action.undo.after_minutes)} after it succeeded"
         return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
     if not runs.missing_approvals(action):
         return f"Approved by {approvers}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
+
+
+def _decision_and_end(action: Action, view: RedactedView, now_ms: int) -> str:
+    """`decision`, and while it waits how long the run is to last."""
+    return decision(action, now_ms) + (undo_state.summary(action, view) if is_open(action, now_ms) else "")
+
+
+def decision_on_all(actions: Sequence[Action]) -> str:
+    """What runs that wait still need, and until when."""
+    missing = [runs.missing_approvals(action) for action in actions]
+    fewest, most = min(missing), max(missing)
+    needs = f"Needs {count(most, 'approval')}" if fewest == most else f"They need {fewest} to {most} approvals"
+    logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
+    by = f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
+    ends = [action.approval.expires_at for action in actions if action.approval is not None]
+    return f"{needs}{by} · {'the first ' if len({*ends}) > 1 else ''}expires {slack_date(min(ends), DAY_AND_TIME)}"
 
 
 def approve_view(
@@ -376,7 +391,7 @@ def approval_request(
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
-    blocks.append(context(decision(action, now_ms)))
+    blocks.append(context(_decision_and_end(action, view, now_ms)))
     if runs.can_be_approved(action, view, now_ms):
         blocks.append(actions(*runs.decision_buttons(action, button)))
     push = push_text(action, view, now_ms)

@@ -224,12 +224,11 @@ def review_view(
             " have Approve and Deny."
         )
     more: list[Block]
-    may_decide = not why_not and bool(waiting)
+    may_decide = not why_not and bool(actions_waiting)
     if may_decide:
         deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)), style="danger")
-        needs = [approvals.decision(action, 0) for action in actions_waiting[:1]]
-        named = approvals.named_approvers(responder)
-        more = [context(*needs, *([named] if named else [])), actions(deny)]
+        needs = [approvals.decision_on_all(actions_waiting), approvals.named_approvers(responder)]
+        more = [context(*filter(None, needs)), actions(deny)]
     else:
         more = [context(why_not or "Nothing of it waits any more.")]
     title = bulk.title or readable_name(bulk.responder_name)

@@ -102,6 +102,7 @@ async def on_extension_button(context: Context) -> None:
         raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
     if context.person is not None and extension.asked_by == context.person.login:
         raise ResponderBotError("forbidden", "You asked for this extension; somebody else must approve or deny it.")
+    subjects.require_vote(context, action, extension.approval)
     await context.show_modal(views.extension_view(action, view, action.undo, extension))
 
 

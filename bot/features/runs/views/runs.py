@@ -22,7 +22,7 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
-from bot.clearance import MASK, RedactedView, defang, may_see, withheld
+from bot.clearance import MASK, SHARED, RedactedView, defang, may_see, withheld
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
@@ -129,10 +129,9 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """What a run acts on, and the object that has it, for a dialog, where markup would show."""
     on = target_in_full(view)
     if action.target and view.subject.kind != "case_artifact":
-        shown = [one for one in action.target if may_see(view.clearance, one.tlp)][:MAX_TARGETS]
+        shown, others = _first(action.target, view, MAX_TARGETS)
         names = [f"{one.data_type} {defang(view.text(one.data), one.data_type)}" for one in shown]
-        left = len(action.target) - len(shown)
-        on = f"{', '.join([*names, *([f'{left} more'] if left else [])])}, of {on}"
+        on = f"{', '.join([*names, *others])}, of {on}"
     return foreign_plain(on, limit)
 
 
@@ -160,24 +159,33 @@ def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
 
 def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
     """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
-    shown = [one for one in artifacts if may_see(view.clearance, one.tlp)][:most]
+    shown, others = _first(artifacts, view, most)
     names = [
         f"{one.data_type} {clip_middle(defang(view.text(one.data), one.data_type), TARGET_LIMIT)}" for one in shown
     ]
-    left = len(artifacts) - len(shown)
-    return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *([f"{left} more"] if left else [])])
+    return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *others])
 
 
 def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
     """`hostname SRV-DC01 · host inside`, one line for each artifact with what its alert says of it; mrkdwn."""
     known = {artifact.id: artifact.message for artifact in view.subject.artifacts}
-    shown = [one for one in artifacts if view.is_open and may_see(view.clearance, one.tlp)]
+    shown, others = _first(artifacts, view, MAX_LISTED_TARGETS)
     lines = [
         " · ".join(filter(None, [target_names([one], view), foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT)]))
-        for one in shown[:MAX_LISTED_TARGETS]
+        for one in shown
     ]
-    left = len(artifacts) - len(lines)
-    return [*lines, *([f"{left} more"] if left else [])]
+    return [*lines, *others]
+
+
+def _first(
+    artifacts: Sequence[TargetArtifact], view: RedactedView, most: int
+) -> tuple[Sequence[TargetArtifact], list[str]]:
+    """The first artifacts that this view may show, and how many there are beside them: never just one more."""
+    visible = [one for one in artifacts if view.is_open and may_see(view.clearance, one.tlp)]
+    shown = visible if len(visible) == most + 1 else visible[:most]
+    more, hidden = len(visible) - len(shown), len(artifacts) - len(visible)
+    others = [f"{more} more"] if more else []
+    return shown, [*others, *([f"{hidden} withheld"] if hidden and view.clearance != SHARED else [])]
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

@@ -50,6 +50,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
         "Can be approved by: lea.",
     ):
         assert words in text, words
+    assert text.count("15 minutes") == 1
 
 
 def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() -> None:
@@ -85,13 +86,16 @@ def test_every_target_is_read() -> None:
     fine_view(shown)
     assert all(f"-{n}" in text_of(shown) for n in range(100))
     assert "20 more" in text_of(shown)
+    all_but_one = text_of(asked(isolation(target=hosts[:101])))
+    assert "-100" in all_but_one  # it takes no more room than to say that there is one
+    assert " more" not in all_but_one
 
 
 def test_what_is_above_the_clearance_is_counted_and_not_named() -> None:
     target = [TargetArtifact(id=HOST.id, data_type="hostname", data="SRV-DC01", tlp=3)]
     shown = text_of(asked(isolation(target=target)))
     assert "SRV-DC01" not in shown
-    assert "• 1 more" in shown
+    assert "• 1 withheld" in shown
 
 
 def test_a_vote_of_somebody_else_changes_nothing_of_what_was_read_and_a_longer_time_does() -> None:

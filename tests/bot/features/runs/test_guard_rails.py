@@ -274,6 +274,29 @@ async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) ->
     await env[name].submit(form["id"], {"longer": {field["element"]["action_id"]: minutes}})
 
 
+async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: Path) -> None:
+    rules = {"Contain": {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 2}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        card = await env.card_of("anna", alert)
+        body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+        action = await env.client.run(body)
+        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        for name in ("ben", "lea"):
+            await approve(env[name], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        await env.ended_run(alert)
+        shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
+        await extend(env, "anna", shown, "45")
+        asked = await env.until("ben", in_thread(card["ts"], "It needs 2 approvals by"))
+        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.EXTENSION_APPROVE))
+        form = await env.until("ben", topmost(ids.EXTENSION_APPROVE_VIEW))
+        await env["ben"].submit(form["id"], {})
+        await env.told("ben", "It needs 1 approval by")
+        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.EXTENSION_APPROVE))
+        await env.told("ben", "You have approved it; it needs somebody else's approval as well.")
+        assert (await env.client.action(action.id)).undo.extension.outcome is None  # type: ignore[union-attr]
+
+
 async def test_more_time_than_was_approved_is_approved_in_the_thread(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env.card_of("anna", alert)

@@ -4,12 +4,13 @@ import json
 
 from bot.block_kit import modals
 from bot.clearance import RedactedView, Subject
+from bot.features.approvals.views import decision_on_all
 from bot.features.bulks import views as bulks
 from bot.features.bulks.views import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
-from core.models import Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, TargetArtifact, Undo
+from core.models import Approval, Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, TargetArtifact, Undo
 from tests.bot import samples
 from tests.bot.block_kit.test_limits import fine, fine_view
 from tests.bot.samples import HOSTILE, NOW, button
@@ -105,6 +106,19 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     assert "the end" in text
     assert "bulk_deny" in text
     assert "submit" in view
+
+
+def test_who_approves_runs_that_need_different_numbers_reads_the_range_and_the_first_end() -> None:
+    later = Approval(needed=2, approved_by=["lea"], expires_at=samples.NOW + 7_200_000)
+    runs = [
+        samples.awaiting(needed=3),
+        samples.awaiting().model_copy(update={"approval": later}),
+        samples.awaiting(needed=2),
+    ]
+    assert decision_on_all(runs[:1]).startswith("Needs 3 approvals · expires ")
+    assert decision_on_all(runs).startswith(
+        f"They need 1 to 3 approvals · approved by lea · the first expires <!date^{samples.NOW // 1000 + 3600}^"
+    )
 
 
 def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approves() -> None:
