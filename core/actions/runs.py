@@ -158,7 +158,10 @@ class Runs:
             override = override.model_copy(update={"reason": reason})
         checked = request.model_copy(update={"parameters": values, "override": override, **said})
         section = self._registry.section(choice.merged.name)
-        undo = None if undoing else undo_state.of_run(section, request.undo_after_minutes)
+        undo = None
+        if undoing is None:
+            is_installed = self._registry.find(section.undo) is not None
+            undo = undo_state.of_run(section, request.undo_after_minutes, is_installed=is_installed)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
 
     def record(

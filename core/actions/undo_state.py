@@ -15,10 +15,11 @@ RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its de
 LAST_RETRY_MS = 60 * MINUTE_MS
 
 
-def of_run(section: ResponderSection, minutes: int | None) -> Undo | None:
+def of_run(section: ResponderSection, minutes: int | None, *, is_installed: bool) -> Undo | None:
     """How a run can be undone that requests `minutes` (0: no end; None: as the settings say).
 
-    Raises ResponderBotError("bad_request") for what the settings don't allow.
+    `is_installed`: whether what undoes it is there now. Raises ResponderBotError("bad_request") for what the settings
+    don't allow.
     """
     if not section.undo:
         if minutes:
@@ -28,7 +29,7 @@ def of_run(section: ResponderSection, minutes: int | None) -> Undo | None:
         return None
     asked = section.undo_after_minutes if minutes is None else minutes
     _require_allowed(section, asked)
-    return Undo(responder=section.undo, after_minutes=asked or None)
+    return Undo(responder=section.undo, installed=None if is_installed else False, after_minutes=asked or None)
 
 
 def _require_allowed(section: ResponderSection, minutes: int) -> None:

@@ -358,6 +358,8 @@ class Undo(ApiModel):
     """The name of the responder that undoes it."""
     title: SkipJsonSchema[str] = Field("", exclude=True)
     """Its title; set in documents only."""
+    installed: bool | None = None
+    """False if it was not when the run was asked for; it undoes the run once it is."""
     after_minutes: int | None = None
     """How many minutes after its success core undoes it, as requested; None: never."""
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None

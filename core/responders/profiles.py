@@ -1,7 +1,7 @@
 """What is known of public responders that contain something (core/docs/responders.md#public-responders)."""
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -34,16 +34,12 @@ def profiles() -> Mapping[str, Profile]:
     return {name: checked(Profile, table, f"{_FILE.name}: {name}", _FILE.parent) for name, table in tables.items()}
 
 
-def with_profile(section: ResponderSection, name: str, available: Collection[str]) -> ResponderSection:
-    """The settings of a responder and, for the keys that they leave out, its profile.
-
-    The undo of a profile counts only while it is one of those `available`.
-    """
+def with_profile(section: ResponderSection, name: str) -> ResponderSection:
+    """The settings of a responder and, for the keys that they leave out, its profile."""
     profile = profiles().get(name)
     if profile is None:
         return section
-    undo = profile.undo if profile.undo in available else ""
-    known = {"contains": profile.contains, "confirm": profile.effect, "undo": undo}
+    known = {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo}
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
 
 

@@ -320,11 +320,15 @@ class Registry:
 
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder, with what its profile adds to them."""
-        return with_profile(self._section(responder_name), responder_name, self._by_name)
+        return with_profile(self._section(responder_name), responder_name)
 
     def policy(self, responder_name: str) -> Policy:
-        """What the settings, or else its profile, say of a responder, whether it is available or not."""
+        """What the settings, or else its profile, say of a responder, whether it is available or not.
+
+        Without the undo of a profile that isn't installed.
+        """
         section = self.section(responder_name)
+        undo = section.undo if self._section(responder_name).undo or section.undo in self._by_name else ""
         return Policy(
             confirm=section.confirm,
             approval=section.approval,
@@ -332,10 +336,10 @@ class Registry:
             approve_by=None if section.approve_by is None else list(section.approve_by),
             rate=list(section.rate) or None,
             rate_per_target=list(section.rate_per_target) or None,
-            undo=section.undo or None,
+            undo=undo or None,
             undo_after_minutes=section.undo_after_minutes or None,
-            allow_permanent=section.allow_permanent if section.undo else None,
-            contains=section.contains or bool(section.undo) or None,
+            allow_permanent=section.allow_permanent if undo else None,
+            contains=section.contains or bool(undo) or None,
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from core.actions.measures import MeasureFilter, Measures
 from core.api.aliases.choices import DATA_TYPES
 from core.common.errors import ResponderBotError
 from core.engines.base import Report, Responder
-from core.models import OfferedResponder, parse_id
+from core.models import OfferedResponder, UndoInput, parse_id
 from core.responders import target as targets
 from core.responders.profiles import profiles
 from core.settings import ResponderSection
@@ -83,16 +83,28 @@ async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(t
         assert await measures.listed(ANNA, MeasureFilter()) == []
 
 
-async def test_an_undo_that_is_not_installed_is_none(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, engine=offering(public(ISOLATE)), artifacts=ARTIFACTS) as harness:
+async def test_an_undo_that_is_not_installed_undoes_the_run_once_it_is(tmp_path: Path) -> None:
+    engine = offering(public(ISOLATE))
+    async with open_harness(tmp_path, engine=engine, artifacts=ARTIFACTS) as harness:
         host, _ = await artifact_ids(harness)
         responder = await offered(harness, host, ISOLATE)
         assert responder.policy is not None
         assert responder.policy.undo is None
         request = run_input(harness, ISOLATE, objectType="case_artifact", objectId=host, undoAfterMinutes=5)
-        with pytest.raises(ResponderBotError, match="has no undo"):
-            await harness.actions.start(ANNA, request)
-        assert harness.registry.section(ISOLATE).contains
+        started = await harness.actions.start(ANNA, request)
+        assert started.action.undo is not None
+        assert (started.action.undo.responder, started.action.undo.installed) == (RELEASE, False)
+        (await next_run(engine)).finish(DONE)
+        await harness.ended(started.action.id)
+        with pytest.raises(ResponderBotError, match=RELEASE):
+            await harness.undos.undo(ANNA, started.action.id, UndoInput())
+        engine.offered = (public(ISOLATE), public(RELEASE))
+        await harness.registry.refresh()
+        undoing = await harness.undos.undo(ANNA, started.action.id, UndoInput())
+        (await next_run(engine)).finish(DONE)
+        await harness.ended(undoing.action.id)
+        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        assert await measures.listed(ANNA, MeasureFilter()) == []
 
 
 @pytest.mark.parametrize(

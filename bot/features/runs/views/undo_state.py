@@ -40,6 +40,8 @@ def planned(action: Action, *, in_short: bool = False) -> str:
     if undo is None:
         return "Nothing takes it back: no undo is set up for it."
     by = foreign(title(undo), NAME_LIMIT)
+    if undo.installed is False:
+        return f"Nothing takes it back until {by} is installed."
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
