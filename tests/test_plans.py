@@ -83,7 +83,7 @@ BOUNDED: Mapping[str, str] = {
     r"FROM action WHERE status IN \(\?\) AND": "open actions",
     r"FROM action WHERE bulk_id IN": "the actions of some bulks",
     r"FROM action GROUP BY responder_name, status": "metrics, by an index and in the background",
-    r"FROM inbox WHERE done_at|(?:FROM|UPDATE) placement|(?:FROM|UPDATE) alert_group": "kept for a day, or for thirty",
+    r"FROM inbox WHERE done_at|(?:FROM|UPDATE) channel_alert|(?:FROM|UPDATE) alert_group": "kept a day, or thirty",
     r"min\(seq\) FROM event": "the first",
     r"FROM event ORDER BY seq DESC LIMIT \?": "the last",
     r"FROM message m .* WHERE m.root_id = \?": "the messages of one alert or case",
@@ -207,7 +207,7 @@ BOTS_ROWS = """
     INSERT INTO inbox (key, payload, at, done_at) SELECT 'k' || n, '', n, n FROM generate_series(1, 20000) AS n;
     INSERT INTO alert_group (key, channel, alike, began_at, last_at)
     SELECT 'g' || n, 'C' || n % 5, 'a' || n % 50, n, n FROM generate_series(1, 20000) AS n;
-    INSERT INTO placement
+    INSERT INTO channel_alert
       (root_id, channel, alike, group_key, card, at, severity, clearance, title, source, facts)
     SELECT '~' || n, 'C' || n % 5, 'a' || n % 50, CASE n % 2 WHEN 1 THEN 'g' || n ELSE '' END, '', n, 2, 2, '', '', ''
     FROM generate_series(1, 50000) AS n

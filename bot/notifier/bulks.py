@@ -34,13 +34,13 @@ class BulkMessages:
         self._mention = mentions(approvers)
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
-    async def of(self, bulk: BulkCounts, as_of: int, places: Iterable[str] = ()) -> list[DesiredMessage]:
-        """The messages of a bulk in these places, and where it has some unless they reflect more than `as_of` already.
+    async def of(self, bulk: BulkCounts, as_of: int, destinations: Iterable[str] = ()) -> list[DesiredMessage]:
+        """The messages of a bulk there, and where it has some unless they reflect more than `as_of` already.
 
-        `places` are channels, and `team:user` for direct messages.
+        `destinations` are channels, and `team:user` for direct messages.
         """
         posted = {message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
-        keys = {bulk_key(bulk.id, place): None for place in places}
+        keys = {bulk_key(bulk.id, destination): None for destination in destinations}
         if as_of < self._as_of.get(bulk.id, 0):
             keys = {key: None for key in keys if key not in posted}
         else:
@@ -67,7 +67,7 @@ class BulkMessages:
         return desired
 
     async def _messages(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> list[DesiredMessage]:
-        """The message in one place, and in a channel the replies in its thread."""
+        """The message for one destination, and in a channel the replies in its thread."""
         channel = key.rpartition(":")[2]
         is_direct = is_person(channel)
         if is_direct and await self._recipient(key.split(":")[2], channel) is None:

@@ -7,8 +7,8 @@ from bot.clearance import CLEAR, RED, RedactedView, Subject
 from bot.features.alert_groups.views import group_card
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
+from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import isolated
-from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
@@ -92,22 +92,22 @@ class GroupCards:
             waiting = await self._outbox.alert_groups.unsent_alerts(digest.channel, LAST_ALERT, FEW_WAITING)
             if waiting < FEW_WAITING:
                 documents = await self._read_documents(dict.fromkeys(ids, ()))
-                placing = await Placing.of(self._outbox, self._access, self._clock, ids)
+                grouper = await AlertGrouper.of(self._outbox, self._access, self._clock, ids)
                 desired: list[DesiredMessage] = []
-                placing.placed.staying |= {
+                grouper.changes.without_card |= {
                     (alert_id, digest.channel) for alert_id in ids if _is_done(documents.get(alert_id))
                 }
                 for root_id, document in documents.items():
                     if _is_done(document):
                         continue
-                    cards = self._followers(document, placing, digest.channel)
+                    cards = self._followers(document, grouper, digest.channel)
                     desired += await isolated(cards, root_id, otherwise=[])
-                await self._outbox.commit_groups(desired, [], placing.placed)
+                await self._outbox.commit_groups(desired, [], grouper.changes)
         return are_left
 
-    async def _followers(self, document: Document, placing: Placing, channel: str) -> list[DesiredMessage]:
+    async def _followers(self, document: Document, grouper: AlertGrouper, channel: str) -> list[DesiredMessage]:
         timeline = await self._renderer.timeline(document)
-        await placing.place(timeline, needs_card=True, only_in=channel)
+        await grouper.set_threads(timeline, needs_card=True, only_in=channel)
         return await self._renderer.alert_cards(timeline)
 
 

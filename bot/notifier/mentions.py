@@ -1,6 +1,6 @@
 """Who is mentioned about new alerts, such as whoever is on call about a critical one (bot/docs/storms.md#mentions)."""
 
-from bot.notifier.placing import Placing
+from bot.notifier.grouper import AlertGrouper
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox
@@ -20,18 +20,18 @@ class Mentions:
         self.mentioned: dict[str, int] = {}
         """When somebody was mentioned last, by channel (ms)."""
 
-    async def of(self, timeline: Timeline, placing: Placing) -> list[DesiredMessage]:
+    async def of(self, timeline: Timeline, grouper: AlertGrouper) -> list[DesiredMessage]:
         """A reply to the card of a new alert, or to that of its group, in each channel that wants one now."""
         alert, replies = timeline.alert, list[DesiredMessage]()
         if alert is None:
             return []
         for channel, by_severity in self._access.mentions.items():
-            placement = placing.placed.placements.get((alert.id, channel))
-            if placement is None or alert.severity not in by_severity or not await self._is_due(channel):
+            entry = grouper.changes.alerts.get((alert.id, channel))
+            if entry is None or alert.severity not in by_severity or not await self._is_due(channel):
                 continue
             self.mentioned[channel] = self._now
             card = next((thread for thread in timeline.threads if thread.channel == channel), None)
-            replies += await self._renderer.mentions(timeline, [card or Thread(channel, placement.group)])
+            replies += await self._renderer.mentions(timeline, [card or Thread(channel, entry.group)])
         return replies
 
     async def _is_due(self, channel: str) -> bool:

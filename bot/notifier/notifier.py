@@ -13,9 +13,9 @@ from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.group_cards import GroupCards
+from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.mentions import Mentions
-from bot.notifier.placing import Placing
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
@@ -179,32 +179,32 @@ class Notifier:
                 if not is_group(request.root_id) and not is_bulk(request.root_id):
                     named.setdefault(request.root_id, set()).add(request.log_id)
             documents = await self._documents(named)
-            placing = await Placing.of(self._outbox, self._channels, self._clock, named)
+            grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
             progress = [request.root_id for request in requests if is_bulk(request.root_id)]
             desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None:
-                    work = self._requested(document, request.log_id, placing, desired, only_in=request.channel)
+                    work = self._requested(document, request.log_id, grouper, desired, only_in=request.channel)
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_group(request.root_id):
-                    placing.placed.needs_update(request.root_id, FOR_PERSON)
-            await self._outbox.commit_refresh(desired, requests, placing.placed)
-            await self._render_groups(placing)
+                    grouper.changes.needs_update(request.root_id, FOR_PERSON)
+            await self._outbox.commit_refresh(desired, requests, grouper.changes)
+            await self._render_groups(grouper)
 
     async def _requested(
         self,
         document: Document,
         log_id: str,
-        placing: Placing | None,
+        grouper: AlertGrouper | None,
         unstored: Iterable[DesiredMessage] = (),
         *,
         only_in: str = "",
     ) -> list[DesiredMessage]:
         """The cards of what somebody wants to see; what is in a group gets a card of its own, in one channel or all."""
         timeline = await self._renderer.timeline(document, unstored)
-        if placing is not None:
-            await placing.place(timeline, needs_card=True, only_in=only_in)
+        if grouper is not None:
+            await grouper.set_threads(timeline, needs_card=True, only_in=only_in)
         if only_in and self._channels.is_set_up(only_in) and document.alert is not None:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
@@ -246,14 +246,14 @@ class Notifier:
         last = held.last or 0
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
-        placing = await Placing.of(self._outbox, self._channels, self._clock, changes.roots)
+        grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, changes.roots)
         mentions = Mentions(self._outbox, self._channels, self._renderer, self._clock())
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         awaited = [document for document in documents if changes.has_run_on(document)]
         for document in awaited:
             desired += await isolated(
-                self._of_root(document, changes, placing, mentions, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, mentions, desired), document.id, otherwise=[]
             )
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
@@ -265,7 +265,7 @@ class Notifier:
                 continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             desired += await isolated(
-                self._of_root(document, changes, placing, mentions, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, mentions, desired), document.id, otherwise=[]
             )
         for request_id in changes.requests:
             desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
@@ -273,28 +273,28 @@ class Notifier:
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         for bulk, as_of in held.bulks.values():
-            places = dict[str, None]()
+            destinations = dict[str, None]()
             for document in documents:
-                work = self._bulk_places(document, bulk.id, changes)
-                places |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
-            desired += await isolated(self._bulks.of(bulk, as_of, places), bulk.id, otherwise=[])
+                work = self._bulk_destinations(document, bulk.id, changes)
+                destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
+            desired += await isolated(self._bulks.of(bulk, as_of, destinations), bulk.id, otherwise=[])
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
         if changes.pauses or changes.has_resumed:
             desired += await isolated(self._failed_lately(), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(
-            desired, last, last_event=last_event, placed=placing.placed, mentioned=mentions.mentioned
+            desired, last, last_event=last_event, grouped=grouper.changes, mentioned=mentions.mentioned
         )
         for root_id, request_ids in changes.request_ids.items():
             log.info("cards_rendered", root=root_id, request_ids=list(request_ids))
-        await self._render_groups(placing)
+        await self._render_groups(grouper)
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
         self._bulks.followed(last)
 
-    async def _render_groups(self, placing: Placing) -> None:
+    async def _render_groups(self, grouper: AlertGrouper) -> None:
         """Render cards of groups that this page changed: at once what is urgent, the rest soon."""
-        if placing.placed.ranks:
+        if grouper.changes.ranks:
             await self._group_cards.render_urgent()
             self._groups_at = self._groups_at or asyncio.get_running_loop().time() + EVERY_S
 
@@ -315,7 +315,7 @@ class Notifier:
         self,
         document: Document,
         changes: FeedChanges,
-        placing: Placing,
+        grouper: AlertGrouper,
         mentions: Mentions,
         unstored: Iterable[DesiredMessage],
     ) -> list[DesiredMessage]:
@@ -330,11 +330,11 @@ class Notifier:
             for run_id in action_ids
             if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
-        await placing.place(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
+        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
-        desired += await mentions.of(timeline, placing) if is_new else []
+        desired += await mentions.of(timeline, grouper) if is_new else []
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)
@@ -348,16 +348,18 @@ class Notifier:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
 
-    async def _bulk_places(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
+    async def _bulk_destinations(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
         """Where the message of a bulk goes because of its runs on this alert or case."""
         actions = [run for run in document.actions if run.bulk == bulk_id and (run.id, document.id) in changes.actions]
         if not actions:
             return []
         timeline = await self._renderer.timeline(document)
-        places: list[str] = []
+        destinations: list[str] = []
         for action in actions:
-            places += await self._renderer.bulk_places(action, timeline, has_ended=action.id in changes.ended)
-        return places
+            destinations += await self._renderer.bulk_destinations(
+                action, timeline, has_ended=action.id in changes.ended
+            )
+        return destinations
 
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
         timeline = await self._renderer.timeline(document)

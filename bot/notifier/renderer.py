@@ -189,27 +189,27 @@ class Renderer:
             desired += await self._undo_changed(action, subject, timeline)
         return desired
 
-    async def bulk_places(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
+    async def bulk_destinations(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
         While it waits for approval, the channels that show its object, and the people who watch
         approvals; once it has ended, those who watch. People as `team:user`.
         """
-        subject, places = timeline.target(action), list[str]()
+        subject, destinations = timeline.target(action), list[str]()
         if approvals.is_open(action, self._clock()):
-            placed = await self._outbox.alert_groups.placements([timeline.root_id])
-            grouped = [placement.channel for placement in placed.get(timeline.root_id, ())]
+            by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
+            grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
-            places += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
+            destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
-                    places.append(f"{team}:{user}")
+                    destinations.append(f"{team}:{user}")
         if has_ended and action.status not in OPEN_STATUSES:
             for team, user in await self._watchers(action, subject):
                 if await self.recipient(team, user) is not None:
-                    places.append(f"{team}:{user}")
-        return places
+                    destinations.append(f"{team}:{user}")
+        return destinations
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: its reply, and one on what went wrong."""

@@ -1,4 +1,4 @@
-"""Where each alert stands in a channel: on a card of its own, or in a group that has one card (bot/docs/storms.md)."""
+"""Which message of a channel shows an alert: its own card, or that of a group (bot/docs/storms.md)."""
 
 # ruff: noqa: S608  # every fragment is a constant of this module, every value is bound
 
@@ -32,8 +32,8 @@ class Card(StrEnum):
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Where an alert stands in a channel. Its texts are as `clearance` may see them."""
+class ChannelAlert:
+    """An alert as a channel shows it. Its texts are as `clearance` may see them."""
 
     channel: str
     root_id: str
@@ -73,14 +73,14 @@ class AlertGroup:
 
 
 @dataclass
-class PlacedAlerts:
+class GroupChanges:
     """What a page of the feed changes, to be written with it."""
 
-    groups: dict[str, AlertGroup] = field(default_factory=dict)  # new ones
-    adopted: dict[str, int] = field(default_factory=dict)  # by new group: alerts like these since then belong to it
-    placements: dict[tuple[str, str], Placement] = field(default_factory=dict)
+    new_groups: dict[str, AlertGroup] = field(default_factory=dict)
+    collects_since: dict[str, int] = field(default_factory=dict)  # by new group: alerts since then are in it
+    alerts: dict[tuple[str, str], ChannelAlert] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)  # by group: of the update that it needs
-    staying: set[tuple[str, str]] = field(default_factory=set)  # alerts, and channels in which they get no card
+    without_card: set[tuple[str, str]] = field(default_factory=set)  # alerts, and channels in which they get no card
 
     def needs_update(self, group: str, rank: int) -> None:
         if group:
@@ -123,7 +123,7 @@ class AlertGroups:
         row = await self._row(
             """SELECT g.*, m.status FROM alert_group g LEFT JOIN message m ON m.key = g.key
                WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now
-                   OR (g.is_ungrouped = 1 AND EXISTS (SELECT 1 FROM placement p
+                   OR (g.is_ungrouped = 1 AND EXISTS (SELECT 1 FROM channel_alert p
                        WHERE p.channel = :channel AND p.alike = :alike AND p.at > :since)))
                ORDER BY g.last_at DESC LIMIT 1""",
             {"channel": channel, "alike": alike, "since": since, "now": now},
@@ -133,21 +133,21 @@ class AlertGroups:
     async def alike(self, channel: str, alike: str, since: int) -> tuple[int, int]:
         """How many alerts that say the same have come since then, and how many critical ones."""
         row = await self._row(
-            """SELECT count(*) AS n, count(*) FILTER (WHERE severity = 4) AS critical FROM placement
+            """SELECT count(*) AS n, count(*) FILTER (WHERE severity = 4) AS critical FROM channel_alert
                WHERE channel = :channel AND alike = :alike AND at > :since""",
             {"channel": channel, "alike": alike, "since": since},
         )
         return (row["n"], row["critical"]) if row else (0, 0)
 
-    async def placements(self, root_ids: Iterable[str]) -> dict[str, list[Placement]]:
+    async def channel_alerts(self, root_ids: Iterable[str]) -> dict[str, list[ChannelAlert]]:
         """Where these alerts stand."""
         rows = await self._rows(
-            "SELECT * FROM placement WHERE root_id IN (SELECT value FROM json_each(:ids))",
+            "SELECT * FROM channel_alert WHERE root_id IN (SELECT value FROM json_each(:ids))",
             {"ids": json.dumps(list(root_ids))},
         )
-        by_root: dict[str, list[Placement]] = {}
+        by_root: dict[str, list[ChannelAlert]] = {}
         for row in rows:
-            by_root.setdefault(row["root_id"], []).append(_placement(row))
+            by_root.setdefault(row["root_id"], []).append(_channel_alert(row))
         return by_root
 
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
@@ -195,14 +195,14 @@ class AlertGroups:
                  coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
-               FROM placement INDEXED BY placement_of_group
+               FROM channel_alert INDEXED BY channel_alert_of_group
                WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}""",
             values,
         )
         since = group.last_at - BUCKETS * BUCKET_MS
         counts = await self._rows(
             f"""SELECT (at - :since - 1) / {BUCKET_MS} AS nth, count(*) AS n
-                FROM placement INDEXED BY placement_of_group
+                FROM channel_alert INDEXED BY channel_alert_of_group
                 WHERE group_key = :key AND group_key <> '' AND at > :since AND {_MAY_BE_COUNTED} GROUP BY nth""",
             {**values, "since": since},
         )
@@ -210,13 +210,11 @@ class AlertGroups:
         for bucket in counts:
             buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
         sample = await self._rows(
-            f"""SELECT * FROM placement WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
+            f"""SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
-        shown = [
-            placement for placement in map(_placement, sample) if placement.clearance <= clearance and placement.title
-        ]
+        shown = [alert for alert in map(_channel_alert, sample) if alert.clearance <= clearance and alert.title]
         return GroupContent(
             group.key,
             is_digest=group.is_digest,
@@ -229,24 +227,24 @@ class AlertGroups:
             severities=(row["s1"], row["s2"], row["s3"], row["s4"]) if row else (0, 0, 0, 0),
             buckets=buckets,
             sampled=len(sample),
-            titles=_most_frequent(placement.title for placement in shown),
-            sources=_most_frequent(placement.source for placement in shown),
-            facts=_most_frequent(fact for placement in shown for fact in placement.facts),
+            titles=_most_frequent(alert.title for alert in shown),
+            sources=_most_frequent(alert.source for alert in shown),
+            facts=_most_frequent(fact for alert in shown for fact in alert.facts),
         )
 
-    async def members(self, key: str, offset: int, limit: int) -> list[Placement]:
+    async def members(self, key: str, offset: int, limit: int) -> list[ChannelAlert]:
         """The alerts of a group, newest first."""
         rows = await self._rows(
-            """SELECT * FROM placement WHERE group_key = :key AND group_key <> ''
+            """SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> ''
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit OFFSET :offset""",
             {"key": key, "offset": offset, "limit": limit},
         )
-        return [_placement(row) for row in rows]
+        return [_channel_alert(row) for row in rows]
 
     async def to_follow(self, key: str, since: int, limit: int) -> list[str]:
         """The alerts of a digest that came since then and have no card of their own, the most severe first."""
         rows = await self._rows(
-            f"""SELECT root_id FROM placement
+            f"""SELECT root_id FROM channel_alert
                WHERE group_key = :key AND group_key <> '' AND card = '{Card.LATER}' AND at > :since
                ORDER BY severity DESC, at DESC LIMIT :limit""",
             {"key": key, "since": since, "limit": limit},
@@ -265,7 +263,7 @@ class AlertGroups:
         rows = await self._rows(
             f"""SELECT channel, count(*) AS groups, min(began_at) AS since, sum(alerts) AS alerts
                 FROM (SELECT g.channel, g.key, g.began_at, (
-                        SELECT count(*) FROM placement p INDEXED BY placement_of_group
+                        SELECT count(*) FROM channel_alert p INDEXED BY channel_alert_of_group
                         WHERE p.group_key = g.key AND p.group_key <> '') AS alerts
                       FROM alert_group g WHERE g.last_at > :since) AS lately
                 GROUP BY channel HAVING sum(alerts) >= {MIN_STORM} OR count(*) FILTER (WHERE key LIKE 'digest:%') > 0
@@ -323,48 +321,48 @@ def rendered(tx: Transaction, group: AlertGroup) -> None:
     )
 
 
-def write(tx: Transaction, placed: PlacedAlerts) -> None:
+def write(tx: Transaction, group_changes: GroupChanges) -> None:
     """Store where alerts stand."""
-    for group in placed.groups.values():
+    for group in group_changes.new_groups.values():
         tx.run(
             """INSERT INTO alert_group (key, channel, alike, began_at, last_at)
                VALUES (:key, :channel, :alike, :began_at, :last_at)""",
             {name: getattr(group, name) for name in ("key", "channel", "alike", "began_at", "last_at")},
         )
     tx.run_all(
-        """INSERT INTO placement (channel, root_id, alike, group_key, card, at, severity, clearance, title, source,
+        """INSERT INTO channel_alert (channel, root_id, alike, group_key, card, at, severity, clearance, title, source,
                facts)
            VALUES (:channel, :root_id, :alike, :group, :card, :at, :severity, :clearance, :title, :source, :facts)
            ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, card = :card, severity = :severity,
                clearance = :clearance, title = :title, source = :source, facts = :facts""",
         [
             {
-                **vars(placement),
-                "card": Card.OWN.value if placement.has_card else Card.LATER.value,
-                "facts": json.dumps(list(placement.facts), ensure_ascii=False),
+                **vars(alert),
+                "card": Card.OWN.value if alert.has_card else Card.LATER.value,
+                "facts": json.dumps(list(alert.facts), ensure_ascii=False),
             }
-            for placement in placed.placements.values()
+            for alert in group_changes.alerts.values()
         ],
     )
     tx.run_all(
-        f"""UPDATE placement SET card = '{Card.NEVER}'
+        f"""UPDATE channel_alert SET card = '{Card.NEVER}'
             WHERE root_id = :root_id AND channel = :channel AND card = '{Card.LATER}'""",
-        [{"root_id": root_id, "channel": channel} for root_id, channel in placed.staying],
+        [{"root_id": root_id, "channel": channel} for root_id, channel in group_changes.without_card],
     )
     newest: dict[str, int] = {}
-    for placement in placed.placements.values():
-        newest[placement.group] = max(placement.at, newest.get(placement.group, 0))
-    for key, since in placed.adopted.items():
-        group = placed.groups[key]
+    for alert in group_changes.alerts.values():
+        newest[alert.group] = max(alert.at, newest.get(alert.group, 0))
+    for key, since in group_changes.collects_since.items():
+        group = group_changes.new_groups[key]
         tx.run(
-            """UPDATE placement SET group_key = :key WHERE channel = :channel AND alike = :alike AND at > :since
+            """UPDATE channel_alert SET group_key = :key WHERE channel = :channel AND alike = :alike AND at > :since
                    AND (group_key = '' OR group_key LIKE 'digest:%')""",
             {"key": key, "channel": group.channel, "alike": group.alike, "since": since},
         )
-    for group in placed.groups.values():
+    for group in group_changes.new_groups.values():
         if group.is_digest:
             _count_waiting(tx, group)
-    for key, rank in placed.ranks.items():
+    for key, rank in group_changes.ranks.items():
         tx.run(
             "UPDATE alert_group SET last_at = max(last_at, :at) WHERE key = :key",
             {"key": key, "at": newest.get(key, 0)},
@@ -375,7 +373,7 @@ def write(tx: Transaction, placed: PlacedAlerts) -> None:
 def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
     """Let a new digest count the alerts that wait for their post, so that they stand somewhere too."""
     tx.run(
-        f"""UPDATE placement SET group_key = :key WHERE channel = :channel AND group_key = '' AND root_id IN (
+        f"""UPDATE channel_alert SET group_key = :key WHERE channel = :channel AND group_key = '' AND root_id IN (
               SELECT root_id FROM message WHERE channel = :channel AND status = 'unsent'
                 AND status IN ('unsent', 'posting', 'outdated') AND rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT})""",
         {"key": digest.key, "channel": digest.channel},
@@ -384,7 +382,7 @@ def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
 
 def forget_texts(tx: Transaction) -> None:
     """Show no text of any alert until it is read again: its levels may have changed unnoticed."""
-    tx.run("UPDATE placement SET clearance = :unknown", {"unknown": UNKNOWN_LEVEL})
+    tx.run("UPDATE channel_alert SET clearance = :unknown", {"unknown": UNKNOWN_LEVEL})
     tx.run(f"UPDATE alert_group SET rank = {_RANK}, changes = changes + 1", {"rank": LAST_ALERT})
 
 
@@ -393,9 +391,9 @@ def _group(row: Row) -> AlertGroup:
     return AlertGroup(**{**values, "is_ungrouped": bool(values["is_ungrouped"])})
 
 
-def _placement(row: Row) -> Placement:
-    values = {name: row[name] for name in Placement.__dataclass_fields__ if name not in ("group", "has_card")}
-    return Placement(
+def _channel_alert(row: Row) -> ChannelAlert:
+    values = {name: row[name] for name in ChannelAlert.__dataclass_fields__ if name not in ("group", "has_card")}
+    return ChannelAlert(
         **{
             **values,
             "group": row["group_key"],

@@ -392,7 +392,7 @@ _NEWEST_CARDS = """SELECT root_id FROM message INDEXED BY message_card
 # there are many.
 ALERTS_IN = f"""SELECT root_id FROM (
       SELECT * FROM ({_NEWEST_CARDS} LIMIT :limit) AS cards UNION
-      SELECT * FROM (SELECT root_id FROM placement WHERE channel = :channel ORDER BY at DESC LIMIT :limit) AS placed
+      SELECT * FROM (SELECT root_id FROM channel_alert WHERE channel = :channel ORDER BY at DESC LIMIT :limit) AS shown
     ) AS found ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit"""
 
 

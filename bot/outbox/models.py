@@ -204,9 +204,9 @@ def case_key(case_id: str, channel: str) -> str:
     return f"case:{case_id}:{channel}"
 
 
-def bulk_key(bulk_id: str, place: str) -> str:
-    """The key of a bulk's message; `place` is a channel, or `team:user` for a direct message."""
-    return f"{BULK}:{bulk_id}:{place}"
+def bulk_key(bulk_id: str, destination: str) -> str:
+    """The key of a bulk's message; `destination` is a channel, or `team:user` for a direct message."""
+    return f"{BULK}:{bulk_id}:{destination}"
 
 
 def is_bulk(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The content that messages should have, as other rooms ask for it; and how far core's feed was followed."""
+"""The content that messages should have, as other packages ask for it; and how far core's feed was followed."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clearance import SHARED
 from bot.message import NOT_SHOWN
 from bot.outbox import alert_groups, buttons, messages, refreshes, state
-from bot.outbox.alert_groups import AlertGroup, AlertGroups, PlacedAlerts
+from bot.outbox.alert_groups import AlertGroup, AlertGroups, GroupChanges
 from bot.outbox.buttons import Buttons
 from bot.outbox.inbox import Inbox
 from bot.outbox.models import SUMMARY, DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
@@ -105,18 +105,18 @@ class MessageOutbox:
         cursor: int,
         *,
         last_event: str = "",
-        placed: PlacedAlerts | None = None,
+        grouped: GroupChanges | None = None,
         mentioned: Mapping[str, int] | None = None,
     ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        `last_event` identifies the event at the cursor; `placed` is where the alerts of the page stand, `mentioned`
+        `last_event` identifies the event at the cursor; `grouped` is what it changes of groups, `mentioned`
         when somebody was mentioned last, by channel.
         """
 
         def move(tx: Transaction, now: int) -> None:
-            if placed is not None:
-                alert_groups.write(tx, placed)
+            if grouped is not None:
+                alert_groups.write(tx, grouped)
             state.set_value(tx, "cursor", str(cursor))
             state.set_value(tx, "last_event", last_event)
             for channel, at in (mentioned or {}).items():
@@ -126,27 +126,33 @@ class MessageOutbox:
         await self._write(desired, move)
 
     async def commit_refresh(
-        self, desired: Sequence[DesiredMessage], requests: Sequence[StoredRequest], placed: PlacedAlerts | None = None
+        self,
+        desired: Sequence[DesiredMessage],
+        requests: Sequence[StoredRequest],
+        grouped: GroupChanges | None = None,
     ) -> None:
         """Upsert what was rendered for these requests, and send it first."""
 
         def fulfil(tx: Transaction, now: int) -> None:
-            if placed is not None:
-                alert_groups.write(tx, placed)
+            if grouped is not None:
+                alert_groups.write(tx, grouped)
             refreshes.fulfil(tx, requests, now)
 
         await self._write(desired, fulfil)
 
     async def commit_groups(
-        self, desired: Sequence[DesiredMessage], rendered: Sequence[AlertGroup], placed: PlacedAlerts | None = None
+        self,
+        desired: Sequence[DesiredMessage],
+        rendered: Sequence[AlertGroup],
+        grouped: GroupChanges | None = None,
     ) -> None:
         """Upsert the cards of these groups, and of alerts that leave them."""
 
         def note(tx: Transaction, _now: int) -> None:
             for group in rendered:
                 alert_groups.rendered(tx, group)
-            if placed is not None:
-                alert_groups.write(tx, placed)
+            if grouped is not None:
+                alert_groups.write(tx, grouped)
 
         await self._write(desired, note)
 
@@ -371,7 +377,7 @@ async def forget_messages(location: Location, opening: Opening | None = None) ->
         count = tx.run("DELETE FROM message")
         tx.run("DELETE FROM file")
         tx.run("DELETE FROM alert_group")
-        tx.run("DELETE FROM placement")
+        tx.run("DELETE FROM channel_alert")
         tx.run("DELETE FROM refresh")
         tx.run("DELETE FROM button_set")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")

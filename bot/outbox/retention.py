@@ -29,7 +29,7 @@ AT_ONCE = 200  # core takes no more ids at once
 _PARTS = {
     "file": "file WHERE message_key IN ({keys})",
     "button_set": "button_set WHERE message_key IN ({keys})",
-    "placement": "placement WHERE root_id = :root_id",
+    "channel_alert": "channel_alert WHERE root_id = :root_id",
     "watch": "watch WHERE watched = :root_id",
     "message": "message WHERE key IN ({keys})",
 }
@@ -46,8 +46,8 @@ _SHORT_LIVED = (
     ("button_set", "nonce", "expires_at < :before", 30 * DAY_MS),  # so that an expired one can still offer Refresh
     ("button_set", "nonce", "message_key >= 'only:' AND message_key < 'only;' AND expires_at < :before", 0),
     # Where an alert with a card of its own stands is only of use while others like it may come.
-    ("placement", "root_id, channel", "group_key = '' AND at < :before", DAY_MS),
-    ("placement", "root_id, channel", "group_key <> '' AND at < :before", 30 * DAY_MS),
+    ("channel_alert", "root_id, channel", "group_key = '' AND at < :before", DAY_MS),
+    ("channel_alert", "root_id, channel", "group_key <> '' AND at < :before", 30 * DAY_MS),
     ("alert_group", "key", "last_at < :before", 30 * DAY_MS),
 )
 

@@ -145,14 +145,14 @@ CREATE TABLE alert_group (
 CREATE INDEX alert_group_open ON alert_group (channel, alike, last_at);
 CREATE INDEX alert_group_changed ON alert_group (rank) WHERE (rank IS NOT NULL OR over_at IS NOT NULL);
 CREATE INDEX alert_group_last ON alert_group (last_at);
-CREATE TABLE placement (
+CREATE TABLE channel_alert (
   root_id TEXT NOT NULL, channel TEXT NOT NULL, alike TEXT NOT NULL, group_key TEXT NOT NULL, card TEXT NOT NULL,
   at INTEGER NOT NULL, severity INTEGER NOT NULL, clearance INTEGER NOT NULL, title TEXT NOT NULL,
   source TEXT NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (root_id, channel)) WITHOUT ROWID;
-CREATE INDEX placement_alike ON placement (channel, alike, at, severity);
-CREATE INDEX placement_alone ON placement (at) WHERE group_key = '';
-CREATE INDEX placement_grouped ON placement (at) WHERE group_key <> '';
-CREATE INDEX placement_of_group ON placement (group_key, at, severity, card) WHERE group_key <> '';
+CREATE INDEX channel_alert_alike ON channel_alert (channel, alike, at, severity);
+CREATE INDEX channel_alert_alone ON channel_alert (at) WHERE group_key = '';
+CREATE INDEX channel_alert_grouped ON channel_alert (at) WHERE group_key <> '';
+CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, card) WHERE group_key <> '';
 """
 
 MIGRATIONS = (Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES)]),)

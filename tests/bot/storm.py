@@ -65,7 +65,7 @@ class Figures:
     storm_clicks: list[Click] = field(default_factory=list)
     memory: dict[str, list[float]] = field(default_factory=dict)
     processor: dict[str, float] = field(default_factory=dict)
-    placed: Counter[str] = field(default_factory=Counter)
+    shown: Counter[str] = field(default_factory=Counter)
     twice: int = 0
 
     def table(self) -> str:
@@ -82,7 +82,7 @@ class Figures:
             "messages posted, and most in a minute": f"{self.posts}, {self.posts_a_minute}",
             "answers 429": f"{self.refused}",
             **{f"{name}, quiet and storm": self._compared(metric) for name, metric in steps.items()},
-            "where alerts stand": ", ".join(f"{name} {n:,}" for name, n in sorted(self.placed.items())),
+            "where alerts stand": ", ".join(f"{name} {n:,}" for name, n in sorted(self.shown.items())),
             "messages posted twice": f"{self.twice}",
         }
         lines |= {f"memory of {name}, MiB": ", ".join(f"{one:.0f}" for one in at) for name, at in self.memory.items()}
@@ -181,19 +181,19 @@ class _Storm:
             self.processes[name] = await start_process(self.installed, "core" if name == "core" else "bot")
             await self.processes[name].up()
 
-    def placements(self) -> list[tuple[str, str, str]]:
+    def channel_alerts(self) -> list[tuple[str, str, str]]:
         """Alert, the key of its group, and whether it has a card of its own, in the channel of the storm."""
         return self.installed.rows_of_bot(
-            f"SELECT root_id, group_key, card FROM placement WHERE channel = '{STORM}'"  # noqa: S608  # a constant
+            f"SELECT root_id, group_key, card FROM channel_alert WHERE channel = '{STORM}'"  # noqa: S608  # a constant
         )
 
     def is_standing(self, count: int) -> bool:
         """Whether each alert has a card that Slack shows, or is counted on the card of a group."""
         shown = {key for (key,) in self.installed.rows_of_bot("SELECT key FROM message WHERE ts <> ''")}
-        placed = self.placements()
-        if len(placed) != count:
+        alerts = self.channel_alerts()
+        if len(alerts) != count:
             return False
-        return all(group in shown or f"alert:{root}:{STORM}" in shown for root, group, _ in placed)
+        return all(group in shown or f"alert:{root}:{STORM}" in shown for root, group, _ in alerts)
 
     def memory(self) -> None:
         for name, process in self.processes.items():
@@ -255,8 +255,8 @@ async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill
     figures.critical = time.monotonic() - ended
     await _until_standing(made, alerts + 1)
     figures.standing = time.monotonic() - ended
-    figures.placed = Counter(
-        "on a card" if card == "own" else f"in a {group.partition(':')[0]}" for _, group, card in made.placements()
+    figures.shown = Counter(
+        "on a card" if card == "own" else f"in a {group.partition(':')[0]}" for _, group, card in made.channel_alerts()
     )
     made.memory()
     if more:

@@ -194,12 +194,12 @@ def alerts_page(
     blocks: list[Block] = [context(text)]
     for alert in alerts:
         blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
-    turns = [("Newer", offset - PAGE)] if offset else []
-    turns += [("Older", last)] if last < content.count else []
-    if turns:
+    pages = [("Newer", offset - PAGE)] if offset else []
+    pages += [("Older", last)] if last < content.count else []
+    if pages:
         elements = [
             button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
-            for label, to in turns
+            for label, to in pages
         ]
         blocks.append(actions(*elements))
     return Message(text, tuple(blocks))

@@ -64,10 +64,10 @@ def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, 
         context(f"{count(len(matches), 'person', 'people')}{of_page}" if matches else "Nobody has this in their login.")
     )
     blocks += [_person(user, button) for user in matches[page * PAGE : (page + 1) * PAGE]]
-    turns = [("Back", page - 1)] if page else []
-    turns += [("Next", page + 1)] if page < last else []
-    if turns:
-        elements = [button_element(label, ids.PEOPLE_PAGE, of=str(to)) for label, to in turns]
+    pages = [("Back", page - 1)] if page else []
+    pages += [("Next", page + 1)] if page < last else []
+    if pages:
+        elements = [button_element(label, ids.PEOPLE_PAGE, of=str(to)) for label, to in pages]
         blocks.append(actions(*elements))
     metadata = Place(page, place.find).to_text()
     return modals.modal("People", blocks, callback_id=ids.PEOPLE_VIEW, submit="Find", metadata=metadata)

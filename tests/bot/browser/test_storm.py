@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from bot.outbox import RateLimiter
 from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
 from tests.bot.browser.test_pictures import SCHEMES
-from tests.bot.notifier.test_storms import MINUTE_MS, placements, second, seconds_until
+from tests.bot.notifier.test_storms import MINUTE_MS, channel_alerts, second, seconds_until
 from tests.bot.outbox.harness import ManualClock, until
 from tests.bot.running import SOC, BotEnvironment, running_bot
 
@@ -66,11 +66,11 @@ async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Bro
         await post(env, alike(range(1, 88)))
         await expect(shown).to_have_count(2)
         await post(env, others())
-        await until(lambda: len(placements(tmp_path)) == 88 + len(others()))
+        await until(lambda: len(channel_alerts(tmp_path)) == 88 + len(others()))
         await seconds_until(env, clock, lambda: called(env, "more than Slack takes"))
         await expect(page.get_by_text("more than Slack takes")).to_be_visible()
         await post(env, [{"title": "Domain admin added on dc-1", "sourceRef": "c", "severity": 4}])
-        await until(lambda: len(placements(tmp_path)) == 89 + len(others()))
+        await until(lambda: len(channel_alerts(tmp_path)) == 89 + len(others()))
         await seconds_until(env, clock, lambda: called(env, "Domain admin added"))
         await expect(page.get_by_text("Domain admin added on dc-1")).to_be_visible()
         for _ in range(4):  # by then the cards of groups may be updated again

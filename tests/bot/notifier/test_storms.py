@@ -58,7 +58,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         others = [{"sourceRef": f"b{n}", "title": distinct(n)} for n in range(150)]
         made = [env.post_alert(**one, severity=1) for pair in zip(alike, others, strict=False) for one in pair]
         alerts = await asyncio.gather(*made, *(env.post_alert(**one, severity=1) for one in others[100:]))
-        await until(lambda: len(placements(tmp_path)) == len(alerts))
+        await until(lambda: len(channel_alerts(tmp_path)) == len(alerts))
         await seconds_until(env, clock, lambda: digest_in(anna.live_view.messages(SOC)))
         before = len(posts(env))
         # What may no longer be seen goes at once, while alerts wait for Slack's next second.
@@ -71,10 +71,10 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         ]
         assert card["ts"] in [body.get("ts") for body in sent[:2]]  # perhaps after a group that showed it too
         critical = await env.post_alert(title="Domain admin added", severity=4)
-        await until(lambda: len(placements(tmp_path)) == len(alerts) + 1)
+        await until(lambda: len(channel_alerts(tmp_path)) == len(alerts) + 1)
         await seconds_until(env, clock, lambda: any(critical in text for text in posts(env)))
         assert any(critical in text for text in posts(env)[before : before + 3])
-        placed = Counter(where for _, where, _ in placements(tmp_path))
+        placed = Counter(where for _, where, _ in channel_alerts(tmp_path))
         assert sum(placed.values()) == len(alerts) + 1
         assert placed["group"] >= 90
         assert placed["digest"] >= 140  # also those whose cards still wait
@@ -104,14 +104,14 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         anna, release = await env.person(ANNA), asyncio.Event()
         env.emulator.faults.hold("chat.postMessage", release)
         alerts = [await env.post_alert(title=distinct(n), sourceRef=f"ref-{n}") for n in range(70)]
-        await until(lambda: len(placements(tmp_path)) == 70)
-        assert Counter(where for _, where, _ in placements(tmp_path))["digest"] >= 15
-        closed = next(one for one, _, card in placements(tmp_path) if card == Card.LATER and one != alerts[69])
+        await until(lambda: len(channel_alerts(tmp_path)) == 70)
+        assert Counter(where for _, where, _ in channel_alerts(tmp_path))["digest"] >= 15
+        closed = next(one for one, _, card in channel_alerts(tmp_path) if card == Card.LATER and one != alerts[69])
         await env.client.close_alerts([closed])
         open_ones = [one for one in alerts if one != closed]
         release.set()
         await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in open_ones))
-        await until(lambda: {card for *_, card in placements(tmp_path)} == {Card.OWN, Card.NEVER})
+        await until(lambda: {card for *_, card in channel_alerts(tmp_path)} == {Card.OWN, Card.NEVER})
         assert find_card(await anna.messages(SOC), closed) is None
         await anna.until(lambda view: "of them also on a card" in digest_in(view.messages(SOC)))
         # What may no longer be seen goes from the digest too.
@@ -133,7 +133,7 @@ def digest_in(messages: list[dict[str, Any]]) -> str:
 @pytest.mark.slow
 async def test_a_storm_keeps_to_slacks_rates_and_takes_no_memory(tmp_path: Path) -> None:
     figures = await storm(tmp_path, 1_000, 4.0, alike=0.5, clicks=0, more=2_000)
-    assert sum(figures.placed.values()) == 1_001
+    assert sum(figures.shown.values()) == 1_001
     assert (figures.twice, figures.refused) == (0, 0)
     assert figures.posts_a_minute <= 60
     for before, after in figures.memory.values():
@@ -146,13 +146,13 @@ async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a
     tmp_path: Path, replicas: int
 ) -> None:
     figures = await storm(tmp_path, 600, 4.0, kill=True, clicks=0, replicas=replicas)
-    assert sum(figures.placed.values()) == 601
+    assert sum(figures.shown.values()) == 601
     assert (figures.twice, figures.refused) == (0, 0)
     assert figures.posts_a_minute <= 60
     assert figures.posts <= 10  # three cards, a group, the critical one; and what began before the kill
 
 
-def placements(folder: Path) -> list[tuple[str, str, str]]:
+def channel_alerts(folder: Path) -> list[tuple[str, str, str]]:
     """Alert, where it stands, and whether it has a card of its own."""
-    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, card FROM placement")
+    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, card FROM channel_alert")
     return [(root_id, group.partition(":")[0] or "alone", card) for root_id, group, card in rows]

@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.message import Intent
 from bot.outbox import DesiredMessage, RefreshRequest
-from bot.outbox.alert_groups import PlacedAlerts, Placement
+from bot.outbox.alert_groups import ChannelAlert, GroupChanges
 from bot.outbox.retention import CONTENT_KEEP_MS, DAY_MS, Retention
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
@@ -21,7 +21,7 @@ from tests.bot.outbox.harness import REPORT, SOC, OutboxEnvironment, all_sent, d
 from tests.core.core_process import until
 
 DAYS = 400
-TABLES = ("message", "file", "button_set", "placement", "watch")
+TABLES = ("message", "file", "button_set", "channel_alert", "watch")
 
 
 @dataclass
@@ -48,14 +48,14 @@ def counts(env: OutboxEnvironment) -> dict[str, int]:
 
 
 async def alert(env: OutboxEnvironment, root_id: str, *, file: tuple[str, str] | None = None) -> None:
-    """A card and a reply with buttons, a place and a watcher."""
+    """A card and a reply with buttons, a alert and a watcher."""
     card, end = f"alert:{root_id}:{SOC}", f"end:{root_id}1:{SOC}"
     reply = DesiredMessage(end, SOC, desired(end, f"end {root_id}").message, root_id=root_id, thread_of=card, file=file)
-    placed = PlacedAlerts()
-    place = Placement(SOC, root_id, "alike", "", True, env.clock(), 2, 2)
-    placed.placements[root_id, SOC] = place
+    changes = GroupChanges()
+    alert = ChannelAlert(SOC, root_id, "alike", "", True, env.clock(), 2, 2)
+    changes.alerts[root_id, SOC] = alert
     shown = DesiredMessage(card, SOC, desired(card, f"card {root_id}").message, root_id=root_id)
-    await env.outbox.commit_page([shown, reply], 1, placed=placed)
+    await env.outbox.commit_page([shown, reply], 1, grouped=changes)
     await env.outbox.buttons.issue(SOC, card, lambda button: button(Intent("refresh", root_id)))
     await env.outbox.watches.add("T0LOCAL", "U0ANNA", root_id)
 
@@ -76,7 +76,7 @@ async def test_an_alert_goes_with_all_that_belongs_to_it_and_stays_in_slack(tmp_
         own = retention(env, core)
         foretold = await own.preview()
         assert await own.prune() == foretold == Counter(message=2, file=1, watch=2)
-        assert counts(env) == {"message": 2, "file": 0, "button_set": 0, "placement": 0, "watch": 1}
+        assert counts(env) == {"message": 2, "file": 0, "button_set": 0, "channel_alert": 0, "watch": 1}
         assert {row[0] for row in stores.rows(env.location, "SELECT root_id FROM message")} == {"~2"}
         assert await env.anna.messages(SOC) == before
         assert own.counts == foretold

@@ -1,4 +1,4 @@
-"""Decides where each alert stands in a channel: on a card of its own, or in a group (bot/docs/storms.md)."""
+"""Decides which message of a channel shows an alert: its own card, or that of a group (bot/docs/storms.md)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bot.clearance import RedactedView, Subject
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
-from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, PlacedAlerts, Placement, new_key
+from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, ChannelAlert, GroupChanges, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.settings import Grouping
 from bot.storms import CRITICAL_ALIKE, FEW_WAITING, MOST_WAITING, STORM_MS, alike
@@ -19,18 +19,18 @@ FACTS, FACT_LIMIT = 8, 120
 
 @dataclass
 class _Alike:
-    """The alerts of a channel that say the same, as they stand after those of the page that were placed already."""
+    """The alerts of a channel that say the same, with those of the page that were grouped before."""
 
     group: AlertGroup | None
     count: int
     critical: int
 
 
-class Placing:
-    """Places the alerts of one page of the feed; `placed` is then written with it."""
+class AlertGrouper:
+    """Groups the alerts of one page of the feed; `changes` is then written with it."""
 
     def __init__(
-        self, groups: AlertGroups, access: ChannelAccess, now: int, known: Mapping[str, list[Placement]]
+        self, groups: AlertGroups, access: ChannelAccess, now: int, known: Mapping[str, list[ChannelAlert]]
     ) -> None:
         self._groups = groups
         self._access = access
@@ -39,16 +39,16 @@ class Placing:
         self._alike: dict[tuple[str, str], _Alike] = {}
         self._digests: dict[str, AlertGroup | None] = {}
         self._ahead: dict[tuple[str, int], int] = {}
-        self.placed = PlacedAlerts()
+        self.changes = GroupChanges()
 
     @staticmethod
     async def of(
         outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int], root_ids: Iterable[str]
-    ) -> "Placing":
+    ) -> "AlertGrouper":
         """With where these alerts stand already."""
-        return Placing(outbox.alert_groups, access, clock_ms(), await outbox.alert_groups.placements(root_ids))
+        return AlertGrouper(outbox.alert_groups, access, clock_ms(), await outbox.alert_groups.channel_alerts(root_ids))
 
-    async def place(
+    async def set_threads(
         self,
         timeline: Timeline,
         *,
@@ -65,10 +65,7 @@ class Placing:
         if alert is None:
             return
         stored = self._known.get(alert.id, ())
-        known = {
-            placement.channel: self.placed.placements.get((alert.id, placement.channel), placement)
-            for placement in stored
-        }
+        known = {entry.channel: self.changes.alerts.get((alert.id, entry.channel), entry) for entry in stored}
         threads: list[Thread] = []
         for thread in timeline.threads:
             if (
@@ -81,17 +78,17 @@ class Placing:
             is_lifted = needs_card and not before.has_card and only_in in ("", channel)
             is_lifted = is_lifted and self._access.is_set_up(channel)
             has_card = before.has_card or is_lifted
-            after = self._placement(timeline, alert, channel, before.alike, before.group, has_card)
+            after = self._channel_alert(timeline, alert, channel, before.alike, before.group, has_card)
             if replace(after, at=before.at) != before:
                 self._put(replace(after, at=before.at))
                 shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
-                self.placed.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
+                self.changes.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
             if is_lifted:
                 threads.append(Thread(channel, card_key(alert.id, channel)))
         timeline.threads = list(dict.fromkeys(threads))
 
     async def _is_alone(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
-        """Place a new alert; whether it gets a card of its own."""
+        """Decide which message shows a new alert; whether it is a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
         alike_alerts = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
@@ -111,17 +108,17 @@ class Placing:
             and not is_full
         ):
             group = alike_alerts.group = self._new_group(GROUP, channel, same)
-            self.placed.adopted[group.key] = self._now - grouping.window_minutes * MINUTE_MS
+            self.changes.collects_since[group.key] = self._now - grouping.window_minutes * MINUTE_MS
             if digest := await self._open_digest(channel):
-                self.placed.needs_update(digest.key, OTHER)
+                self.changes.needs_update(digest.key, OTHER)
         is_alone = needs_card or ((group is None or breaks_through) and not is_full)
         if not is_alone and (group is None or breaks_through):
             group = await self._digest(channel)
         elif group is None and await self._waiting(channel, LAST_ALERT) >= FEW_WAITING:
             group = await self._open_digest(channel)  # which counts it until its card is posted, and from then on too
-        self._put(self._placement(timeline, alert, channel, same, group.key if group else "", is_alone))
+        self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", is_alone))
         if group:
-            self.placed.needs_update(group.key, rank if not is_alone else OTHER)
+            self.changes.needs_update(group.key, rank if not is_alone else OTHER)
         if is_alone:
             for urgency in range(rank, LAST_ALERT + 1):
                 self._ahead[channel, urgency] = await self._waiting(channel, urgency) + 1
@@ -145,7 +142,7 @@ class Placing:
 
     def _new_group(self, kind: str, channel: str, same: str) -> AlertGroup:
         group = AlertGroup(new_key(kind, channel), channel, same, self._now, self._now)
-        self.placed.groups[group.key] = group
+        self.changes.new_groups[group.key] = group
         return group
 
     async def _waiting(self, channel: str, rank: int) -> int:
@@ -154,13 +151,13 @@ class Placing:
             self._ahead[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
         return self._ahead[channel, rank]
 
-    def _placement(
+    def _channel_alert(
         self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, has_card: bool
-    ) -> Placement:
+    ) -> ChannelAlert:
         clearance = self._access.clearance_of(channel)
         view = RedactedView(Subject.in_document(timeline.document, alert.id) or Subject.alert(alert), clearance)
         facts = [f"{a.data_type} {a.label}"[:FACT_LIMIT] for a in view.artifacts()[:FACTS]]
-        return Placement(
+        return ChannelAlert(
             channel,
             alert.id,
             same,
@@ -174,5 +171,5 @@ class Placing:
             tuple(dict.fromkeys(facts)),
         )
 
-    def _put(self, placement: Placement) -> None:
-        self.placed.placements[placement.root_id, placement.channel] = placement
+    def _put(self, entry: ChannelAlert) -> None:
+        self.changes.alerts[entry.root_id, entry.channel] = entry
