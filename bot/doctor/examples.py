@@ -98,7 +98,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
         ),
         "requests modal": access_requests.requests_view([_request(now_ms)], seen["button"]),
-        "people modal": people.people_view([_user(now_ms)], people.Place(), seen["button"]),
+        "people modal": people.people_view([_user(now_ms)], people.ListPosition(), seen["button"]),
         "close modal": close_view(Document(id=alert.id, alert=alert, actions=[timed]), RedactedView(subject, 2)),
         "template modal": templates.template_view(),
     }

@@ -38,7 +38,7 @@ class AlertGrouper:
         self._known = known
         self._alike: dict[tuple[str, str], _Alike] = {}
         self._digests: dict[str, AlertGroup | None] = {}
-        self._ahead: dict[tuple[str, int], int] = {}
+        self._unsent: dict[tuple[str, int], int] = {}
         self.changes = GroupChanges()
 
     @staticmethod
@@ -71,7 +71,7 @@ class AlertGrouper:
             if (
                 thread.channel in known
                 or not is_new
-                or await self._is_alone(timeline, alert, thread.channel, needs_card)
+                or await self._gets_card(timeline, alert, thread.channel, needs_card)
             ):
                 threads.append(thread)
         for channel, before in known.items():
@@ -87,42 +87,42 @@ class AlertGrouper:
                 threads.append(Thread(channel, card_key(alert.id, channel)))
         timeline.threads = list(dict.fromkeys(threads))
 
-    async def _is_alone(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
+    async def _gets_card(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
         """Decide which message shows a new alert; whether it is a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
-        alike_alerts = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
-        alike_alerts.count += 1
-        alike_alerts.critical += alert.severity == 4
+        alerts = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
+        alerts.count += 1
+        alerts.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
         is_full = await self._waiting(channel, rank) >= MOST_WAITING
-        group = alike_alerts.group if alike_alerts.group and not alike_alerts.group.is_ungrouped else None
-        breaks_through = alert.severity == 4 and (
-            alike_alerts.critical <= CRITICAL_ALIKE or (group is not None and group.muted_until > self._now)
-        )
-        if (
-            grouping
-            and not alike_alerts.group
-            and alike_alerts.count > grouping.after
-            and not breaks_through
-            and not is_full
-        ):
-            group = alike_alerts.group = self._new_group(GROUP, channel, same)
-            self.changes.collects_since[group.key] = self._now - grouping.window_minutes * MINUTE_MS
-            if digest := await self._open_digest(channel):
-                self.changes.needs_update(digest.key, OTHER)
-        is_alone = needs_card or ((group is None or breaks_through) and not is_full)
-        if not is_alone and (group is None or breaks_through):
+        group = alerts.group if alerts.group and not alerts.group.is_ungrouped else None
+        is_muted = group is not None and group.muted_until > self._now
+        breaks_through = alert.severity == 4 and (alerts.critical <= CRITICAL_ALIKE or is_muted)
+        is_one_too_many = grouping is not None and alerts.group is None and alerts.count > grouping.after
+        if grouping and is_one_too_many and not breaks_through and not is_full:
+            group = alerts.group = await self._begin_group(channel, same, grouping)
+        is_in_group = group is not None and not breaks_through
+        has_card = needs_card or not (is_in_group or is_full)
+        if not is_in_group and not has_card:
             group = await self._digest(channel)
         elif group is None and await self._waiting(channel, LAST_ALERT) >= FEW_WAITING:
             group = await self._open_digest(channel)  # which counts it until its card is posted, and from then on too
-        self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", is_alone))
+        self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", has_card))
         if group:
-            self.changes.needs_update(group.key, rank if not is_alone else OTHER)
-        if is_alone:
+            self.changes.needs_update(group.key, OTHER if has_card else rank)
+        if has_card:
             for urgency in range(rank, LAST_ALERT + 1):
-                self._ahead[channel, urgency] = await self._waiting(channel, urgency) + 1
-        return is_alone
+                self._unsent[channel, urgency] = await self._waiting(channel, urgency) + 1
+        return has_card
+
+    async def _begin_group(self, channel: str, same: str, grouping: Grouping) -> AlertGroup:
+        """A group of the alerts that have come within the window."""
+        group = self._new_group(GROUP, channel, same)
+        self.changes.collects_since[group.key] = self._now - grouping.window_minutes * MINUTE_MS
+        if digest := await self._open_digest(channel):
+            self.changes.needs_update(digest.key, OTHER)
+        return group
 
     async def _find(self, channel: str, same: str, grouping: Grouping) -> _Alike:
         if (channel, same) not in self._alike:
@@ -147,9 +147,9 @@ class AlertGrouper:
 
     async def _waiting(self, channel: str, rank: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post."""
-        if (channel, rank) not in self._ahead:
-            self._ahead[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
-        return self._ahead[channel, rank]
+        if (channel, rank) not in self._unsent:
+            self._unsent[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
+        return self._unsent[channel, rank]
 
     def _channel_alert(
         self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, has_card: bool

@@ -39,13 +39,13 @@ async def on_retry(context: Context) -> None:
         return
     responses.require_permission(context, "manageAction")
     posted = await context.services.outbox.message_at(context.channel, context.message_ts)
-    place = posted.key.split(":", 2)[2] if posted is not None else context.channel
+    destination = posted.key.split(":", 2)[2] if posted is not None else context.channel
     key = f"retry-{button_token(context)}"
     response = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
     if response is None:
         raise ResponderBotError("unavailable", UNKNOWN)
     context.refresh_requests.extend(
-        RefreshRequest(bulk_key(bulk_id, place)) for bulk_id in (response.id, intent.object_id)
+        RefreshRequest(bulk_key(bulk_id, destination)) for bulk_id in (response.id, intent.object_id)
     )
     accepted = sum(entry.action is not None for entry in response.actions)
     text = f"Runs again on {count(accepted, 'target')}; {len(response.actions) - accepted} refused ({response.id})."

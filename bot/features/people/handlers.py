@@ -9,7 +9,7 @@ from bot.features import responses
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, clicked_element, view_metadata, view_of
 from bot.features.people import views
-from bot.features.people.views import Place
+from bot.features.people.views import ListPosition
 from bot.identity import logins_by_slack_id
 from bot.message import Block, Intent
 from core.common.errors import ResponderBotError
@@ -26,32 +26,32 @@ async def home_blocks(context: Context) -> list[Block]:
 
 async def on_people_button(context: Context) -> None:
     """Show the first page of the people."""
-    await context.show_modal(await _people_view(context, Place()))
+    await context.show_modal(await _people_view(context, ListPosition()))
 
 
 async def on_page_button(context: Context) -> None:
     """Show another page."""
     _, _, number = str(clicked_element(context).get("action_id")).partition(":")
-    place = Place.of(view_metadata(view_of(context)))
+    position = ListPosition.of(view_metadata(view_of(context)))
     page = int(number) if number.isdecimal() and len(number) < 7 else 0
-    await context.show_modal(await _people_view(context, Place(page, place.find)))
+    await context.show_modal(await _people_view(context, ListPosition(page, position.find)))
 
 
 async def on_people_view(context: Context) -> Json:
     """Show the people that the typed text finds."""
     typed = modals.values(view_of(context)).get("find", "")
-    return modals.update(await _people_view(context, Place(find=typed[:100])))
+    return modals.update(await _people_view(context, ListPosition(find=typed[:100])))
 
 
 async def on_person_menu(context: Context) -> None:
     """Ask whether to end or give back access, or say how to replace a key."""
     intent = await _intent(context)
-    place = Place.of(view_metadata(view_of(context)))
+    position = ListPosition.of(view_metadata(view_of(context)))
     if intent.what == views.KEY:
-        await context.show_modal(views.key_view(intent.object_id, place))
+        await context.show_modal(views.key_view(intent.object_id, position))
         return
     user = await _user(context, intent.object_id)
-    await context.show_modal(views.access_view(user, place))
+    await context.show_modal(views.access_view(user, position))
 
 
 async def _intent(context: Context) -> Intent:
@@ -71,7 +71,7 @@ async def on_access_view(context: Context) -> Json:
     login, is_end = str(metadata.get("login") or ""), metadata.get("verb") == "disable"
     await context.core.set_disabled(login, is_end)
     done = f"{login} has no access any more." if is_end else f"{login} has access again."
-    return modals.update(await _people_view(context, Place.of(metadata), done))
+    return modals.update(await _people_view(context, ListPosition.of(metadata), done))
 
 
 async def on_groups_button(context: Context) -> None:
@@ -123,10 +123,10 @@ async def _groups_view(context: Context, done: str = "") -> dict[str, Any]:
     )
 
 
-async def _people_view(context: Context, place: Place, done: str = "") -> dict[str, Any]:
+async def _people_view(context: Context, position: ListPosition, done: str = "") -> dict[str, Any]:
     users = await context.core.users()
     return await responses.with_buttons(
-        context, "people", lambda button: views.people_view(users, place, button, done=done)
+        context, "people", lambda button: views.people_view(users, position, button, done=done)
     )
 
 

@@ -22,7 +22,7 @@ KEY_TEXT = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ListPosition:
     """Which people a list shows: those whose login has the text, from this page on. Kept in the view's metadata."""
 
     page: int = 0
@@ -32,10 +32,10 @@ class Place:
         return json.dumps({**asdict(self), **more})
 
     @staticmethod
-    def of(metadata: Mapping[str, Any]) -> "Place":
+    def of(metadata: Mapping[str, Any]) -> "ListPosition":
         """What `to_text` wrote; the first page for anything else."""
         page, find = metadata.get("page"), metadata.get("find")
-        return Place(page if isinstance(page, int) and page >= 0 else 0, find if isinstance(find, str) else "")
+        return ListPosition(page if isinstance(page, int) and page >= 0 else 0, find if isinstance(find, str) else "")
 
 
 def home_blocks(waiting: int) -> list[Block]:
@@ -51,13 +51,15 @@ def home_blocks(waiting: int) -> list[Block]:
     return [section(head), actions(*elements)]
 
 
-def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, done: str = "") -> dict[str, Any]:
+def people_view(
+    users: Sequence[UserEntry], position: ListPosition, button: ButtonIds, *, done: str = ""
+) -> dict[str, Any]:
     """A page of the people; `done` says what was changed just now."""
-    matches = matching(users, place)
+    matches = matching(users, position)
     last = max(0, (len(matches) - 1) // PAGE)
-    page = min(place.page, last)
+    page = min(position.page, last)
     blocks: list[Block] = [section(foreign(done, 500))] if done else []
-    find = modals.text_field("find", "Find", initial=place.find, placeholder="A login, a profile or a group")
+    find = modals.text_field("find", "Find", initial=position.find, placeholder="A login, a profile or a group")
     blocks.append(find)
     of_page = f", page {page + 1} of {last + 1}" if last else ""
     blocks.append(
@@ -69,13 +71,13 @@ def people_view(users: Sequence[UserEntry], place: Place, button: ButtonIds, *, 
     if pages:
         elements = [button_element(label, ids.PEOPLE_PAGE, of=str(to)) for label, to in pages]
         blocks.append(actions(*elements))
-    metadata = Place(page, place.find).to_text()
+    metadata = ListPosition(page, position.find).to_text()
     return modals.modal("People", blocks, callback_id=ids.PEOPLE_VIEW, submit="Find", metadata=metadata)
 
 
-def matching(users: Sequence[UserEntry], place: Place) -> list[UserEntry]:
+def matching(users: Sequence[UserEntry], position: ListPosition) -> list[UserEntry]:
     """Whose login, profile or group has the text: people before programs."""
-    text = place.find.casefold().strip()
+    text = position.find.casefold().strip()
     matches = [user for user in users if any(text in word for word in (user.login, user.profile, *user.groups))]
     return sorted(matches, key=lambda user: (user.profile in PROGRAM_PROFILES, user.login))
 
@@ -103,7 +105,7 @@ def _person(user: UserEntry, button: ButtonIds) -> Block:
     return {**shown, "accessory": more}
 
 
-def access_view(user: UserEntry, place: Place) -> dict[str, Any]:
+def access_view(user: UserEntry, position: ListPosition) -> dict[str, Any]:
     """Asks whether to end somebody's access, or to give it back."""
     name = foreign(user.login, 254)
     if user.disabled:
@@ -119,18 +121,18 @@ def access_view(user: UserEntry, place: Place) -> dict[str, Any]:
         [section(text)],
         callback_id=ids.PEOPLE_ACCESS_VIEW,
         submit="Give back" if user.disabled else "End access",
-        metadata=place.to_text(login=user.login, verb=verb),
+        metadata=position.to_text(login=user.login, verb=verb),
         close="Cancel",
     )
 
 
-def key_view(login: str, place: Place) -> dict[str, Any]:
+def key_view(login: str, position: ListPosition) -> dict[str, Any]:
     """The command that replaces a key, and why it isn't done in Slack."""
     command = f"responder-bot user key {foreign(login, 254)}"
     blocks: list[Block] = [section(KEY_TEXT.format(who=person_name(login), command=command))]
-    back = button_element("Back to the list", ids.PEOPLE_PAGE, of=str(place.page))
+    back = button_element("Back to the list", ids.PEOPLE_PAGE, of=str(position.page))
     blocks.append(actions(back))
-    return modals.modal("Replace the key", blocks, callback_id=ids.NOTICE_VIEW, metadata=place.to_text())
+    return modals.modal("Replace the key", blocks, callback_id=ids.NOTICE_VIEW, metadata=position.to_text())
 
 
 def groups_view(

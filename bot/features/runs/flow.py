@@ -300,8 +300,8 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
     if response is None:
         raise ResponderBotError("unavailable", UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
-    place = request.channel if is_channel else f"{context.team}:{context.user}"
-    context.refresh_requests.append(RefreshRequest(bulk_key(response.id, place)))
+    destination = request.channel if is_channel else f"{context.team}:{context.user}"
+    context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     await responses.respond(context, questions.outcome(await masked(context, response)), run_form.SEVERAL_TITLE)
 
 

@@ -36,8 +36,8 @@ async def on_message_shortcut(context: Context) -> None:
     """Open the run modal for the object that a message is about; works in threads, where commands don't."""
     await context.show_modal(modals.loading(run_form.TITLE))
     message = context.payload.get("message")
-    places = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
-    object_ids = [*await responses.roots_at(context, *places), *find_ids(" ".join(_texts(message)))]
+    timestamps = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []
+    object_ids = [*await responses.roots_at(context, *timestamps), *find_ids(" ".join(_texts(message)))]
     await context.show_modal(await _view_of_known(context, list(dict.fromkeys(object_ids))))
 
 

@@ -84,8 +84,8 @@ def _core_error(error: ResponderBotError, shown: list[str]) -> Json:
     fallback = "name" if "name" in shown else shown[0]
     if error.code == "exists" or not error.fields:
         return modals.errors({fallback: error.message})
-    placed = views.place_errors(error.fields, shown)
-    return modals.errors({block if block in shown else fallback: text for block, text in placed.items()})
+    by_block = views.errors_by_block(error.fields, shown)
+    return modals.errors({block if block in shown else fallback: text for block, text in by_block.items()})
 
 
 async def _json_text(context: Context, view: Mapping[str, Any]) -> tuple[str, str]:

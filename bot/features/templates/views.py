@@ -139,9 +139,9 @@ _HINTS = {
 }
 
 
-def place_errors(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> dict[str, str]:
+def errors_by_block(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> dict[str, str]:
     """Core's errors by block id: `tasks[3].title` at `tasks`, and at the name what has no field here."""
-    placed: dict[str, str] = {}
+    by_block: dict[str, str] = {}
     for field in fields:
         name = str(field.get("name") or "")
         root = name.partition(".")[0].partition("[")[0]
@@ -150,8 +150,8 @@ def place_errors(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> d
         text = "This is needed." if message == "MissingAttributeError" else message
         if name != block_id:
             text = f"{name}: {text}"
-        placed[block_id] = f"{placed[block_id]} {text}" if block_id in placed else text
-    return placed
+        by_block[block_id] = f"{by_block[block_id]} {text}" if block_id in by_block else text
+    return by_block
 
 
 # --- from JSON ------------------------------------------------------------------------------------------------------

@@ -411,10 +411,15 @@ def test_people_and_groups_fit() -> None:
         )
         for n in range(1000)
     ]
-    for place in (people.Place(), people.Place(25), people.Place(10**9), people.Place(0, samples.HOSTILE[:100])):
-        fine_view(people.people_view(users, place, button, done=samples.HOSTILE))
-        fine_view(people.access_view(users[0], place))
-        fine_view(people.key_view(users[0].login, place))
+    for position in (
+        people.ListPosition(),
+        people.ListPosition(25),
+        people.ListPosition(10**9),
+        people.ListPosition(0, samples.HOSTILE[:100]),
+    ):
+        fine_view(people.people_view(users, position, button, done=samples.HOSTILE))
+        fine_view(people.access_view(users[0], position))
+        fine_view(people.key_view(users[0].login, position))
     groups = [Group(name=f"{n:03}" + "g" * 60, members=[user.login for user in users]) for n in range(200)]
     usergroups = {groups[0].name: "S0123", "empty": "S0124"}
     fine_view(people.groups_view(groups, usergroups, {"empty": samples.HOSTILE}, button, done=samples.HOSTILE))

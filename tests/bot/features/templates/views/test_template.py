@@ -84,7 +84,7 @@ def test_an_error_of_core_is_shown_at_its_field() -> None:
         {"name": "name", "type": "MissingAttributeError"},
         {"name": "unknown", "type": "InvalidFormat", "message": "odd"},
     ]
-    assert templates.place_errors(errors, ["name", "tags", "tasks", "customFields"]) == {
+    assert templates.errors_by_block(errors, ["name", "tags", "tasks", "customFields"]) == {
         "tasks": "tasks[0].title: too long",
         "customFields": "customFields.c.date: no date",
         "tags": "tags[2]: no text",
