@@ -111,18 +111,16 @@ class Notifier:
         self._rendered_as_of.clear()
         self._groups_at = loop.time()
         self._enforcer.restart()
-        is_enforcing, due_at, alerts_at = True, 0.0, 0.0
+        is_enforcing = True
+        commit_at: float | None = None  # None: nothing is held
+        alerts_at = 0.0  # when alerts came last
         page = _task(self._next_page(held.last))
         requested = _task(self._outbox.refresh_requested())
         changed = _task(self._channels.changed.wait())
         try:
             while True:
-                wait_s = 0.0 if is_enforcing else None
-                if held.events and not is_enforcing:
-                    wait_s = max(due_at - loop.time(), 0.0)
-                if self._groups_at is not None:
-                    wait_s = min(max(self._groups_at - loop.time(), 0.0), EVERY_S if wait_s is None else wait_s)
-                await asyncio.wait({page, requested, changed}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                timeout = 0.0 if is_enforcing else _left_s(loop.time(), commit_at, self._groups_at)
+                await asyncio.wait({page, requested, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 if requested.done():
                     requested.result()
                     await self._serve_requests()
@@ -136,18 +134,20 @@ class Notifier:
                     self._enforcer.restart()
                     is_enforcing = True
                 if page.done():
-                    if not held.events:
-                        due_at = loop.time() + MERGE_S
                     events = await self._checked(page.result(), held.last)
+                    if events.events:
+                        commit_at = commit_at or loop.time() + MERGE_S
                     held.add(events)
                     self.problem = ""
                     is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
                     page = _task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
-                if held.events and (loop.time() >= due_at or not held.is_progress or len(held.events) >= MAX_HELD):
+                if commit_at is not None and (
+                    loop.time() >= commit_at or not held.is_progress or len(held.events) >= MAX_HELD
+                ):
                     await self._commit(held)
-                    held = HeldEvents(last=held.last)
+                    held, commit_at = HeldEvents(last=held.last), None
                 elif is_enforcing:
                     is_enforcing = await self._enforcer.enforce_some()
                     if not is_enforcing:
@@ -422,6 +422,11 @@ class Notifier:
         await self._outbox.upsert(*await isolated(self._bulks.read(posted, by_person=False), "", otherwise=[]))
         await self._outbox.commit_page([], last)
         self._channels.changed.set()
+
+
+def _left_s(now: float, *moments: float | None) -> float | None:
+    """How many seconds are left until the first of these moments; None if there is none."""
+    return min((max(moment - now, 0.0) for moment in moments if moment is not None), default=None)
 
 
 def _task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
