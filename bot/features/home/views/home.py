@@ -16,6 +16,7 @@ from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
 MAX_UNASSIGNED = 5
+MAX_REQUEST_BLOCKS = 32
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,7 @@ def home_view(
         blocks.append(section("\n".join(lines)))
     blocks += in_force
     blocks += head("Waiting for your approval", home.waiting)
-    for run in home.waiting[:MAX_SHOWN]:
-        blocks += request(run, person, button, now_ms)
-    blocks += _rest(home.waiting)
+    blocks += _requests(home.waiting, person, button, now_ms)
     blocks += [{"type": "divider"}, *head("Your alerts and cases", home.alerts)]
     blocks += [section(_alert(alert, person.clearance)) for alert in home.alerts[:MAX_SHOWN]]
     blocks += _rest(home.alerts)
@@ -96,6 +95,17 @@ def home_view(
         blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         blocks += _rest(shown)
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *admin]}
+
+
+def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
+    """The first requests, whole, as far as there is room."""
+    blocks: list[Block] = []
+    for number, run in enumerate(waiting):
+        of_run = request(run, person, button, now_ms)
+        if len(blocks) + len(of_run) > MAX_REQUEST_BLOCKS:
+            return [*blocks, *_rest(waiting, number)]
+        blocks += of_run
+    return blocks
 
 
 def notice_home(text: str, *more: Block) -> dict[str, Any]:
