@@ -38,7 +38,7 @@ async def _against_peer(folder: Path, scale: Scale, row_name: str, *, ends: bool
             },
             scale.rounds,
         )
-    goal = None if ends else Goal("at least", 15)
+    goal = Goal("at least", 8)
     return [
         comparison.row(row_name, found, CORE, PEER, comparison.per_second, goal),
         comparison.row(

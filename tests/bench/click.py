@@ -102,7 +102,7 @@ def _rows(work: str, rounds: Sequence[_Round]) -> list[Row]:
             BOT,
             ALONE,
             comparison.milliseconds,
-            Goal("at most", 1.5),
+            Goal("at most", 1.25),
         ),
         row(
             "the same, to the first sign of the end on the card or in its thread", lambda latency: latency.first_notice
