@@ -45,4 +45,9 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
 
 def is_undo(responder_name: str) -> bool:
     """Whether a profile names it as what undoes another."""
-    return any(profile.undo == responder_name for profile in profiles().values())
+    return responder_name in _undos()
+
+
+@cache
+def _undos() -> frozenset[str]:
+    return frozenset(profile.undo for profile in profiles().values() if profile.undo)
