@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.names import title, titled_as
@@ -15,18 +14,16 @@ from bot.features.base import Context
 from bot.features.command_text import find_ids, split_name_and_id, split_words
 from bot.outbox.links import card_link
 from core.client import CoreClient
+from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import Action, Alert, Approval, Artifact, Document, OfferedResponder, parse_id
-
-if TYPE_CHECKING:
-    from core.client import CoreClient
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
 _LINKED = re.compile(r"^(?:https?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
 
-async def find(core: "CoreClient", object_id: str) -> Subject:
+async def find(core: CoreClient, object_id: str) -> Subject:
     """Look up an id of unknown kind, also one that an observable had before it became an equal one of a case.
 
     Raises ResponderBotError("not_found").
@@ -34,7 +31,7 @@ async def find(core: "CoreClient", object_id: str) -> Subject:
     return (await with_document(core, object_id))[0]
 
 
-async def with_document(core: "CoreClient", object_id: str, *, responders: bool = False) -> tuple[Subject, Document]:
+async def with_document(core: CoreClient, object_id: str, *, responders: bool = False) -> tuple[Subject, Document]:
     """Likewise, with the document of its alert or case."""
     if parse_id(object_id) is not None:
         for document in (await core.documents([object_id], responders=responders)).documents:
@@ -44,7 +41,7 @@ async def with_document(core: "CoreClient", object_id: str, *, responders: bool 
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
-async def _merged(core: "CoreClient", document: Document, object_id: str) -> Subject | None:
+async def _merged(core: CoreClient, document: Document, object_id: str) -> Subject | None:
     """The observable that has another id by now; None if there is none, such as for the id of an action."""
     try:
         now = (await core.object_in_context("case_artifact", object_id)).object["id"]
@@ -67,19 +64,19 @@ class Targets:
     by_artifact: Mapping[str, Sequence[str]]
 
 
-async def targets(core: "CoreClient", object_id: str) -> Targets:
+async def targets(core: CoreClient, object_id: str) -> Targets:
     """Look up an object with the responders for it. Raises ResponderBotError("not_found")."""
     subject, document = await with_document(core, object_id, responders=True)
     return Targets(subject, document.responders.get(object_id, []), document.artifact_responders)
 
 
-async def offered(core: "CoreClient", object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
+async def offered(core: CoreClient, object_id: str) -> tuple[Subject, Sequence[OfferedResponder]]:
     """Likewise, without an alert's artifacts."""
     on_object = await targets(core, object_id)
     return on_object.subject, on_object.offered
 
 
-async def of_action(core: "CoreClient", action: Action) -> tuple[Action, Subject]:
+async def of_action(core: CoreClient, action: Action) -> tuple[Action, Subject]:
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         subject = Subject.in_document(document, action.object_id)
@@ -188,16 +185,22 @@ MAX_WORDS = 10
 
 
 async def search(core: CoreClient, text: str, clearance: int, most: int) -> Sequence[Alert]:
-    """The newest alerts, at most so many, that show all words of a text, or an id, to this clearance; all without one.
+    """The alerts that show all words of a text, or an id, to this clearance; all without one.
 
-    What is withheld is not searched: that something was found would tell of it. Alerts may be long and have many
-    hidden observables to mask, so a thread looks through them.
+    The alerts of the newest day (UTC) come first, of each day the most severe and newest, and at most `most` of them.
+    What is withheld is not searched: that something was found would tell of it. Alerts may be long and have many hidden
+    observables to mask, so a thread looks through them.
     """
     words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
     ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
     by_id = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else []
-    alerts = [*map(Alert.model_validate, by_id), *await core.find_alerts(" ".join(words))]
+    newest = sorted(await core.find_alerts(" ".join(words)), key=_rank, reverse=True)
+    alerts = [*map(Alert.model_validate, by_id), *newest]
     return await asyncio.to_thread(lambda: list(islice(showing(alerts, ids, words, clearance), most)))
+
+
+def _rank(alert: Alert) -> tuple[int, int, int]:
+    return alert.created_at // DAY_MS, alert.severity, alert.number
 
 
 def showing(alerts: Iterable[Alert], ids: Sequence[str], words: Sequence[str], clearance: int) -> Iterator[Alert]:

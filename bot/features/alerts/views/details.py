@@ -60,11 +60,12 @@ def alert_in_full(
 def found_alerts(
     alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
 ) -> Message:
-    """Alerts that somebody in `channel` looked for, newest first, each with Details."""
+    """Alerts that somebody in `channel` looked for, the newest day first, each with Details."""
     shown_text = code(text, 100)
     if not alerts:
         return notices.notice(f"No alert that you may see has {shown_text}.")
-    blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, newest first")]
+    order = "the newest day first, and of a day the most severe"
+    blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, {order}")]
     for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
         value, about = button(Intent("details", alert.id)), f"{alert.id} {view.title()}"

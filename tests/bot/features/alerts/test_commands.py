@@ -1,5 +1,6 @@
 """Commands: finding alerts, making cases, deciding about runs, and taking alerts."""
 
+import re
 from typing import Any
 
 from bot.block_kit import ids
@@ -18,16 +19,24 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env.create_alert(sourceRef="2", title="Login from a new country", artifacts=[], tags=["vpn"], description="-")
     for text in ("beacon", "C2 malware", "203[.]0[.]113[.]7", alert.id):
         await env["anna"].command(SOC, f"/responder find {text}")
-        found = text_of(fine(await env.told("anna", "newest first")))
+        found = text_of(fine(await env.told("anna", "the newest day first")))
         assert "*1 alert*" in found
         assert "ET MALWARE Beacon" in found
-    shown = await env.until("anna", topmost(ids.NOTICE_VIEW, "newest first"))
+    shown = await env.until("anna", topmost(ids.NOTICE_VIEW, "the newest day first"))
     await env["anna"].click(None, view_id=shown["id"], action_id=ids.numbered(ids.DETAILS, alert.id))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")
     await env.told("anna", "No alert that you may see has")
     await env["anna"].command(SOC, "/responder find")
     await env.told("anna", "Find what? Type `/responder find` and a text")
+
+
+async def test_find_lists_the_most_severe_alert_of_a_day_first(env: FeatureEnvironment) -> None:
+    for number, severity in enumerate((2, 4, 1, 4, 3)):
+        await env.create_alert(sourceRef=f"r{number}", title=f"Beacon {number}", severity=severity)
+    await env["anna"].command(SOC, "/responder find beacon")
+    found = text_of(await env.told("anna", "*5 alerts*"))
+    assert re.findall(r"\bBeacon (\d)\*", found) == ["3", "1", "4", "0", "2"]
 
 
 async def test_find_tells_nothing_of_what_is_withheld(env: FeatureEnvironment) -> None:
