@@ -1,4 +1,4 @@
-"""The command line `responder-bot`: try, serve, bot, check, doctor, forget-messages, and core's subcommands.
+"""The command line `responder-bot`: try, serve, bot, check, health, doctor, forget-messages, and core's subcommands.
 
 Large imports are inside the subcommands, so that `--help` is fast.
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from core.settings import CoreSettings
 
 MAX_PORT = 65_534  # core takes the next one
+HEALTH_TIMEOUT_S = 5.0  # core tries its store for 2 s at most
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
 
 
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands, "check", _check, "say what is wrong with settings, responders and files; start nothing"
     )
     check.add_argument("--schema", action="store_true", help="print the JSON Schema of the settings, for editors")
+    text = "ask the core of these settings whether it is ready, or a bot that runs alone; for probes"
+    _add_command(commands, "health", _health, text)
     doctor = _add_command(
         commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
     )
@@ -200,7 +203,7 @@ async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings"
         key = bot_settings.bot.core_api_key or await core.people.temporary_key(SERVICE_LOGIN, "service")
         async with _running_bot(bot_settings, url, key) as bot:
             core.show_health("bot", bot.problem)
-            await core.until_ended()
+            await core.until_stopped()
     return 0
 
 
@@ -319,6 +322,37 @@ def _check(args: argparse.Namespace) -> int:
     for problem in problems:
         _print(problem)
     return 1 if problems else 0
+
+
+# --- health ---------------------------------------------------------------------------------------------------------
+
+
+def _health(args: argparse.Namespace) -> int:
+    from http.client import HTTPConnection, HTTPException
+    from urllib.parse import urlsplit
+
+    from core.settings import core_settings
+
+    settings = _bot_settings(args)
+    if _is_local_core(settings, core_settings(_sections(args))):
+        address, path = urlsplit(settings.bot.core_url).netloc, "/readyz"
+    else:
+        address, path = settings.health_address, "/health"
+    if not address:
+        raise ResponderBotError("bad_request", "There is nothing to ask: set [bot] health_port for a bot without core.")
+    connection = HTTPConnection(address, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        with connection.getresponse() as response:
+            answer = json.load(response)
+        problems = [f"{part['name']}: {part['message']}" for part in answer.get("parts", ()) if not part["ok"]]
+        _print("\n".join(problems) or answer.get("message") or answer["status"])
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:
+        _print(f"{address}{path} gives no answer ({error}); see whether responder-bot runs here.")
+        return 1
+    finally:
+        connection.close()
+    return 0 if response.status == 200 else 1
 
 
 # --- doctor ---------------------------------------------------------------------------------------------------------

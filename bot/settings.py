@@ -168,6 +168,14 @@ class BotSettings(SettingsSection):
     group: Mapping[str, GroupSection] = Field(default_factory=dict)
     retention: RetentionSection = Field(default_factory=RetentionSection)
 
+    @property
+    def health_address(self) -> str:
+        """Where the bot on this machine serves `/health`, such as "127.0.0.1:3000"; "" if nowhere."""
+        if self.bot.health_port is not None:
+            return f"127.0.0.1:{self.bot.health_port}"
+        is_any = self.slack.host in ("0.0.0.0", "::")  # noqa: S104  # nothing is bound here
+        return "" if self.slack.app_token else f"{'127.0.0.1' if is_any else self.slack.host}:{self.slack.port}"
+
 
 def load(file: Path | None, environment: Mapping[str, str] | None = None) -> BotSettings:
     """Load the settings of `file` (None: `responder-bot.toml` if it exists) and of the environment, which wins.

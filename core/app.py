@@ -1,6 +1,7 @@
 """Core's composition root: creates its services, engines and routes, and serves them."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -96,6 +97,8 @@ class Core:
     """The routes in the OpenAPI description, without aliases."""
     show_health: Callable[[str, Callable[[], Awaitable[str]]], None]
     """Make `/health` show another component of this process: its name, and what is wrong with it ("" if nothing)."""
+    drain: Callable[[], Awaitable[None]]
+    """Have this core take no more runs. Raises ResponderBotError."""
     drained: asyncio.Event
     """Set once core is draining and runs nothing any more, so that it may end."""
     _stack: AsyncExitStack
@@ -132,8 +135,11 @@ class Core:
             await asyncio.gather(draining, losing, return_exceptions=True)
 
     async def until_stopped(self) -> None:
-        """Wait for SIGINT or SIGTERM, or as `until_ended` does."""
-        stopping, ending = asyncio.create_task(stop_signal()), asyncio.create_task(self.until_ended())
+        """Wait for SIGINT or SIGTERM, or as `until_ended` does.
+
+        Process 1 of a container drains at SIGTERM, since its end would end its runs; a second signal stops it at once.
+        """
+        stopping, ending = asyncio.create_task(self._stopped()), asyncio.create_task(self.until_ended())
         try:
             await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
@@ -142,6 +148,15 @@ class Core:
             for task in (stopping, ending):
                 task.cancel()
             await asyncio.gather(stopping, ending, return_exceptions=True)
+
+    async def _stopped(self) -> None:
+        if await stop_signal() == signal.SIGTERM and os.getpid() == 1:
+            try:
+                await self.drain()
+            except ResponderBotError as error:
+                structlog.get_logger("core.app").warning("drain_failed", reason=error.message)
+                return
+            await stop_signal()
 
     async def close(self) -> None:
         """Close everything in reverse order. Running responders go on."""
@@ -182,13 +197,19 @@ async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda
         await core.until_stopped()
 
 
-async def stop_signal() -> None:
-    """Wait for SIGINT or SIGTERM."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+async def stop_signal() -> signal.Signals:
+    """Wait for SIGINT or SIGTERM, and return which it was."""
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def stop(number: signal.Signals) -> None:
+        if not stopped.done():
+            stopped.set_result(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop, number)
     try:
-        await stop.wait()
+        return await stopped
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
@@ -328,7 +349,19 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         observe=metrics.observe,
         last_event=feed.last,
     )
-    return Core(settings, database, people, feed, registry, router, table, others.__setitem__, runner.drained, stack)
+    return Core(
+        settings,
+        database,
+        people,
+        feed,
+        registry,
+        router,
+        table,
+        others.__setitem__,
+        hosts.drain,
+        runner.drained,
+        stack,
+    )
 
 
 def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:

@@ -89,7 +89,7 @@ SERVING = {
 
 BESIDE_SERVE = (
     *("uv run responder-bot doctor", "responder-bot doctor", "responder-bot backup FILE"),
-    "responder-bot prune --dry-run",
+    *("responder-bot prune --dry-run", "responder-bot health"),
 )
 IMPORT = "RESPONDER_BOT_CORE_DATABASE=../new.db RESPONDER_BOT_BOT_DATABASE=../new-slack.db responder-bot store import"
 AFTER_SERVE: Mapping[str, str] = {

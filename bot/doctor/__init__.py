@@ -73,12 +73,8 @@ async def checks(
 
 async def bot_checks(settings: BotSettings, session: aiohttp.ClientSession) -> list[Check]:
     """What the bot on this machine says of itself, such as which replica sends, from its `/health`."""
-    host = settings.slack.host
-    is_any = host in ("0.0.0.0", "::")  # noqa: S104  # nothing is bound here
-    address = f"{'127.0.0.1' if is_any else host}:{settings.slack.port}"
-    if settings.bot.health_port is not None:
-        address = f"127.0.0.1:{settings.bot.health_port}"
-    elif settings.slack.app_token:
+    address = settings.health_address
+    if not address:
         return [Check("bot", True, "not asked, since [bot] health_port is not set; `/responder doctor` in Slack tells")]
     try:
         async with session.get(f"http://{address}/health", timeout=aiohttp.ClientTimeout(total=3)) as response:

@@ -135,6 +135,11 @@ class Hosts:
         self.draining = bool(row["draining"])
         return True
 
+    async def drain(self) -> None:
+        """Take no more work, and end once what runs has ended."""
+        await self._database.transaction(lambda tx: stored.set_draining(tx, self.holder, draining=True))
+        await self.read_draining()
+
     async def read_draining(self) -> None:
         """Read again whether this core is to drain."""
         row = await self._database.read(lambda reads: stored.find(reads, self.holder))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -14,7 +15,7 @@ from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests import programs
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
-from tests.bot.test_serve import SETTINGS, output_after, user_added
+from tests.bot.test_serve import SETTINGS, output_after, started, user_added
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:
@@ -60,6 +61,34 @@ async def test_restarts_of_workers_are_reported_for_five_minutes() -> None:
     now = 301.0
     assert workers.problem() == ""
     await workers.close()
+
+
+async def probed(folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code of `responder-bot health`, and what it prints."""
+    process = await started(folder, ["health"], environment, asyncio.subprocess.DEVNULL)
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+@pytest.mark.sqlite
+async def test_a_probe_asks_core_or_a_bot_that_runs_alone(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        assert env.bot.health_server is not None
+        core, bot = (url.rpartition(":")[2] for url in (env.core.url, env.bot.health_server.url))
+        of_core = {"RESPONDER_BOT_CORE_PORT": core}
+        of_bot = {"RESPONDER_BOT_BOT_CORE_URL": "http://core.example:9000", "RESPONDER_BOT_BOT_HEALTH_PORT": bot}
+        assert await probed(tmp_path, of_core) == (0, "ok\n")
+        assert await probed(tmp_path, of_bot) == (0, "ok\n")
+        (tmp_path / "slack.db").unlink()
+        code, said = await probed(tmp_path, of_bot)
+        assert (code, said.startswith("store: "), "can't be used now" in said) == (1, True, True)
+        assert await probed(tmp_path, of_core) == (0, "ok\n")  # a bot that can't work is no reason to restart core
+        (tmp_path / "core.db").unlink()
+        code, said = await probed(tmp_path, of_core)
+        assert (code, "core.db" in said) == (1, True)
+    sentence = f"127.0.0.1:{core}/readyz gives no answer ([Errno 111] Connection refused); see whether responder-bot"
+    assert await probed(tmp_path, of_core) == (1, f"{sentence} runs here.\n")
 
 
 @pytest.mark.sqlite

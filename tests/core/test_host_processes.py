@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from tests.core.core_process import (
     held,
     hosts_in,
     run_body,
+    setup_in,
     until,
     write_pipe,
 )
@@ -64,6 +68,26 @@ async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp
             "There is no host web1 with a core; `responder-bot hosts` lists them.\n",
         )
     assert [one_setup.counted(name) for name in ("first", "queued")] == [1, 1]
+
+
+@pytest.mark.slow
+async def test_process_1_of_a_container_ends_at_sigterm_once_its_runs_have(tmp_path: Path) -> None:
+    as_process_1 = ("bwrap", "--unshare-pid", "--as-pid-1", "--dev-bind", "/", "/", "--proc", "/proc")
+    if shutil.which("bwrap") is None or await (await asyncio.create_subprocess_exec(*as_process_1, "true")).wait():
+        pytest.skip("bwrap can make no namespace of processes here")
+    setup = await setup_in(tmp_path, host_name="box")
+    async with core_process(setup, wrapper=as_process_1) as core:
+        action = await held(core, await alert_in(core), tmp_path / "first.pipe")
+        await core.running(action.id)
+        (child,) = Path(f"/proc/{core.process.pid}/task/{core.process.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGTERM)
+        await core.lists_hosts(box="draining")
+        await write_pipe(tmp_path / "first.pipe")
+        async with asyncio.timeout(60):
+            assert await core.process.wait() == 0
+    async with core_process(setup) as again:
+        assert (await again.ended(action.id)).status == "Success"
+    assert setup.counted("first") == 1
 
 
 @pytest.mark.slow

@@ -43,15 +43,14 @@ class Podman:
 
     def __call__(self, *arguments: str, given: bytes | None = None) -> str:
         """Run a command of podman; what it printed."""
-        done = subprocess.run(
-            ["podman", *arguments],
-            env={**os.environ, **self.environment},
-            input=given,
-            capture_output=True,
-            check=False,
-        )
+        done = self.run(*arguments, given=given)
         assert not done.returncode, done.stderr.decode()
         return done.stdout.decode().strip()
+
+    def run(self, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+        """Run a command of podman, which may fail."""
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(["podman", *arguments], env=environment, input=given, capture_output=True)
 
     def image(self, name: str, script: str) -> str:
         """Make an image whose program is a shell script; return its id."""
