@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
     )
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
+    text = "post what the bot posts into this channel of Slack, say what Slack answers, and delete it"
+    doctor.add_argument("--post", metavar="CHANNEL", help=text)
     text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
     _add_command(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands)
@@ -364,6 +366,8 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.manifest:
         _print(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
         return 0
+    if args.post:
+        return _run_until_stopped(_post_to(args.post, _bot_settings(args)), when_stopped=130)
     from core.client import CoreClient
     from core.common import logs
     from core.common.clock import now_ms
@@ -385,11 +389,37 @@ def _doctor(args: argparse.Namespace) -> int:
         if _is_local_core(settings, local_core):
             first.extend(await _disk_checks(settings, local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
-        for is_well, name, message in lines:
-            _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
+        for line in lines:
+            _print_check(*line)
         return 0 if all(is_well for is_well, _, _ in lines) else 1
 
     return _run_until_stopped(check())
+
+
+def _print_check(is_well: bool, name: str, message: str) -> None:
+    _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
+
+
+async def _post_to(channel: str, settings: "BotSettings") -> int:
+    from importlib.metadata import version
+    from urllib.parse import urlsplit
+
+    from aiohttp import ClientSession
+
+    from bot.app.transports import web_client
+    from bot.doctor import trial
+    from core.common import logs
+    from core.common.clock import now_ms
+
+    _require_slack_tokens(settings)
+    logs.silence()
+    _print(f"responder-bot {version('responder-bot')}, {urlsplit(settings.slack.api_url).hostname}")
+    async with ClientSession() as session:
+        slack = web_client(settings.slack.bot_token, settings.slack, session)
+        is_well = await trial.post(
+            slack, channel, now_ms(), lambda check: _print_check(check.ok, check.name, check.message)
+        )
+    return 0 if is_well else 1
 
 
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
