@@ -47,6 +47,8 @@ class BotSection(SettingsSection):
     """Where admins decide on requests for access; "" sends each of them a direct message."""
     health_port: int | None = Field(None, ge=0, le=65535)
     """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
+    metrics_token: str = ""
+    """As in `[core]`."""
 
 
 class SlackSection(SettingsSection):

@@ -333,7 +333,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
         *hosts_api.endpoints(HostList(hosts, database)),
-        *health.endpoints(probe, metrics, health_parts, paths_of(settings)),
+        *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),
     ]
     table += openapi.endpoints(table, version("responder-bot"))
     public = alias.endpoints(table, section.vendor_alias)

@@ -74,6 +74,8 @@ class CoreSection(SettingsSection):
     operations_limit_bytes: int = Field(1_048_576, ge=1024)
     event_days: int = Field(30, ge=1)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_token: str = ""
+    """What whoever reads `/metrics` has to send; "" asks for nothing."""
 
 
 class EngineSection(SettingsSection):

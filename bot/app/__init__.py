@@ -118,7 +118,10 @@ class Bot:
         )
         self._workers = Workers()
         self._connection = Workers()
-        health = BotHealth(self.health, self.outbox, self.leading.is_set, self._workers, self.retention.counts)
+        health = BotHealth(
+            *(self.health, self.outbox, self.leading.is_set, self._workers, self.retention.counts),
+            settings.bot.metrics_token,
+        )
         self.dispatcher = Dispatcher(
             services,
             self.outbox,

@@ -21,6 +21,7 @@ from bot.app.workers import Workers
 from bot.features.base import Check
 from bot.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
+from core.common.listener import has_token
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
 
@@ -35,9 +36,11 @@ class BotHealth(Collector):
         is_leading: Callable[[], bool],
         workers: Workers,
         deleted: Mapping[str, int],
+        metrics_token: str,
     ) -> None:
         """`deleted`: how much retention has deleted so far, by kind."""
         self._deleted = deleted
+        self._metrics_token = metrics_token
         self._health = health
         self._outbox = outbox
         self._is_leading = is_leading
@@ -101,7 +104,9 @@ class BotHealth(Collector):
             status = "down"
         return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
 
-    async def _metrics_response(self, _request: Request) -> Response:
+    async def _metrics_response(self, request: Request) -> Response:
+        if not has_token(request.headers, self._metrics_token):
+            return Response("Send [bot] metrics_token as a bearer token.", 401, {"WWW-Authenticate": "Bearer"})
         self._messages = ()
         with suppress(ResponderBotError):  # /health says that the database can't be read
             self._messages = await self._count_messages()

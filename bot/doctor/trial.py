@@ -126,8 +126,10 @@ class _Trial:
     async def delete_file(self, file_id: str) -> None:
         """Delete a file, and the messages in its thread, which have nothing else."""
         await self.call(DELETE_FILE, {"file": file_id})
-        for message in await self.replies(self._files.pop(file_id)):
-            await self.call("chat.delete", {"channel": self._channel, "ts": message["ts"]})
+        shown = [str(message["ts"]) for message in await self.replies(self._files.pop(file_id))]
+        self._posted += shown
+        for ts in shown:
+            await self.delete(ts)
 
     async def delete_all(self) -> str:
         """Delete what is left, the newest first. Returns a sentence about what can't be deleted, or ""."""

@@ -1,8 +1,9 @@
 """An HTTP server: uvicorn's, with connections that limit what a client can hold."""
 
 import asyncio
+import hmac
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -19,6 +20,12 @@ BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck or ho
 
 class ClientDisconnected(Exception):
     """The client has closed the connection, so there is nobody to answer."""
+
+
+def has_token(headers: Mapping[str, str], token: str) -> bool:
+    """Whether a request with these headers, named in lower case, sends this bearer token; any does if it is ""."""
+    sent = headers.get("authorization", "").encode()
+    return not token or hmac.compare_digest(sent, f"Bearer {token}".encode())
 
 
 async def read_body(receive: Receive, limit_bytes: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:

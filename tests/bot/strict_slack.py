@@ -144,7 +144,7 @@ def as_kept(value: Any) -> Any:
     kept = {key: as_kept(item) for key, item in value.items()}
     if value.get("type") in ("plain_text", "mrkdwn"):
         kept["text"] = re.sub("[\U0001f300-\U0001faff]", ":emoji:", value["text"])
-        kept |= {"emoji": True} if value["type"] == "plain_text" else {"verbatim": False}
+        kept = ({"emoji": True} if value["type"] == "plain_text" else {"verbatim": False}) | kept
     return kept
 
 

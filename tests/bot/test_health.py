@@ -15,7 +15,7 @@ from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
 from tests import programs
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
-from tests.bot.test_serve import SETTINGS, output_after, started, user_added
+from tests.bot.test_serve import SETTINGS, output_after, serving, started, user_added
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:
@@ -71,6 +71,28 @@ async def probed(folder: Path, environment: Mapping[str, str]) -> tuple[int, str
     return process.returncode, out.decode()
 
 
+async def test_the_bots_metrics_ask_for_their_token_where_one_is_set(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {"RESPONDER_BOT_BOT_METRICS_TOKEN": "s3cret", "RESPONDER_BOT_BOT_HEALTH_PORT": str(port)}
+    async with (
+        serving(tmp_path, fault=lambda _: None, **environment) as (_, _, process),
+        aiohttp.ClientSession() as http,
+    ):
+        await output_after(process, "bot: ")
+        url = f"http://127.0.0.1:{port}/metrics"
+        for token, status in (("", 401), ("s3cre", 401), ("s3cret", 200)):
+            async with http.get(url, headers={"Authorization": f"Bearer {token}"} if token else {}) as response:
+                assert (response.status, "responder_bot_leads" in await response.text()) == (status, status == 200)
+
+
+async def failed(folder: Path, environment: Mapping[str, str]) -> str:
+    """What the probe prints, once it fails: a store is tried once a second."""
+    while (result := await probed(folder, environment))[0] == 0:
+        pass
+    return result[1]
+
+
 @pytest.mark.sqlite
 async def test_a_probe_asks_core_or_a_bot_that_runs_alone(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
@@ -81,12 +103,10 @@ async def test_a_probe_asks_core_or_a_bot_that_runs_alone(tmp_path: Path) -> Non
         assert await probed(tmp_path, of_core) == (0, "ok\n")
         assert await probed(tmp_path, of_bot) == (0, "ok\n")
         (tmp_path / "slack.db").unlink()
-        code, said = await probed(tmp_path, of_bot)
-        assert (code, said.startswith("store: "), "can't be used now" in said) == (1, True, True)
+        assert (await failed(tmp_path, of_bot)).startswith("store: slack.db was removed or replaced")
         assert await probed(tmp_path, of_core) == (0, "ok\n")  # a bot that can't work is no reason to restart core
         (tmp_path / "core.db").unlink()
-        code, said = await probed(tmp_path, of_core)
-        assert (code, "core.db" in said) == (1, True)
+        assert (await failed(tmp_path, of_core)).startswith("core.db was removed or replaced")
     sentence = f"127.0.0.1:{core}/readyz gives no answer ([Errno 111] Connection refused); see whether responder-bot"
     assert await probed(tmp_path, of_core) == (1, f"{sentence} runs here.\n")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bot.doctor import examples
-from bot.slack_emulator import SlackEmulator
-from tests.bot.running import SOC, add_people_and_channels
+from bot.slack_emulator import EmulatedUser, SlackEmulator
+from tests.bot.running import ANNA, SOC, add_people_and_channels
 from tests.bot.strict_slack import CHANNEL, TOKEN, strict_slack
 from tests.bot.test_serve import started
 
@@ -19,10 +19,10 @@ MESSAGES = [name for name, (kind, _) in examples.payloads(0).items() if kind == 
 async def doctor(folder: Path, channel: str, token: str, api_url: str) -> tuple[int, list[str]]:
     """The exit code, and the lines that it prints."""
     environment = {"SLACK_BOT_TOKEN": token, "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": api_url}
-    process = await started(folder, ["doctor", "--post", channel], environment, asyncio.subprocess.STDOUT)
-    out, _ = await process.communicate()
+    process = await started(folder, ["doctor", "--post", channel], environment, asyncio.subprocess.PIPE)
+    out, err = await process.communicate()
     assert process.returncode is not None
-    return process.returncode, out.decode().splitlines()
+    return process.returncode, (out + err).decode().splitlines()
 
 
 def failures(lines: list[str]) -> list[str]:
@@ -40,7 +40,8 @@ async def test_the_emulator_takes_each_kind_and_keeps_nothing(tmp_path: Path) ->
         ]
         assert "ok    file: uploaded into a thread, and deleted" in lines
         assert "ok    left behind: nothing" in lines
-        assert not emulator.team.channels[SOC].messages
+        async with EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+            assert anna.live_view.messages(SOC) == []
 
 
 async def test_a_strict_slack_takes_each_kind_and_what_it_answers_is_shown_without_secrets(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from core.common import logs
 from core.common.database import Database
 from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
+from core.common.listener import has_token
 from core.models import ApiModel
 from core.store import sources
 from core.store.database import health as stored
@@ -248,6 +249,7 @@ def endpoints(
     metrics: Metrics,
     parts: Callable[[], Awaitable[Sequence[ComponentHealth]]],
     folders: Iterable[Path] = (),
+    metrics_token: str = "",
 ) -> Sequence[Endpoint]:
     """`parts` give the health of components other than the store; `folders` are those that messages may name.
 
@@ -271,6 +273,8 @@ def endpoints(
         return json_response(Live())
 
     async def get_metrics(request: Request) -> Response:
+        if not has_token(request.headers, metrics_token):
+            raise ResponderBotError("authentication", "Authentication failure")
         return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
@@ -288,6 +292,12 @@ def endpoints(
             "GET", "/health", get_health, "Report core's health", response=HealthModel, is_public=True, errors=(503,)
         ),
         Endpoint(
-            "GET", "/metrics", get_metrics, "Report metrics for Prometheus", response="text/plain", is_public=True
+            "GET",
+            "/metrics",
+            get_metrics,
+            "Report metrics for Prometheus",
+            response="text/plain",
+            is_public=True,
+            errors=(401,),
         ),
     ]

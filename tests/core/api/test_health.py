@@ -258,6 +258,18 @@ async def test_metrics_count_commits_and_requests_under_names_that_clients_canno
     assert "PURGE" not in text
 
 
+async def test_metrics_ask_for_their_token_where_one_is_set(tmp_path: Path) -> None:
+    async with running_core(tmp_path, core={"metrics_token": "s3cret"}) as here:
+        org_admin = await here.key("org-admin")
+        for sent in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": f"Bearer {org_admin}"}):
+            refused = await here.http.get("/metrics", headers=sent)
+            assert (refused.status_code, refused.json()["type"]) == (401, "AuthenticationError")
+        shown = await here.http.get("/metrics", headers={"Authorization": "Bearer s3cret"})
+        assert (shown.status_code, "responder_bot_store_up 1.0" in shown.text) == (200, True)
+        assert (await here.http.get("/api/user/current", headers={"Authorization": "Bearer s3cret"})).status_code == 401
+        assert (await here.http.get("/health")).status_code == 200
+
+
 @pytest.mark.sqlite
 async def test_a_missing_database_file_is_down(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:

@@ -35,7 +35,8 @@ class Podman:
             "CONTAINERS_REGISTRIES_CONF": str(self.place / "registries.conf"),
         }
         runtime = 'runtime = "runc"\n' if shutil.which("runc") else ""
-        (self.place / "containers.conf").write_text(f'[engine]\n{runtime}tmp_dir = "{self.place}/state"\n')
+        limits = '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n'  # a sandbox may raise none
+        (self.place / "containers.conf").write_text(f'{limits}[engine]\n{runtime}tmp_dir = "{self.place}/state"\n')
         (self.place / "storage.conf").write_text(
             f'[storage]\ndriver = "vfs"\ngraphroot = "{self.place}/store"\nrunroot = "{self.place}/run"\n'
         )
