@@ -291,24 +291,18 @@ class StrictSlack:
             if file.get("thread_ts") == ts and not file["is_deleted"]:
                 file["looks"] += 1
                 if file["looks"] == LOOKS_UNTIL_SHARED:
-                    shared = {"type": "message", **BOT, "ts": self._ts(), "text": "", "files": [{"id": file["id"]}]}
-                    self.messages[shared["ts"]] = {**shared, "thread_ts": ts}
+                    at = self._ts()
+                    shared = {"type": "message", **BOT, "ts": at, "thread_ts": ts, "text": ""}
+                    self.messages[at] = {**shared, "files": [{"id": file["id"]}]}
         thread = [m for key, m in sorted(self.messages.items()) if key == ts or m.get("thread_ts") == ts]
         return {"messages": [self._shown(message, arguments) for message in thread], "has_more": False}
 
     def files_get_upload_url(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if not arguments.get("filename") or not str(arguments.get("length", "")).isdigit():
             raise RefusedError("invalid_arguments")
-        number = next(self._numbers)
-        file = {
-            "id": f"F{number}",
-            "length": int(arguments["length"]),
-            "is_deleted": False,
-            "has_content": False,
-            "looks": 0,
-        }
-        self.files[file["id"]] = file
-        return {"file_id": file["id"], "upload_url": f"{self.url}/upload/a-secret-{file['id']}"}
+        file_id, length = f"F{next(self._numbers)}", int(arguments["length"])
+        self.files[file_id] = {"id": file_id, "length": length, "is_deleted": False, "has_content": False, "looks": 0}
+        return {"file_id": file_id, "upload_url": f"{self.url}/upload/a-secret-{file_id}"}
 
     async def take_content(self, request: web.Request) -> web.Response:
         file = self.files[request.match_info["key"].rpartition("-")[2]]
