@@ -478,8 +478,8 @@ def stopped(search: Search) -> None:
 @pytest.mark.parametrize("dialect", stores.DIALECTS)
 async def test_sql_may_name_the_index_that_sqlite_takes(tmp_path: Path, dialect: Dialect) -> None:
     sql = (
-        "SELECT ' INDEXED BY nothing' AS word, count(*) AS number FROM placement p INDEXED BY placement_of_group"
-        " WHERE p.group_key = :key AND p.group_key <> ''"
+        "SELECT ' INDEXED BY nothing' AS word, count(*) AS number"
+        " FROM channel_alert p INDEXED BY channel_alert_of_group WHERE p.group_key = :key AND p.group_key <> ''"
     )
     with stores.using(dialect):
         async with stores.opened_bots(tmp_path / "bot.db") as database:

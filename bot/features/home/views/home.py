@@ -14,9 +14,9 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
 from core.models import TLP_NAMES, Action, Person, Policy
 
-MAX_SHOWN = 8  # of each part, so that a Home has at most 100 blocks
+MAX_SHOWN = 8  # of each part
 MAX_UNASSIGNED = 5
-MAX_REQUEST_BLOCKS = 32
+MAX_BLOCKS = 100  # which is Slack's limit
 
 
 @dataclass(frozen=True)
@@ -78,31 +78,32 @@ def home_view(
         blocks.append(section("\n".join(lines)))
     blocks += in_force
     blocks += head("Waiting for your approval", home.waiting)
-    blocks += _requests(home.waiting, person, button, now_ms)
-    blocks += [{"type": "divider"}, *head("Your alerts and cases", home.alerts)]
-    blocks += [section(_alert(alert, person.clearance)) for alert in home.alerts[:MAX_SHOWN]]
-    blocks += _rest(home.alerts)
+    rest: list[Block] = [{"type": "divider"}, *head("Your alerts and cases", home.alerts)]
+    rest += [section(_alert(alert, person.clearance)) for alert in home.alerts[:MAX_SHOWN]]
+    rest += _rest(home.alerts)
     if home.unassigned:
-        blocks += [{"type": "divider"}, *head("Nobody works on", home.unassigned)]
-        blocks += [_unassigned(alert, person, button) for alert in home.unassigned[:MAX_UNASSIGNED]]
-        blocks += _rest(home.unassigned, MAX_UNASSIGNED)
+        rest += [{"type": "divider"}, *head("Nobody works on", home.unassigned)]
+        rest += [_unassigned(alert, person, button) for alert in home.unassigned[:MAX_UNASSIGNED]]
+        rest += _rest(home.unassigned, MAX_UNASSIGNED)
     for title, shown in (
         ("Running for you", home.running),
         ("Failed in the last day", home.failed),
         ("Your last runs", home.recent),
     ):
-        blocks += [{"type": "divider"}, *head(title, shown)] if shown else []
-        blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
-        blocks += _rest(shown)
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *admin]}
+        rest += [{"type": "divider"}, *head(title, shown)] if shown else []
+        rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
+        rest += _rest(shown)
+    rest += admin
+    blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - len(blocks) - len(rest))
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest]}
 
 
-def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
-    """The first requests, whole, as far as there is room."""
+def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int, *, room: int) -> list[Block]:
+    """The first requests, whole, in so many blocks; and how many more there are."""
     blocks: list[Block] = []
     for number, run in enumerate(waiting):
         of_run = request(run, person, button, now_ms)
-        if len(blocks) + len(of_run) > MAX_REQUEST_BLOCKS:
+        if number == MAX_SHOWN or len(blocks) + len(of_run) >= room:
             return [*blocks, *_rest(waiting, number)]
         blocks += of_run
     return blocks
