@@ -64,10 +64,6 @@ class SlackSection(SettingsSection):
     port: int = Field(3000, ge=0, le=65535)
     command: str = Field("/responder", pattern=r"^/\S+$", description="a slash and a word, such as /responder")
     link_by_email: bool = False
-    approvers: tuple[Annotated[str, Field(pattern=f"^{MENTIONABLE}$")], ...] = Field(
-        (), description="a list of ids of user groups (S0123456789) and people (U0123456789)"
-    )
-    """Who is mentioned where an approval is asked for. It gives nobody the right to approve."""
     time_zone: str = Field("UTC", description="the name of a time zone, such as Europe/Berlin")
     """Of the times in the settings."""
 

@@ -17,6 +17,7 @@ from core import engines
 from core.actions.bulks import Bulks
 from core.actions.checks import Checks
 from core.actions.documents import Documents
+from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
 from core.actions.retention import Retention
@@ -228,7 +229,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     for engine in made:
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)
-    guards = Guards(settings.responder, clock, protected=protected, user_domain=section.user_domain)
+    domain = section.user_domain
+    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain, duties=settings.duty)
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
@@ -261,6 +263,9 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     undos = Undos(actions.runs, registry, guards, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
+    duties = Duties(database, guards, clock, domain)
+    stack.push_async_callback(duties.close)
+    duties.open()
     checks = Checks(lifecycle, runner, registry, database, clock)
     stack.push_async_callback(checks.close)
     await checks.open()
@@ -319,7 +324,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         return parts
 
     table: list[Endpoint] = [
-        *actions_api.endpoints(actions, undos),
+        *actions_api.endpoints(actions, undos, duties),
         *measures_api.endpoints(measures),
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),

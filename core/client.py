@@ -31,6 +31,7 @@ from core.models import (
     CaseTemplateInput,
     ClosedObjects,
     DocumentList,
+    Duty,
     EventPage,
     Group,
     Kind,
@@ -313,6 +314,10 @@ class CoreClient:
 
     async def deny(self, action_id: str, message: str = "") -> Action:
         return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
+
+    async def not_me(self, asked_id: str) -> Duty:
+        """Pass on what one was asked to approve: an action, its extension, or a bulk."""
+        return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
 
     async def paused(self) -> list[PausedResponder]:
         """The responders that are paused because they failed too often."""

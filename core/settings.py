@@ -4,7 +4,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from core.common.settings_file import (
     SettingsSection,
     checked,
     read_sections,
+    reject_unknown,
     section,
     settings_error,
     tables_of,
@@ -98,7 +99,8 @@ class EngineSection(SettingsSection):
         return self.type == "cortex"
 
 
-Names = tuple[Annotated[str, Field(pattern=rf"^(@{GROUP_NAME}|[!-9;-?A-~][!-9;-~]*)$")], ...]
+_NAME = rf"^(@{GROUP_NAME}|[!-9;-?A-~][!-9;-~]*)$"
+Names = tuple[Annotated[str, Field(pattern=_NAME)], ...]
 """Logins or their first parts, and groups as `@containment`."""
 _NAMES = 'a list of logins and groups, such as ["anna", "@containment"]'
 
@@ -133,6 +135,39 @@ Duration = Annotated[
 def duration_ms(text: str) -> int:
     """The milliseconds of a `Duration`."""
     return int(text[:-1]) * _UNIT_MS[text[-1]]
+
+
+class DutyStep(SettingsSection):
+    """Who is asked, and how long after the request, unless somebody has decided by then."""
+
+    after: Annotated[str, Field(pattern=r"^[0-9]{1,5}[smhd]$")]
+    ask: Annotated[str, Field(pattern=_NAME)]
+    """A login or its first part, a group as `@leads`, or ASK_CHANNEL."""
+
+    @property
+    def after_ms(self) -> int:
+        """`after` in ms."""
+        return duration_ms(self.after)
+
+
+DEFAULT_DUTY = "default"
+"""The duty of responders whose settings name none."""
+
+
+class DutySection(SettingsSection):
+    """`[duty."NAME"]`: who is asked to approve, and who when they don't answer (core/docs/duty.md)."""
+
+    steps: tuple[DutyStep, ...] = Field(
+        min_length=1,
+        description='a list such as [{ after = "0m", ask = "@oncall" }, { after = "10m", ask = "channel" }], earliest'
+        " first; the units are s, m, h and d",
+    )
+
+
+def duty_of(section: "ResponderSection", duties: Mapping[str, DutySection]) -> tuple[str, Sequence[DutyStep]]:
+    """The name and the steps of the duty of a responder; `""` and none without one."""
+    name = section.duty or DEFAULT_DUTY
+    return (name, duties[name].steps) if name in duties else ("", ())
 
 
 @dataclass(frozen=True)
@@ -195,6 +230,8 @@ class ResponderSection(SettingsSection):
     """Who may run it; None for whoever may run responders, an empty list for nobody."""
     approve_by: Names | None = Field(None, description=_NAMES)
     """Who may approve and deny its runs, which then need an approval; None for whoever may run responders."""
+    duty: str = ""
+    """The `[duty."NAME"]` that says who is asked to; "" for DEFAULT_DUTY, if there is that one."""
     only_on: OnlyOnSection | None = None
     rate: Rates = ()
     rate_per_target: Rates = ()
@@ -322,6 +359,7 @@ class CoreSettings(SettingsSection):
     core: CoreSection = Field(default_factory=CoreSection)
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
+    duty: Mapping[str, DutySection] = Field(default_factory=dict)
     protect: ProtectSection = Field(default_factory=ProtectSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     source: Mapping[str, SourceSection] = Field(default_factory=dict)
@@ -420,6 +458,27 @@ def source_name_problem(name: str) -> str:
     if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name, re.ASCII):  # the first part of a login
         return ""
     return f"{name!r} can't be the name of a source; take small letters, digits, dots, _ and -"
+
+
+def _duties(sections: Sections) -> Mapping[str, DutySection]:
+    tables = _duty_tables(sections)
+    duties = {}
+    for name, table in tables.items():
+        location = f'{sections.source}: [duty."{name}"]'
+        duties[name] = duty = checked(DutySection, table, location, sections.folder)
+        times, asked = [step.after_ms for step in duty.steps], [step.ask for step in duty.steps]
+        if times != sorted(set(times)):
+            raise settings_error(f"{location} steps must have the earliest first, and no two at the same time.")
+        if twice := next((ask for ask in asked if asked.count(ask) > 1), ""):
+            raise settings_error(f"{location} steps ask {twice} twice; nobody is asked twice, so keep one of them.")
+    return duties
+
+
+def _duty_tables(sections: Sections) -> Mapping[str, Mapping[str, Any]]:
+    tables = sections.tables.get("duty", {})
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        raise settings_error(f'{sections.source}: [duty] needs a name, such as [duty."leads"].')
+    return tables
 
 
 def _protect(sections: Sections) -> ProtectSection:
@@ -524,6 +583,9 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
                 f'{sections.source}: [responder."{name}"] {key} has no effect without undo; name the responder that'
                 " undoes its runs."
             )
+        if duty := table.get("duty"):
+            location = f'{sections.source}: [responder."{name}"] duty'
+            reject_unknown(str(duty), list(_duty_tables(sections)), f'{location}: there is no [duty."{duty}"]')
     return {
         name: _checked_responder(table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
@@ -594,6 +656,7 @@ READERS: Mapping[str, Callable[[Sections], Any]] = {
     "core": partial(section, CoreSection, "core"),
     "engine": _engines,
     "responder": _responders,
+    "duty": _duties,
     "protect": _protect,
     "retention": partial(section, RetentionSection, "retention"),
     "source": _sources,

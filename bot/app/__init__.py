@@ -84,12 +84,13 @@ class Bot:
             channels.is_known,
             channels.refreshed,
             identity.person,
-            approvers=settings.slack.approvers,
             access_channel=channels.access_channel,
             command=settings.slack.command,
             groupings=channels.groupings,
             mentions=channels.mentions,
             workspace_url=lambda: installation.workspace_url,
+            team=lambda: installation.team_id,
+            group_problem=self.groups.problem_of,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         zone = ZoneInfo(settings.slack.time_zone)

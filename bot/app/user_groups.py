@@ -102,6 +102,10 @@ class GroupSync:
         log.info("group_changed", group=name, members=len(state.members))
         return state
 
+    def problem_of(self, name: str) -> str:
+        """Why a group may not have the members that it has in Slack; "" if it does, or isn't kept in step."""
+        return self._states[name].problem if name in self._states else ""
+
     def checks(self) -> list[Check]:
         """One line for each group that this replica has looked at."""
         checks = [_check(name, self._groups[name], state) for name, state in self._states.items()]

@@ -139,6 +139,11 @@ def person_name(login: str) -> str:
     return foreign(login.partition("@")[0], 60) or "somebody"
 
 
+def mentions(slack_ids: Iterable[str]) -> str:
+    """Mentions of user groups (`S...`) and people, which notify them."""
+    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in slack_ids)
+
+
 def readable_name(responder: str) -> str:
     """What people call a responder without a title: `Mailer` for `Mailer_1_0`."""
     return spaced(_VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder

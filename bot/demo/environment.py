@@ -236,7 +236,6 @@ def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str
             "bot_token": emulator.bot_token,
             "app_token": emulator.app_token,
             "api_url": emulator.api_url,
-            "approvers": [BEN, LEA],
         },
         "channel": [dict(channel) for channel in CHANNELS],
     }

@@ -13,6 +13,7 @@ from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
+from bot.features.duty import handlers as duty
 from bot.features.help import doctor
 from bot.features.help import handlers as help
 from bot.features.home import active, overview, summary
@@ -36,6 +37,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     summary.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
+    duty.FEATURE,
     cases.FEATURE,
     templates.FEATURE,
     watches.FEATURE,

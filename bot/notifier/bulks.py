@@ -1,13 +1,13 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from bot.features.approvals.views import mentions
 from bot.features.bulks import views as bulks
+from bot.notifier.renderer import Renderer
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
-from core.models import BulkCounts, Person
+from core.models import BulkCounts
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -20,18 +20,10 @@ class BulkMessages:
     for each person who watches. In a channel one reply in its thread tells how it ended.
     """
 
-    def __init__(
-        self,
-        core: "CoreClient",
-        outbox: MessageOutbox,
-        approvers: Sequence[str],
-        recipient: Callable[[str, str], Awaitable[Person | None]],
-    ) -> None:
-        """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more."""
+    def __init__(self, core: "CoreClient", outbox: MessageOutbox, renderer: Renderer) -> None:
         self._core = core
-        self._recipient = recipient
         self._outbox = outbox
-        self._mention = mentions(approvers)
+        self._renderer = renderer
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
     async def of(self, bulk: BulkCounts, as_of: int, destinations: Iterable[str] = ()) -> list[DesiredMessage]:
@@ -70,15 +62,25 @@ class BulkMessages:
         """The message for one destination, and in a channel the replies in its thread."""
         channel = key.rpartition(":")[2]
         is_direct = is_person(channel)
-        if is_direct and await self._recipient(key.split(":")[2], channel) is None:
+        person = await self._renderer.recipient(key.split(":")[2], channel) if is_direct else None
+        if is_direct and person is None:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        content = bulks.progress(bulk, button=buttons, mention="" if is_direct else self._mention)
+        content = bulks.progress(bulk, button=buttons, voter=person.login if person else "")
         is_progress = not bulks.has_ended(bulk)
         desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
         if is_direct:
             return desired
+        lines = await self._renderer.bulk_steps(bulk)
+        steps = [(f"{BULK}ask:{bulk.id}:{number}:{channel}", line) for number, line in enumerate(lines, 1)]
+        told = {message.key for message in await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")}
+        newest = steps[-1][0] if steps and bulk.awaiting else ""
+        desired += [
+            DesiredMessage(step, channel, line, thread_of=key, by_person=True)
+            for step, line in steps
+            if step == newest or step in told
+        ]
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
             desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))

@@ -59,7 +59,7 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
-        self._bulks = BulkMessages(core, outbox, channels.approvers, self._renderer.recipient)
+        self._bulks = BulkMessages(core, outbox, self._renderer)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
@@ -277,6 +277,8 @@ class Notifier:
             for document in documents:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
+            asked = await isolated(self._renderer.bulk_askers(bulk), bulk.id, otherwise=[])
+            destinations |= dict.fromkeys(asked)
             desired += await isolated(self._bulks.of(bulk, as_of, destinations), bulk.id, otherwise=[])
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])

@@ -1,6 +1,6 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,14 +8,18 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
+from bot.block_kit import notices
 from bot.block_kit.names import titled_as
+from bot.block_kit.text import mentions
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
+from bot.features.duty.views import not_me_button, step_reply, why_asked
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
+from bot.identity import logins_by_slack_id
 from bot.message import ButtonIds, Message
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
@@ -24,7 +28,18 @@ from bot.outbox.links import card_link
 from bot.outbox.models import card_key, case_key, is_person
 from bot.outbox.watches import APPROVALS, RESPONDER
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Alert, Case, Document, PausedResponder, Person
+from core.models import (
+    ASK_CHANNEL,
+    OPEN_STATUSES,
+    Action,
+    Alert,
+    BulkCounts,
+    Case,
+    Document,
+    Duty,
+    PausedResponder,
+    Person,
+)
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -143,7 +158,7 @@ class Renderer:
         for thread in threads:
             who = self._access.mentions.get(thread.channel, {}).get(alert.severity, "")
             view = self._view(subject, thread.channel)
-            content = replies.mention_reply(view, approvals.mentions([who] if who else []))
+            content = replies.mention_reply(view, mentions([who] if who else []))
             key = f"mention:{alert.id}:{thread.channel}"
             desired.append(
                 DesiredMessage(key, thread.channel, content, thread_of=thread.key, root_id=alert.id, view=view)
@@ -172,14 +187,17 @@ class Renderer:
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         desired += await self._extension_requests(action, subject, timeline)
+        desired += await self._about_extension(action, subject, timeline)
         desired += await self._contradictions(action, subject, timeline)
         if action.bulk:  # which has messages of its own
             return desired
         if action.approval is not None:
             whole = await self._whole(action, timeline)
             requests = await self._approval_requests(whole, subject, timeline)
+            is_open = approvals.is_open(action, self._clock())
+            requests += await self._steps(action, action.id, action.approval.duty, subject, timeline, is_open=is_open)
+            requests += await self._direct_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
-            desired += await self._direct_requests(whole, subject, timeline)
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             if not timeline.is_in_bulk(action):
@@ -244,19 +262,69 @@ class Renderer:
         extension = action.undo.extension if action.undo is not None else None
         if extension is None:
             return []
-        now, approvers = self._clock(), approvals.mentions(self._access.approvers)
+        now = self._clock()
 
         def render(clearance: int, button: ButtonIds) -> Message:
-            mention = approvers if RedactedView(subject, clearance).is_open else ""
-            return undos.extension_reply(
-                action, subject, clearance=clearance, button=button, now_ms=now, mention=mention
-            )
+            return undos.extension_reply(action, subject, clearance=clearance, button=button, now_ms=now)
 
         messages = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
         if undos.waiting_extension(action, now) is not None:
             return [replace(request, by_person=True) for request in messages]
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
         return [request for request in messages if request.key in posted]
+
+    async def _steps(
+        self, action: Action, asked_id: str, duty: Duty | None, subject: Subject, timeline: Timeline, *, is_open: bool
+    ) -> list[DesiredMessage]:
+        """What tells the threads who was asked about an action, or its extension: by the newest step while it waits.
+
+        What was posted of earlier ones stays; what wasn't, such as while the bot was down, is of no use any more.
+        """
+        steps = duty.asked if duty is not None else []
+        if duty is None or not steps:
+            return []
+        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
+        users, desired = await self._users(duty.logins), list[DesiredMessage]()
+        for number, step in enumerate(steps, 1):
+
+            def render(clearance: int, _: ButtonIds, number: int = number, ask: str = step.ask) -> Message:
+                if not RedactedView(subject, clearance).is_open:
+                    return notices.notice(f"Somebody was asked to decide on a run on {subject.id}.")
+                problem = self._access.group_problem(ask.removeprefix("@"))
+                return step_reply(duty, number, is_open=is_open, users=users, problem=problem)
+
+            lines = await self._in_threads(f"step:{action.id}:{asked_id}:{number}", render, subject, timeline)
+            desired += [line for line in lines if (is_open and number == len(steps)) or line.key in posted]
+        return desired
+
+    async def _users(self, logins: Collection[str]) -> Mapping[str, str]:
+        """The Slack users of these logins."""
+        if not logins:
+            return {}
+        by_user = logins_by_slack_id(await self._core.users(), self._access.team())
+        return {login: user for user, login in by_user.items() if login in logins}
+
+    async def _asked(self, duty: Duty | None) -> list[tuple[str, str]]:
+        """Team and user of those whom the newest step of a duty asks in direct messages."""
+        if duty is None or not duty.asked or duty.asked[-1].ask == ASK_CHANNEL:
+            return []
+        return [(self._access.team(), user) for user in (await self._users(duty.asked[-1].logins)).values()]
+
+    async def bulk_askers(self, bulk: BulkCounts) -> list[str]:
+        """Who is to get the message of a bulk since a duty asks them, as `team:user`."""
+        return [f"{team}:{user}" for team, user in await self._asked(bulk.duty)] if bulk.awaiting else []
+
+    async def bulk_steps(self, bulk: BulkCounts) -> list[Message]:
+        """What tells a channel who was asked about a bulk, by step."""
+        duty = bulk.duty
+        if duty is None:
+            return []
+        users, is_open = await self._users(duty.logins), bool(bulk.awaiting)
+        problems = [self._access.group_problem(step.ask.removeprefix("@")) for step in duty.asked]
+        return [
+            step_reply(duty, number, is_open=is_open, users=users, problem=problem)
+            for number, problem in enumerate(problems, 1)
+        ]
 
     async def _in_threads(
         self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
@@ -299,13 +367,30 @@ class Renderer:
             return await self._undo_problems(action, subject, here)
         if kind == "paused":
             return await self.pause_replies(action, here)
-        if kind == "ask":
-            person = await self._access.person(*message.key.split(":")[2:])
-            return [await self._direct_request(action, subject, timeline, message.key, person)]
+        if kind == "step":
+            return await self._step_again(message, action, subject, here)
+        if kind in ("ask", "more"):
+            person = await self._access.person(*message.key.split(":")[2:4])
+            direct = self._direct_request if kind == "ask" else self._direct_extension
+            return [await direct(action, subject, timeline, message.key, person)]
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
         return await self._end_replies(action, subject, here)
+
+    async def _step_again(
+        self, message: MessageRecord, action: Action, subject: Subject, timeline: Timeline
+    ) -> list[DesiredMessage]:
+        asked_id, now = message.key.split(":")[2], self._clock()
+        if asked_id == action.id:
+            duty = action.approval.duty if action.approval is not None else None
+            is_open = approvals.is_open(action, now)
+        else:
+            extension = action.undo.extension if action.undo is not None else None
+            duty = extension.approval.duty if extension is not None and extension.id == asked_id else None
+            is_open = undos.waiting_extension(action, now) is not None
+        lines = await self._steps(action, asked_id, duty, subject, timeline, is_open=is_open)
+        return [line for line in lines if line.key == message.key]
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
         """The action with its whole report and parameters."""
@@ -315,12 +400,10 @@ class Renderer:
 
     async def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _policy_text(action, timeline), self._clock()
-        approvers = approvals.mentions(self._access.approvers)
 
         def render(clearance: int, button: ButtonIds) -> Message:
-            mention = approvers if RedactedView(subject, clearance).is_open else ""  # nobody is called to see nothing
             return approvals.approval_request(
-                action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm, mention=mention
+                action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
             )
 
         desired = []
@@ -333,16 +416,57 @@ class Renderer:
         return desired
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct messages to people who watch approvals, and what those already sent say now."""
-        prefix = f"ask:{action.id}:"
-        keys = {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
-        if approvals.is_open(action, self._clock()):
+        """The direct messages to who is asked and to who watches approvals, and what those already sent say now.
+
+        Each person gets one, whatever the reasons.
+        """
+        keys = await self._asked_before(f"ask:{action.id}:", timeline)
+        if action.approval is not None and approvals.is_open(action, self._clock()):
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
-                    keys.add(f"{prefix}{team}:{user}")
-        people = {key: await self.recipient(*key.split(":")[2:]) for key in sorted(keys)}
+                    keys.add(f"ask:{action.id}:{team}:{user}")
+            keys |= {f"ask:{action.id}:{team}:{user}" for team, user in await self._asked(action.approval.duty)}
+        people = {key: await self._recipient_of(key) for key in sorted(keys)}
         return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
+
+    async def _asked_before(self, prefix: str, timeline: Timeline) -> set[str]:
+        return {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
+
+    async def _recipient_of(self, key: str) -> Person | None:
+        """Who gets the direct message with this key: `ask:ACTION:TEAM:USER`."""
+        return await self.recipient(*key.split(":")[2:4])
+
+    async def _about_extension(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """Who was asked to approve that a run lasts longer, in its threads and in direct messages."""
+        extension = action.undo.extension if action.undo is not None else None
+        if extension is None or extension.approval.duty is None:
+            return []
+        duty, is_open = extension.approval.duty, undos.waiting_extension(action, self._clock()) is not None
+        desired = await self._steps(action, extension.id, duty, subject, timeline, is_open=is_open)
+        keys = await self._asked_before(f"more:{action.id}:", timeline)
+        if is_open:
+            keys |= {f"more:{action.id}:{team}:{user}:{extension.id}" for team, user in await self._asked(duty)}
+        for key in sorted(key for key in keys if key.endswith(f":{extension.id}")):
+            person = await self._recipient_of(key)
+            desired.append(await self._direct_extension(action, subject, timeline, key, person))
+        return [replace(message, by_person=True) for message in desired]
+
+    async def _direct_extension(
+        self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
+    ) -> DesiredMessage:
+        user, login, now = key.split(":")[3], person.login if person else "", self._clock()
+        view = RedactedView(subject, person.clearance if person else 0)
+        extension = action.undo.extension if action.undo is not None else None
+        duty = extension.approval.duty if extension is not None else None
+
+        def render(clearance: int, button: ButtonIds) -> Message:
+            why, more = why_asked(duty, login), not_me_button(duty, login, action.id, button)
+            return undos.extension_reply(
+                action, subject, clearance=clearance, button=button, now_ms=now, why=why, more=more
+            )
+
+        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
 
     async def recipient(self, team: str, user: str) -> Person | None:
         """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
@@ -361,9 +485,10 @@ class Renderer:
     async def _direct_request(
         self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
     ) -> DesiredMessage:
-        user = key.rpartition(":")[2]
+        user, login = key.split(":")[3], person.login if person else ""
         view = RedactedView(subject, person.clearance if person else 0)
         confirm, now, link = _policy_text(action, timeline), self._clock(), await self._link(timeline.root_id)
+        duty = action.approval.duty if action.approval is not None else None
 
         def render(clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
@@ -374,7 +499,9 @@ class Renderer:
                 now_ms=now,
                 confirm=confirm,
                 link=link,
-                voter=person.login if person else "",
+                voter=login,
+                why=why_asked(duty, login),
+                more=not_me_button(duty, login, action.id, button),
             )
 
         return replace(await self.message(key, view, user, render), root_id=timeline.root_id)

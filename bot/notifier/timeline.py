@@ -27,12 +27,13 @@ class ChannelAccess:
     is_known: Callable[[str], bool]  # whether Slack has told about the channel, or it isn't in the settings
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
-    approvers: Sequence[str] = ()  # user groups and people who are mentioned where an approval is asked for
     access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
     command: str = "/responder"
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
+    team: Callable[[], str] = lambda: ""  # of Slack, where the app is installed
+    group_problem: Callable[[str], str] = lambda _name: ""  # why a group may not be as in Slack; "" if it is
 
     def takes(self, channel: str, tlp: int) -> bool:
         """Whether what is new with this TLP is posted there; another company isn't to learn that there is something."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from core.actions import in_force, rights, undo_state
+from core.actions import duty, in_force, rights, undo_state
 from core.authorization import Caller
 from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
@@ -189,6 +189,8 @@ class Lifecycle:
         }
         stored.insert(tx, row)
         self._guards.count_target(tx, number, choice.merged.name, target)
+        if approval is not None and bulk_id is None:
+            self.ask(tx, number, choice.merged.name)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         return action
@@ -243,6 +245,10 @@ class Lifecycle:
         }
         stored.insert(tx, values_of_row)
         return number
+
+    def ask(self, tx: Transaction, number: int, responder_name: str) -> None:
+        """Have people asked to approve an action or a bulk, if a duty says who."""
+        duty.begin(tx, self._guards, number, responder_name, self._clock())
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """The owner of a new action: this core, or (None) any core that claims it."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import structlog
 
-from core.actions import in_force, rights, undo_state
+from core.actions import duty, in_force, rights, undo_state
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
@@ -97,7 +97,11 @@ class Undos:
         section, now = self._guards.section(row["responder_name"]), self._clock()
         rights.require_may_change_end(tx, self._guards, caller, row)
         note(tx, "undo_time_requested", row, login=caller.login, undo_at=undo_at)
-        return undo_state.set_time(tx, row, section, undo_at, caller.login, now)
+        action = undo_state.set_time(tx, row, section, undo_at, caller.login, now)
+        extension = action.undo.extension if action.undo is not None else None
+        if extension is not None and extension.asked_at == now:
+            duty.begin(tx, self._guards, row["id"], row["responder_name"], now)
+        return action
 
     async def decide(
         self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""

@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from core.actions.duty import Duties
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api.http import search as search_api
@@ -18,7 +19,7 @@ from core.api.http.endpoint import (
     wait_seconds,
 )
 from core.common.errors import ResponderBotError
-from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
+from core.models import Action, Decision, Duty, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
 from core.responders import target as targets
 
@@ -61,7 +62,7 @@ def decision_endpoint(
     )
 
 
-def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
+def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
 
     async def run(request: Request) -> Response:
@@ -120,6 +121,9 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         path = request.path
         message = request.body.message
         return json_response(await undos.decide(request.caller, path["id"], path["extension"], "deny", message))
+
+    async def not_me(request: Request) -> Response:
+        return json_response(await duties.not_me(request.caller, request.path["id"]))
 
     undo_path = f"{BASE}/{{id}}/undo"
     return [
@@ -192,6 +196,16 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         ),
         decision_endpoint(BASE, "approve", approve, "Approve an action that waits for approval", Action),
         decision_endpoint(BASE, "deny", deny, "Deny an action that waits for approval", Action),
+        Endpoint(
+            "POST",
+            f"{BASE}/{{id}}/notme",
+            not_me,
+            "Pass on what one was asked to approve: an action, its extension, or a bulk",
+            response=Duty,
+            permission="manageAction",
+            purpose="pass on an approval",
+            errors=(409,),
+        ),
         Endpoint(
             "POST",
             undo_path,

@@ -4,6 +4,7 @@
 """
 
 from core.models.base import (
+    ASK_CHANNEL,
     GROUP_NAME,
     KINDS,
     NEW_ALERT,
@@ -68,6 +69,7 @@ from core.models.responses import (
     Answer,
     Approval,
     Artifact,
+    AskedStep,
     Bulk,
     BulkAnswer,
     BulkCounts,
@@ -80,6 +82,7 @@ from core.models.responses import (
     CoreEntry,
     Document,
     DocumentList,
+    Duty,
     EndChange,
     EngineLoad,
     Event,
@@ -113,6 +116,7 @@ from core.models.responses import (
 )
 
 __all__ = [
+    "ASK_CHANNEL",
     "GROUP_NAME",
     "KINDS",
     "MAX_UNDO_MINUTES",
@@ -140,6 +144,7 @@ __all__ = [
     "ArtifactInput",
     "ArtifactUpdate",
     "ArtifactsInput",
+    "AskedStep",
     "Attachment",
     "Bulk",
     "BulkAnswer",
@@ -162,6 +167,7 @@ __all__ = [
     "Document",
     "DocumentList",
     "DrainInput",
+    "Duty",
     "EndChange",
     "EndInput",
     "EngineLoad",

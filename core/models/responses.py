@@ -229,6 +229,34 @@ class Vote(ApiModel):
     """The login whose key it came with, if not their own; then it counts only while they may see the object."""
 
 
+class AskedStep(ApiModel):
+    """A step of a duty that has come."""
+
+    ask: str
+    """As in the settings: a login or its first part, a group as `@leads`, or `channel`."""
+    at: Millis
+    logins: list[str]
+    """Those of them who may decide and were not asked before."""
+
+
+class Duty(ApiModel):
+    """Who was asked to decide, and who is next (core/docs/duty.md)."""
+
+    name: str
+    """In the settings."""
+    asked: list[AskedStep] = Field(default_factory=list)
+    not_me: list[str] = Field(default_factory=list)
+    """The logins that have passed it on."""
+    next_ask: str | None = None
+    """None after the last step."""
+    next_at: Millis | None = None
+
+    @property
+    def logins(self) -> list[str]:
+        """All who were asked."""
+        return [login for step in self.asked for login in step.logins]
+
+
 class Approval(ApiModel):
     """The approvals that an action needs before it is dispatched, and those that it has.
 
@@ -239,6 +267,8 @@ class Approval(ApiModel):
     approved_by: list[str]
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
+    duty: Duty | None = Field(None, exclude_if=_is_absent)
+    """None without a duty, and for a run of a bulk, which has one for all."""
 
 
 class InputTitle(ApiModel):
@@ -544,6 +574,8 @@ class BulkCounts(ApiModel):
     """When the first of the rates that refused a target is free again (ms)."""
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
+    duty: Duty | None = None
+    """Who was asked to approve it; None without a duty."""
 
 
 class BulkTarget(ApiModel):

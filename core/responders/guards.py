@@ -19,7 +19,7 @@ from core.models import SEVERITY_NAMES, Action, Override, PausedResponder, Refus
 from core.protection import ProtectedTargets, Unread, addresses_in
 from core.responders.profiles import is_undo
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
-from core.settings import Rate, ResponderSection, section_for
+from core.settings import DutySection, DutyStep, Rate, ResponderSection, duty_of, section_for
 from core.store import events, objects
 from core.store import guards as stored
 from core.store.measures import CHECK
@@ -73,8 +73,10 @@ class Guards:
         *,
         protected: ProtectedTargets | None = None,
         user_domain: str = "",
+        duties: Mapping[str, DutySection] | None = None,
     ) -> None:
         self._sections = sections
+        self._duties = duties or {}
         self._clock = clock
         self._protected = protected or ProtectedTargets()
         self._domain = user_domain
@@ -191,6 +193,19 @@ class Guards:
 
     # --- approvals --------------------------------------------------------------------------------------------------
 
+    def duty(self, responder_name: str) -> tuple[str, Sequence[DutyStep]]:
+        """The duty that says who is asked to approve runs of a responder, and its steps; `""` and none without one."""
+        return duty_of(self.section(responder_name), self._duties)
+
+    def able_to_approve(self, reads: Reads, action: Action, asked_by: str, clearance: int) -> list[Decider]:
+        """Who could approve a run, or an extension of it, that somebody asked for, and may see `clearance`."""
+        section, able = self.section(action.responder_name), deciders(reads)
+        named = self._among(reads, section.approve_by, able)
+        if action.override is not None:
+            admins = frozenset(one.login for one in able if one.is_admin)
+            named = named | admins if section.approval else admins
+        return [one for one in able if one.login in named and one.login != asked_by and one.sees >= clearance]
+
     def is_among(self, reads: Reads, names: Sequence[str] | None, login: str) -> bool:
         """Whether a rule names somebody; None names everybody."""
         return names is None or login in expand(reads, names, self._domain)
@@ -241,6 +256,13 @@ class Guards:
                     for group in names or ()
                     if group.startswith("@") and not expand(reads, [group], self._domain)
                 ]
+        problems += [
+            f"The duty {name} asks {step.ask}, which has no members; `responder-bot group add {step.ask[1:]} LOGIN`"
+            " puts somebody into it."
+            for name, duty in self._duties.items()
+            for step in duty.steps
+            if step.ask.startswith("@") and not expand(reads, [step.ask], self._domain)
+        ]
         return problems
 
     # --- the rules --------------------------------------------------------------------------------------------------

@@ -128,7 +128,6 @@ async def running_bot(
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
     rates: bool = False,
     link_by_email: bool = False,
-    approvers: Sequence[str] = (),
     clock_ms: Callable[[], int] = now_ms,
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
@@ -159,7 +158,7 @@ async def running_bot(
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await add_users(core, people)
-        settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email, approvers)
+        settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
         own = settings.bot.model_copy(update={"access_channel": access_channel})
         if database is not None:
             own = own.model_copy(update={"database": database})
@@ -207,7 +206,6 @@ def bot_settings(
     transport: str = "socket",
     channels: Sequence[Mapping[str, Any]] = CHANNELS,
     link_by_email: bool = False,
-    approvers: Sequence[str] = (),
 ) -> BotSettings:
     """Settings of a bot for this emulator and core."""
     database = stores.setting(folder / "slack.db")
@@ -220,7 +218,6 @@ def bot_settings(
                 "api_url": emulator.api_url,
                 "port": 0,
                 "link_by_email": link_by_email,
-                "approvers": list(approvers),
                 **(socket if transport == "socket" else http),
             },
             "channel": [dict(channel) for channel in channels],

@@ -56,13 +56,6 @@ def named_approvers(responder: OfferedResponder | None) -> str:
     return foreign(_approvers(responder.policy), POLICY_LIMIT) if responder is not None else ""
 
 
-def mentions(approvers: Sequence[str]) -> str:
-    """Mentions of user groups (`S...`) and people, which notify them."""
-    return " ".join(
-        f"<!subteam^{approver}>" if approver.startswith("S") else f"<@{approver}>" for approver in approvers
-    )
-
-
 def inputs(action: Action, view: RedactedView) -> str:
     """What the requester gave the run, one line each; "" if they gave nothing. Says if these are not all."""
     if action.parameters is None:
@@ -143,9 +136,17 @@ def sign(view: RedactedView) -> str:
 
 
 def request_blocks(
-    action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, confirm: str, link: str, voter: str = ""
+    action: Action,
+    view: RedactedView,
+    *,
+    button: ButtonIds,
+    now_ms: int,
+    confirm: str,
+    link: str,
+    voter: str = "",
+    more: Sequence[Block] = (),
 ) -> list[Block]:
-    """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
+    """The request with all that a decision needs, and buttons for as long as `voter` can decide, `more` among them."""
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
@@ -157,7 +158,7 @@ def request_blocks(
         blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
     blocks.append(context(_decision_and_end(action, view, now_ms)))
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
-        blocks.append(actions(*runs.decision_buttons(action, button)))
+        blocks.append(actions(*runs.decision_buttons(action, button), *more))
     return blocks
 
 
@@ -180,13 +181,20 @@ def direct_request(
     confirm: str,
     link: str,
     voter: str,
+    why: str = "",
+    more: Sequence[Block] = (),
 ) -> Message:
-    """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
+    """The direct message to somebody who may approve a run; nothing of it once they may not see it.
+
+    `why` tells a person who was asked that they were, and `more` are their buttons.
+    """
     view = RedactedView(subject, clearance)
     if not sees_all(clearance, subject):
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
-    blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
-    blocks.append(context(END))
+    blocks = request_blocks(
+        action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter, more=more
+    )
+    blocks.append(context(why or END))
     return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
@@ -372,9 +380,8 @@ def approval_request(
     button: ButtonIds,
     now_ms: int,
     confirm: str = "",
-    mention: str = "",
 ) -> Message:
-    """Who asks for what, the policy's text, until when; with buttons and `mention` while it is open.
+    """Who asks for what, the policy's text, until when; with buttons while it is open.
 
     Core decides who may approve: anybody with manageAction but the requester.
     """
@@ -386,7 +393,7 @@ def approval_request(
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
     on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
     text = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
-    blocks: list[Block] = [section(f"{mention} {text}" if mention and waits else text)]
+    blocks: list[Block] = [section(text)]
     blocks += override_blocks(action, view)
     blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
     if confirm:

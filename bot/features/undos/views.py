@@ -1,6 +1,7 @@
 """How a run can be undone: what its line says, Undo and Extend, and how long it is to last."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals
@@ -19,7 +20,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
-from bot.message import ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.models import Action, Extension, Policy, Undo
 
@@ -171,9 +172,19 @@ def needed(extension: Extension) -> str:
 
 
 def extension_reply(
-    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int, mention: str = ""
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    why: str = "",
+    more: Sequence[Block] = (),
 ) -> Message:
-    """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided."""
+    """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided.
+
+    `why` tells a person who was asked that they were, and `more` are their buttons.
+    """
     view, undo = RedactedView(subject, clearance), action.undo
     if undo is None or undo.extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
@@ -194,8 +205,12 @@ def extension_reply(
         button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
         button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
     ]
-    first = section(f"{mention} {asks}" if mention else asks)
-    blocks = (first, section(_change(undo, extension)), context(f"{needed(extension)}{by}"), actions(*elements))
+    blocks = (
+        section(asks),
+        section(_change(undo, extension)),
+        context(f"{needed(extension)}{by} {why}".rstrip()),
+        actions(*elements, *more),
+    )
     return Message(asks, blocks)
 
 

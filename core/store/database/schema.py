@@ -152,11 +152,17 @@ CREATE INDEX idempotency_created_at ON idempotency (created_at);
 CREATE TABLE ending (action_id INTEGER PRIMARY KEY, at INTEGER NOT NULL, report TEXT NOT NULL, outcomes TEXT NOT NULL);
 
 -- request: what was asked for, without the targets and without secrets. targets: each with its action, or why there is
--- none. retried_by: the bulk that ran again what had failed.
+-- none. retried_by: the bulk that ran again what had failed. duty: who was asked to approve it, as JSON.
 CREATE TABLE bulk (
   id INTEGER PRIMARY KEY, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, responder_name TEXT,
-  request TEXT NOT NULL, targets TEXT NOT NULL, total INTEGER NOT NULL, refused INTEGER NOT NULL, retried_by INTEGER);
+  request TEXT NOT NULL, targets TEXT NOT NULL, total INTEGER NOT NULL, refused INTEGER NOT NULL, retried_by INTEGER,
+  duty TEXT);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
+
+-- Whom to ask next about an action or a bulk that waits for approval. step: of the duty in the settings. wait: how long
+-- it was until due_at when it was stored.
+CREATE TABLE duty (
+  id INTEGER PRIMARY KEY, step INTEGER NOT NULL, due_at INTEGER NOT NULL, wait INTEGER NOT NULL);
 
 -- For breakers: the failures that may still count, and since when and until when a responder was paused.
 CREATE TABLE failure (action_id INTEGER PRIMARY KEY, responder_name TEXT, at INTEGER);

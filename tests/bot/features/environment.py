@@ -18,7 +18,6 @@ from core.settings import EngineSection, ResponderSection
 from tests.bot.running import CHANNELS, SOC, BotEnvironment, running_bot
 
 T = TypeVar("T")
-APPROVERS = ("S0LEADS", "U0LEA")
 MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
 PEOPLE: Mapping[str, tuple[str, Profile | None, int]] = {
     "U0ANNA": ("anna", "analyst", 2),
@@ -252,7 +251,7 @@ async def feature_environment(
         own = responders[f"{name}_1_0"].model_dump(exclude_unset=True)
         responders[f"{name}_1_0"] = ResponderSection.model_validate({**own, **more})
     engine = EngineSection(name="local", responders=(folder / "responders",))
-    options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2], "approvers": APPROVERS}
+    options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2]}
     options |= {"engine": (engine,), "responder": responders, **sections}
     async with running_bot(folder, **options) as env:
         people = {user_id: await env.person(user_id) for user_id in PEOPLE}

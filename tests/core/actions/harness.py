@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
@@ -25,7 +26,7 @@ from core.reports import operations
 from core.reports.report import ReportLimits
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from core.settings import ResponderSection
+from core.settings import DutySection, ResponderSection
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
 from tests.core.scripted_engine import Run, ScriptedEngine
@@ -67,6 +68,8 @@ class ActionParts:
     guards: Guards
     undos: Undos
     hosts: Hosts
+    duties: Duties
+    """Takes steps only when a test says so."""
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))
@@ -93,12 +96,15 @@ async def action_parts(
     tick_s: float = TICK_S,
     host: Host = HERE,
     lease_clock: SetClock | None = None,
+    duties: Mapping[str, DutySection] | None = None,
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one, also as cores of several hosts.
 
-    `lease_clock` measures leases; by default `clock` does.
+    `lease_clock` measures leases and how long a step of a duty has to wait; by default `clock` does.
     """
-    guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
+    guards = Guards(
+        policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org", duties=duties
+    )
     registry = Registry([engine], policies or {}, database, clock, host)
     await registry.open()
     hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
@@ -111,7 +117,8 @@ async def action_parts(
         feed = await Feed.open(database)
         actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts)
+        asking = Duties(database, guards, clock, "example.org", steady_clock=lease_clock or clock)
+        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, asking)
     finally:
         await runner.close()
         await registry.close()
@@ -141,15 +148,18 @@ async def open_harness(
     protected: Sequence[str] = (),
     report_limit_bytes: int = 1_048_576,
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
+    duties: Mapping[str, DutySection] | None = None,
+    lease_clock: SetClock | None = None,
     **alert: Any,
 ) -> AsyncIterator[Harness]:
     """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
     engine, clock = engine or ScriptedEngine(), SetClock()
     limits = ReportLimits(report_limit_bytes, operation_limits)
     location = database_at or tmp_path / "core.db"
+    settings: dict[str, Any] = {"policies": policies, "protected": protected, "duties": duties, "limits": limits}
     async with (
         opened(location) as database,
-        action_parts(database, clock, engine, policies=policies, protected=protected, limits=limits) as own,
+        action_parts(database, clock, engine, lease_clock=lease_clock, **settings) as own,
     ):
         people = People(database, "example.org", clock)
         for name, profile in PROFILE_OF.items():

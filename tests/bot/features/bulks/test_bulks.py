@@ -225,7 +225,6 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await start(env, "anna", 'vendor ban reason="C2 <seen>" list=inbound', alert_ids)
         message = await shown(env, "0 of 12, 0 failed, 0 refused")
         assert "12 wait for approval" in text_of(message)
-        assert "<!subteam^S0LEADS> <@U0LEA>" in text_of(message)
         assert "Nobody reaches it" not in text_of(message)  # inputs and policy are for those who may see all of it
         own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
         assert own["submit"] is None

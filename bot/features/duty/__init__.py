@@ -1,0 +1,1 @@
+"""Who is asked to decide, and who is when they don't answer."""

@@ -1,0 +1,267 @@
+"""Asks people to approve what waits, one step of its duty after the other (core/docs/duty.md).
+
+The next step is a row. Whichever core finds it due takes the step: in one transaction it reads who may decide by then,
+stores whom it asks, and replaces the row. The bot reads in the feed who was asked, and tells them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from core.actions import undo_state
+from core.authorization import Caller, expand
+from core.common.clock import Clock, boot_ms
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import ASK_CHANNEL, Action, AskedStep, Duty, parse_id
+from core.responders import target as targets
+from core.responders.guards import Guards
+from core.settings import DutyStep
+from core.store import actions as stored_actions
+from core.store import bulks as stored_bulks
+from core.store import duty as stored
+from core.store import events
+
+TICK_S = 1.0  # how late a step may be
+
+log = structlog.get_logger()
+
+
+def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now: int) -> None:
+    """Have people asked about an action or a bulk that waits for approval from `now` (ms) on."""
+    _, steps = guards.duty(responder_name)
+    if steps:
+        stored.set_next(tx, number, 0, now + steps[0].after_ms, steps[0].after_ms)
+
+
+class _Step(NamedTuple):
+    """The next step of something, by which it is told from those before."""
+
+    number: int
+    step: int
+    due_at: int
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """What waits for approval."""
+
+    responder_name: str
+    duty: Duty | None
+    able: Callable[[], Sequence[str]]
+    """The logins of those in Slack who could decide on it now."""
+    save: Callable[[Duty], None]
+    """Stores who was asked, with an event."""
+
+
+class Duties:
+    """Takes the steps that are due."""
+
+    def __init__(
+        self,
+        database: Database,
+        guards: Guards,
+        clock: Clock,
+        user_domain: str,
+        *,
+        steady_clock: Clock = boot_ms,
+        tick_s: float = TICK_S,
+    ) -> None:
+        """`steady_clock` measures how long is left to a step; nobody sets it."""
+        self._database = database
+        self._guards = guards
+        self._clock = clock
+        self._domain = user_domain
+        self._steady = steady_clock
+        self._tick_s = tick_s
+        self._due_at: dict[_Step, int] = {}
+        """When the next steps are due, by the steady clock."""
+        self._looked_at: int | None = None
+        self._ticking: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Start to take steps."""
+        self._ticking = asyncio.create_task(self._repeat())
+
+    async def close(self) -> None:
+        """Take no more steps."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+
+    async def run_due(self) -> int:
+        """Take the steps that are due; returns how many were."""
+        due = self._due(await self._database.read(stored.all_of))
+        for step, late in due:
+            try:
+                await self._database.transaction(partial(self._take_due, step=step, late=late))
+            except ValueError:  # one record that is damaged must not hold up the others
+                log.exception("record_unreadable", id=f"~{step.number}")
+        return len(due)
+
+    async def not_me(self, caller: Caller, number: str) -> Duty:
+        """Note that somebody who was asked won't decide; who was asked last brings the next step.
+
+        Raises ResponderBotError: not_found, forbidden (they weren't asked), conflict (nothing waits any more).
+        """
+
+        def work(tx: Transaction) -> Duty:
+            waiting = self._find(tx, parse_id(number) or 0)
+            duty = waiting.duty if waiting is not None else None
+            if duty is not None and caller.login in duty.not_me:
+                return duty
+            if waiting is None or duty is None:
+                raise ResponderBotError("conflict", "It waits for nobody's approval any more.")
+            if caller.login not in duty.logins:
+                raise ResponderBotError("forbidden", "Nobody has asked you to decide on this.")
+            duty = duty.model_copy(update={"not_me": [*duty.not_me, caller.login]})
+            row = stored.find(tx, parse_id(number) or 0)
+            if row is not None and caller.login in duty.asked[-1].logins:
+                duty = self._take(tx, waiting, duty, row["id"], row["step"], 0)
+            waiting.save(duty)
+            return duty
+
+        return await self._database.transaction(work)
+
+    def _due(self, rows: Sequence[Row]) -> list[tuple[_Step, int]]:
+        """The steps that are due, each with how long it has been (ms).
+
+        What is left to a step is read once from the wall clock, which may jump and differs on other hosts: it is never
+        more than the step had to wait in all and, of one that wasn't there at the last look, hardly less.
+        """
+        now, steady = self._clock(), self._steady()
+        known: dict[_Step, int] = {}
+        for row in rows:
+            step = _Step(row["id"], row["step"], row["due_at"])
+            left = min(step.due_at - now, row["wait"])
+            if self._looked_at is not None:
+                left = max(left, row["wait"] - (steady - self._looked_at))
+            known[step] = self._due_at.get(step, steady + left)
+        self._due_at, self._looked_at = known, steady
+        return [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
+
+    def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
+        row = stored.find(tx, step.number)
+        if row is None or _Step(row["id"], row["step"], row["due_at"]) != step:
+            return  # another core has taken it, or somebody has brought it
+        waiting = self._find(tx, step.number)
+        name, steps = ("", ()) if waiting is None else self._guards.duty(waiting.responder_name)
+        if waiting is None or step.step >= len(steps):
+            stored.delete(tx, step.number)
+            return
+        number = step.step
+        while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
+            number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
+        waiting.save(self._take(tx, waiting, waiting.duty or Duty(name=name), step.number, number, late))
+
+    def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, number: int, step: int, late: int) -> Duty:
+        """Ask the people of a step; if nobody of them can decide, those of the next at once."""
+        _, steps = self._guards.duty(waiting.responder_name)
+        able, asked, now = waiting.able(), list(duty.asked), self._clock()
+        for at in range(step, len(steps)):
+            before = {*duty.not_me, *(login for earlier in asked for login in earlier.logins)}
+            logins = [login for login in self._named(tx, steps[at].ask, able) if login not in before]
+            asked.append(AskedStep(ask=steps[at].ask, at=now, logins=logins))
+            if logins:
+                break
+            late = 0
+        following = step + len(asked) - len(duty.asked)
+        if following >= len(steps):
+            stored.delete(tx, number)
+            return duty.model_copy(update={"asked": asked, "next_ask": None, "next_at": None})
+        wait = _gap(steps, following - 1) - late
+        stored.set_next(tx, number, following, now + wait, wait)
+        return duty.model_copy(update={"asked": asked, "next_ask": steps[following].ask, "next_at": now + wait})
+
+    def _named(self, reads: Reads, ask: str, able: Sequence[str]) -> list[str]:
+        if ask == ASK_CHANNEL:
+            return list(able)
+        named = expand(reads, [ask], self._domain)
+        return [login for login in able if login in named]
+
+    def _find(self, tx: Transaction, number: int) -> _Waiting | None:
+        """What waits for approval by its number; None if it doesn't, or its time is over."""
+        row, now = stored_actions.find(tx, number), self._clock()
+        if row is None:
+            return self._bulk(tx, number)
+        action = Action.model_validate_json(row["doc"])
+        if row["approval_expires_at"] is not None and action.approval is not None:
+            approval = action.approval
+
+            def save(duty: Duty) -> None:
+                changed = approval.model_copy(update={"duty": duty})
+                stored_actions.set_vote(tx, number, action.model_copy(update={"approval": changed}).to_json())
+                _record_event(tx, row, now)
+
+            if approval.expires_at <= now:
+                return None
+            able = partial(self._able, tx, row, action, row["created_by"], approval.approved_by)
+            return _Waiting(row["responder_name"], approval.duty, able, save)
+        extension = action.undo.extension if action.undo is not None else None
+        if extension is None or extension.outcome is not None or extension.approval.expires_at <= now:
+            return None
+        of_extension = extension.approval
+
+        def save_extension(duty: Duty) -> None:
+            asked = extension.model_copy(update={"approval": of_extension.model_copy(update={"duty": duty})})
+            undo_state.save(tx, row, row["created_by"], now, row["undo_at"], extension=asked)
+
+        able = partial(self._able, tx, row, action, extension.asked_by, of_extension.approved_by)
+        return _Waiting(row["responder_name"], of_extension.duty, able, save_extension)
+
+    def _bulk(self, tx: Transaction, number: int) -> _Waiting | None:
+        bulk, waiting = stored_bulks.find(tx, number), stored_bulks.awaiting(tx, number)
+        rows = [row for row in (stored_actions.find(tx, one) for one in waiting) if row is not None]
+        if bulk is None or not rows or rows[0]["approval_expires_at"] <= self._clock():
+            return None
+
+        def able() -> list[str]:
+            alike: dict[tuple[Any, ...], list[str]] = {}
+            for row in rows:
+                action = Action.model_validate_json(row["doc"])
+                approved_by = action.approval.approved_by if action.approval is not None else []
+                key = _clearance(tx, row, action), *approved_by
+                if key not in alike:
+                    alike[key] = self._able(tx, row, action, row["created_by"], approved_by)
+            return list(dict.fromkeys(login for logins in alike.values() for login in logins))
+
+        def save(duty: Duty) -> None:
+            stored_bulks.set_duty(tx, number, duty.to_json())
+            _record_event(tx, rows[0], self._clock())
+
+        duty = Duty.model_validate_json(bulk["duty"]) if bulk["duty"] else None
+        return _Waiting(bulk["responder_name"], duty, able, save)
+
+    def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
+        """Who in Slack could decide on a run, or on an extension of it, and hasn't."""
+        able = self._guards.able_to_approve(reads, action, asked_by, _clearance(reads, row, action))
+        return [one.login for one in able if one.is_linked and one.login not in approved_by]
+
+    async def _repeat(self) -> None:
+        while True:
+            try:
+                await self.run_due()
+            except ResponderBotError as error:
+                log.warning("duty_tick_failed", reason=error.message)
+            except Exception:  # nobody must be forgotten
+                log.exception("duty_tick_failed")
+            await asyncio.sleep(self._tick_s)
+
+
+def _clearance(reads: Reads, row: Row, action: Action) -> int:
+    """The highest TLP of what somebody sees who decides on a run."""
+    return max([targets.of_action(reads, row)[0].clearance, *(artifact.tlp for artifact in action.target or ())])
+
+
+def _gap(steps: Sequence[DutyStep], number: int) -> int:
+    """How long the step after this one comes later (ms)."""
+    return steps[number + 1].after_ms - steps[number].after_ms
+
+
+def _record_event(tx: Transaction, row: Row, now: int) -> None:
+    user = row["created_by"]
+    events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)

@@ -1,0 +1,178 @@
+"""Who is asked to approve, by direct message and in the thread, and who is when they don't answer."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bot.block_kit import ids
+from bot.slack_emulator import EmulatorView
+from core.models import Alert
+from core.settings import DutySection
+from tests.bot.features.approvals.test_decisions import button, direct
+from tests.bot.features.environment import FeatureEnvironment, feature_environment, text_of, within_limits
+from tests.bot.running import OPEN, SOC, approve
+
+STEPS = (("0m", "@oncall"), ("10m", "@leads"), ("25m", "channel"))
+
+
+@asynccontextmanager
+async def on_duty(
+    tmp_path: Path, steps: Sequence[tuple[str, str]] = STEPS, *, rules: Mapping[str, Any] | None = None, **options: Any
+) -> AsyncIterator[FeatureEnvironment]:
+    """Anna is on call, Ben and Lea are leads."""
+    duty = DutySection.model_validate({"steps": [{"after": after, "ask": ask} for after, ask in steps]})
+    named = {name: {"duty": "leads", **more} for name, more in (rules or {"Isolate": {}}).items()}
+    async with feature_environment(tmp_path, named, duty={"leads": duty}, **options) as env:
+        for group, names in (("oncall", ("anna",)), ("leads", ("ben", "lea"))):
+            for name in names:
+                await env.core.core.people.add_member(group, name)
+        yield env
+
+
+async def isolate(env: FeatureEnvironment, alert: Alert) -> str:
+    """Have somebody ask to isolate it; returns the run's id."""
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    return (await env.client.run(body)).id
+
+
+def asked_directly(words: str = "asks to run") -> Any:
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in direct(view) if words in text_of(m)), None)
+
+    return look
+
+
+def lines(view: EmulatorView, card: Mapping[str, Any], channel: str = SOC) -> list[str]:
+    """What the thread says of the steps."""
+    return [str(m["text"]) for m in view.thread(channel, card["ts"])[1:] if m["text"].startswith("🔔")]
+
+
+def has_lines(card: Mapping[str, Any], number: int, channel: str = SOC) -> Any:
+    def look(view: EmulatorView) -> list[str] | None:
+        found = lines(view, card, channel)
+        return found if len(found) == number else None
+
+    return look
+
+
+def sent_to(env: FeatureEnvironment, conversation: str) -> int:
+    posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
+    return len([body for body in posts if body["channel"] == conversation])
+
+
+async def test_one_is_asked_and_the_next_once_they_pass_it_on(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as env:
+        alert = await env.create_alert()
+        card = await env.card_of("ben", alert)
+        await isolate(env, alert)
+        request = within_limits(await env.until("anna", asked_directly()))
+        assert "You are asked as `@oncall` of the duty `leads`." in text_of(request)
+        (first,) = await env.until("ben", has_lines(card, 1))
+        assert first.startswith("🔔 Asked anna (`@oncall`) to decide. If nobody decides, next at <!date^")
+        assert first.endswith(": `@leads`.")
+        here = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
+        await env.told("anna", "Noted. Asked ben and lea (`@leads`) to decide.", here)
+        told = [await env.until(name, asked_directly()) for name in ("ben", "lea")]
+        assert "You are asked as `@leads`" in text_of(told[0])
+        first, second = await env.until("ben", has_lines(card, 2))
+        assert first == "🔔 Asked anna (`@oncall`) to decide. Not anna."
+        assert second.startswith("🔔 Asked ben and lea (`@leads`) to decide. If nobody decides, next at <!date^")
+        assert second.endswith(": this channel.")
+        passed = await env.until("anna", asked_directly("You passed it on."))
+        assert ids.NOT_ME not in text_of(passed)
+        assert ids.APPROVE in text_of(passed)
+        ben = await env["ben"].dm(env.emulator.bot_user_id)
+        await approve(env["ben"], ben, told[0]["ts"], action_id=button(told[0], ids.APPROVE))
+        assert (await env.ended_run(alert)).status == "Success"
+        decided = await env.until("lea", asked_directly("Approved by ben."))
+        assert ids.NOT_ME not in text_of(within_limits(decided))
+        lea = await env["lea"].dm(env.emulator.bot_user_id)
+        assert [sent_to(env, conversation) for conversation in (here, ben, lea)] == [1, 1, 1]
+
+
+async def test_who_watches_approvals_as_well_gets_one_message(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as env:
+        await env["anna"].command(SOC, "/responder watch approvals")
+        await env.ephemeral("anna", "You watch approvals")
+        alert = await env.create_alert()
+        card = await env.card_of("ben", alert)
+        await isolate(env, alert)
+        await env.until("anna", asked_directly("You are asked as `@oncall`"))
+        await env.until("ben", has_lines(card, 1))
+        assert sent_to(env, await env["anna"].dm(env.emulator.bot_user_id)) == 1
+
+
+async def test_the_channel_is_asked_by_who_may_approve_and_only_where_the_alert_is_shown(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, [("0m", "anna"), ("1s", "channel")]) as env:
+        alert = await env.create_alert()
+        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+        await isolate(env, alert)
+        _, line = await env.until("ben", has_lines(card, 2))
+        assert line == "🔔 <@U0BEN> <@U0LEA> Nobody has decided yet. Please do."
+        for view in (env["ben"].live_view, env["lea"].live_view):
+            assert [m for m in direct(view) if not m.get("ephemeral")] == []
+        there = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"])[1:] if "U0" in text_of(m)]
+        assert there == []
+
+
+async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, rules={"Isolate": {}}) as env:
+        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
+        targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
+        bulk = await env.client.run_bulk({"responderId": "Isolate_1_0", "targets": targets})
+        request = within_limits(await env.until("anna", asked_directly("3 wait for approval")))
+        assert "You are asked as `@oncall`" in text_of(request)
+        here = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
+        await env.told("anna", "Noted. Asked ben and lea (`@leads`) to decide.", here)
+        await env.until("lea", asked_directly("3 wait for approval"))
+
+        def thread(view: EmulatorView) -> list[str] | None:
+            roots = [m for m in view.messages(SOC) if "3 wait for approval" in text_of(m)]
+            found = lines(view, roots[0]) if roots else []
+            return found if len(found) == 2 else None
+
+        first, second = await env.until("ben", thread)
+        assert first == "🔔 Asked anna (`@oncall`) to decide. Not anna."
+        assert second.startswith("🔔 Asked ben and lea (`@leads`) to decide.")
+        await env.client.as_user("lea").deny_bulk(bulk.id)
+        await env.until("anna", asked_directly("3 denied"))
+        assert sent_to(env, here) == 1
+
+
+async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> None:
+    rules = {"Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 30, "allow_permanent": True}}
+    async with on_duty(tmp_path, rules=rules) as env:
+        alert = await env.create_alert()
+        card = await env.card_of("ben", alert)
+        run = await isolate(env, alert)
+        await env.client.as_user("ben").approve(run)
+        await env.ended_run(alert)
+        await env.client.set_undo_time(run, 300)
+        request = within_limits(await env.until("anna", asked_directly("lasts longer than was approved")))
+        assert "You are asked as `@oncall`" in text_of(request)
+        here = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
+        asked = await env.until("lea", asked_directly("lasts longer than was approved"))
+        (_, second) = (await env.until("ben", has_lines(card, 3)))[1:]
+        assert second.startswith("🔔 Asked ben and lea (`@leads`)")
+        lea = await env["lea"].dm(env.emulator.bot_user_id)
+        await env["lea"].click(lea, asked["ts"], action_id=button(asked, ids.EXTENSION_DENY))
+        await env.until("lea", asked_directly("Denied by lea."))
+
+
+async def test_a_group_that_slack_does_not_name_is_asked_as_it_was_last_known(tmp_path: Path) -> None:
+    groups = {"oncall": ("S0ONCALL", ["U0ANNA"])}
+    async with on_duty(tmp_path, groups=groups) as env:
+        while not env.bot.groups.checks():
+            await env.client.groups()  # each is a request, in which the bot goes on
+        env.emulator.faults.ratelimit("usergroups.users.list", 17)
+        await env.bot.groups.sync()
+        alert = await env.create_alert()
+        card = await env.card_of("ben", alert)
+        await isolate(env, alert)
+        await env.until("ben", has_lines(card, 1))
+        (line,) = [m for m in env["ben"].live_view.thread(SOC, card["ts"])[1:] if m["text"].startswith("🔔 Asked anna")]
+        assert "@oncall stays as it is." in text_of(within_limits(line))
