@@ -12,6 +12,7 @@ from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
+from bot.notifier.duty import Duties
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
@@ -57,9 +58,10 @@ class Notifier:
         self._channels = channels
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
-        self._renderer = Renderer(core, outbox, channels, clock_ms)
+        duties = Duties(core, channels)
+        self._renderer = Renderer(core, outbox, channels, duties, clock_ms)
         self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
-        self._bulks = BulkMessages(core, outbox, self._renderer)
+        self._bulks = BulkMessages(core, outbox, duties, self._renderer.recipient)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
@@ -277,8 +279,6 @@ class Notifier:
             for document in documents:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
-            asked = await isolated(self._renderer.bulk_askers(bulk), bulk.id, otherwise=[])
-            destinations |= dict.fromkeys(asked)
             desired += await isolated(self._bulks.of(bulk, as_of, destinations), bulk.id, otherwise=[])
         if changes.pauses:
             desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])

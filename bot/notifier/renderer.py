@@ -16,11 +16,11 @@ from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import not_me_button, step_reply, why_asked
+from bot.features.duty.views import is_reminded, not_me_button, why_asked
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
-from bot.identity import logins_by_slack_id
 from bot.message import ButtonIds, Message
+from bot.notifier.duty import Duties
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
@@ -29,14 +29,12 @@ from bot.outbox.models import card_key, case_key, is_person
 from bot.outbox.watches import APPROVALS, RESPONDER
 from core.common.errors import ResponderBotError
 from core.models import (
-    ASK_CHANNEL,
     OPEN_STATUSES,
     Action,
     Alert,
-    BulkCounts,
+    Approval,
     Case,
     Document,
-    Duty,
     PausedResponder,
     Person,
 )
@@ -47,17 +45,25 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.notifier")
 
+AGAIN = ":again"  # ends the key of what reminds somebody
+
 
 class Renderer:
     """Renders, and writes nothing. Asks core only for reports that a document has shortened, and for watchers."""
 
     def __init__(
-        self, core: "CoreClient", outbox: MessageOutbox, access: ChannelAccess, clock_ms: Callable[[], int]
+        self,
+        core: "CoreClient",
+        outbox: MessageOutbox,
+        access: ChannelAccess,
+        duties: Duties,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._core = core
         self._outbox = outbox
         self._access = access
         self._clock = clock_ms
+        self._duties = duties
 
     # --- where to ---------------------------------------------------------------------------------------------------
 
@@ -195,7 +201,7 @@ class Renderer:
             whole = await self._whole(action, timeline)
             requests = await self._approval_requests(whole, subject, timeline)
             is_open = approvals.is_open(action, self._clock())
-            requests += await self._steps(action, action.id, action.approval.duty, subject, timeline, is_open=is_open)
+            requests += await self._steps(action, action.approval, action.id, subject, timeline, is_open=is_open)
             requests += await self._direct_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
         if has_ended and action.status not in OPEN_STATUSES:
@@ -274,57 +280,22 @@ class Renderer:
         return [request for request in messages if request.key in posted]
 
     async def _steps(
-        self, action: Action, asked_id: str, duty: Duty | None, subject: Subject, timeline: Timeline, *, is_open: bool
+        self, action: Action, approval: Approval, asked_id: str, subject: Subject, timeline: Timeline, *, is_open: bool
     ) -> list[DesiredMessage]:
-        """What tells the threads who was asked about an action, or its extension: by the newest step while it waits.
+        """What tells the threads who was asked about an action, or its extension (`asked_id`)."""
+        desired, posted = list[DesiredMessage](), None
+        for line in await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open):
 
-        What was posted of earlier ones stays; what wasn't, such as while the bot was down, is of no use any more.
-        """
-        steps = duty.asked if duty is not None else []
-        if duty is None or not steps:
-            return []
-        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-        users, desired = await self._users(duty.logins), list[DesiredMessage]()
-        for number, step in enumerate(steps, 1):
+            def render(clearance: int, _: ButtonIds, message: Message = line.message) -> Message:
+                if RedactedView(subject, clearance).is_open:
+                    return message
+                return notices.notice(f"Somebody was asked to decide on a run on {subject.id}.")
 
-            def render(clearance: int, _: ButtonIds, number: int = number, ask: str = step.ask) -> Message:
-                if not RedactedView(subject, clearance).is_open:
-                    return notices.notice(f"Somebody was asked to decide on a run on {subject.id}.")
-                problem = self._access.group_problem(ask.removeprefix("@"))
-                return step_reply(duty, number, is_open=is_open, users=users, problem=problem)
-
-            lines = await self._in_threads(f"step:{action.id}:{asked_id}:{number}", render, subject, timeline)
-            desired += [line for line in lines if (is_open and number == len(steps)) or line.key in posted]
+            posted = posted or {message.key for message in await self._outbox.messages_of(timeline.root_id)}
+            replies = await self._in_threads(f"step:{action.id}:{asked_id}:{line.name}", render, subject, timeline)
+            news = [reply for reply in replies if line.is_news and self._view(subject, reply.channel).is_open]
+            desired += [reply for reply in replies if reply in news or reply.key in posted]
         return desired
-
-    async def _users(self, logins: Collection[str]) -> Mapping[str, str]:
-        """The Slack users of these logins."""
-        if not logins:
-            return {}
-        by_user = logins_by_slack_id(await self._core.users(), self._access.team())
-        return {login: user for user, login in by_user.items() if login in logins}
-
-    async def _asked(self, duty: Duty | None) -> list[tuple[str, str]]:
-        """Team and user of those whom the newest step of a duty asks in direct messages."""
-        if duty is None or not duty.asked or duty.asked[-1].ask == ASK_CHANNEL:
-            return []
-        return [(self._access.team(), user) for user in (await self._users(duty.asked[-1].logins)).values()]
-
-    async def bulk_askers(self, bulk: BulkCounts) -> list[str]:
-        """Who is to get the message of a bulk since a duty asks them, as `team:user`."""
-        return [f"{team}:{user}" for team, user in await self._asked(bulk.duty)] if bulk.awaiting else []
-
-    async def bulk_steps(self, bulk: BulkCounts) -> list[Message]:
-        """What tells a channel who was asked about a bulk, by step."""
-        duty = bulk.duty
-        if duty is None:
-            return []
-        users, is_open = await self._users(duty.logins), bool(bulk.awaiting)
-        problems = [self._access.group_problem(step.ask.removeprefix("@")) for step in duty.asked]
-        return [
-            step_reply(duty, number, is_open=is_open, users=users, problem=problem)
-            for number, problem in enumerate(problems, 1)
-        ]
 
     async def _in_threads(
         self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
@@ -382,14 +353,14 @@ class Renderer:
         self, message: MessageRecord, action: Action, subject: Subject, timeline: Timeline
     ) -> list[DesiredMessage]:
         asked_id, now = message.key.split(":")[2], self._clock()
-        if asked_id == action.id:
-            duty = action.approval.duty if action.approval is not None else None
-            is_open = approvals.is_open(action, now)
-        else:
+        approval, is_open = action.approval, approvals.is_open(action, now)
+        if asked_id != action.id:
             extension = action.undo.extension if action.undo is not None else None
-            duty = extension.approval.duty if extension is not None and extension.id == asked_id else None
+            approval = extension.approval if extension is not None and extension.id == asked_id else None
             is_open = undos.waiting_extension(action, now) is not None
-        lines = await self._steps(action, asked_id, duty, subject, timeline, is_open=is_open)
+        if approval is None:
+            return []
+        lines = await self._steps(action, approval, asked_id, subject, timeline, is_open=is_open)
         return [line for line in lines if line.key == message.key]
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
@@ -426,15 +397,24 @@ class Renderer:
                 person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     keys.add(f"ask:{action.id}:{team}:{user}")
-            keys |= {f"ask:{action.id}:{team}:{user}" for team, user in await self._asked(action.approval.duty)}
+            asked = await self._duties.asked(action.approval.duty)
+            keys |= {f"ask:{action.id}:{team}:{user}" for team, user in asked}
+            keys |= await self._reminders(keys, action.approval)
         people = {key: await self._recipient_of(key) for key in sorted(keys)}
         return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
+
+    async def _reminders(self, keys: Collection[str], approval: Approval) -> set[str]:
+        """The keys of the direct messages that remind people of those with these keys."""
+        first = [key for key in keys if not key.endswith(AGAIN)] if approval.duty is not None else []
+        people = {key: await self._recipient_of(key) for key in first}
+        waited_for = {key: one.login for key, one in people.items() if one and one.login not in approval.approved_by}
+        return {key + AGAIN for key, login in waited_for.items() if is_reminded(approval.duty, login)}
 
     async def _asked_before(self, prefix: str, timeline: Timeline) -> set[str]:
         return {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
 
     async def _recipient_of(self, key: str) -> Person | None:
-        """Who gets the direct message with this key: `ask:ACTION:TEAM:USER`."""
+        """Who gets the direct message with this key, such as `ask:ACTION:TEAM:USER`."""
         return await self.recipient(*key.split(":")[2:4])
 
     async def _about_extension(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -442,12 +422,15 @@ class Renderer:
         extension = action.undo.extension if action.undo is not None else None
         if extension is None or extension.approval.duty is None:
             return []
-        duty, is_open = extension.approval.duty, undos.waiting_extension(action, self._clock()) is not None
-        desired = await self._steps(action, extension.id, duty, subject, timeline, is_open=is_open)
+        approval, is_open = extension.approval, undos.waiting_extension(action, self._clock()) is not None
+        desired = await self._steps(action, approval, extension.id, subject, timeline, is_open=is_open)
         keys = await self._asked_before(f"more:{action.id}:", timeline)
+        keys = {key for key in keys if key.split(":")[4] == extension.id}
         if is_open:
-            keys |= {f"more:{action.id}:{team}:{user}:{extension.id}" for team, user in await self._asked(duty)}
-        for key in sorted(key for key in keys if key.endswith(f":{extension.id}")):
+            asked = await self._duties.asked(approval.duty)
+            keys |= {f"more:{action.id}:{team}:{user}:{extension.id}" for team, user in asked}
+            keys |= await self._reminders(keys, approval)
+        for key in sorted(keys):
             person = await self._recipient_of(key)
             desired.append(await self._direct_extension(action, subject, timeline, key, person))
         return [replace(message, by_person=True) for message in desired]
@@ -501,6 +484,7 @@ class Renderer:
                 link=link,
                 voter=login,
                 why=why_asked(duty, login),
+                is_reminder=key.endswith(AGAIN),
                 more=not_me_button(duty, login, action.id, button),
             )
 

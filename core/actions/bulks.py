@@ -223,8 +223,9 @@ class Bulks:
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
-            if any(isinstance(outcome, Action) and outcome.approval is not None for outcome in outcomes):
-                self._lifecycle.ask(tx, number, self._registry.name(request.responder_id))
+            approvals = [outcome.approval for outcome in outcomes if isinstance(outcome, Action) and outcome.approval]
+            if approvals:
+                self._lifecycle.ask(tx, number, self._registry.name(request.responder_id), approvals[0])
             if key:
                 stored_actions.remember(tx, caller.login, key, body, number, now)
             return number, [outcome for outcome in outcomes if isinstance(outcome, Action)]

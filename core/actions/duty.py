@@ -31,11 +31,14 @@ TICK_S = 1.0  # how late a step may be
 log = structlog.get_logger()
 
 
-def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now: int) -> None:
-    """Have people asked about an action or a bulk that waits for approval from `now` (ms) on."""
+def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now: int, expires_at: int) -> None:
+    """Have people asked, and reminded, about an action or a bulk that waits for approval from `now` (ms) on."""
+    stored.delete(tx, number)
     _, steps = guards.duty(responder_name)
     if steps:
-        stored.set_next(tx, number, 0, now + steps[0].after_ms, steps[0].after_ms)
+        stored.add(tx, number, 0, now + steps[0].after_ms, steps[0].after_ms)
+    half = (expires_at - now) // 2
+    stored.add(tx, number, stored.REMINDER, now + half, half)
 
 
 class _Step(NamedTuple):
@@ -48,8 +51,9 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Waiting:
-    """What waits for approval."""
+    """What waits for approval: an action, an extension of one, or a bulk."""
 
+    number: int
     responder_name: str
     duty: Duty | None
     able: Callable[[], Sequence[str]]
@@ -119,9 +123,10 @@ class Duties:
             if caller.login not in duty.logins:
                 raise ResponderBotError("forbidden", "Nobody has asked you to decide on this.")
             duty = duty.model_copy(update={"not_me": [*duty.not_me, caller.login]})
-            row = stored.find(tx, parse_id(number) or 0)
-            if row is not None and caller.login in duty.asked[-1].logins:
-                duty = self._take(tx, waiting, duty, row["id"], row["step"], 0)
+            following = next((row for row in stored.of(tx, waiting.number) if row["step"] != stored.REMINDER), None)
+            if following is not None and caller.login in duty.asked[-1].logins:
+                stored.delete(tx, waiting.number, following["step"])
+                duty = self._take(tx, waiting, duty, following["step"], 0)
             waiting.save(duty)
             return duty
 
@@ -145,22 +150,27 @@ class Duties:
         return [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
-        row = stored.find(tx, step.number)
-        if row is None or _Step(row["id"], row["step"], row["due_at"]) != step:
+        if not any(_Step(row["id"], row["step"], row["due_at"]) == step for row in stored.of(tx, step.number)):
             return  # another core has taken it, or somebody has brought it
         waiting = self._find(tx, step.number)
-        name, steps = ("", ()) if waiting is None else self._guards.duty(waiting.responder_name)
-        if waiting is None or step.step >= len(steps):
+        if waiting is None:
             stored.delete(tx, step.number)
             return
-        number = step.step
+        duty, number = waiting.duty or Duty(), step.step
+        if number == stored.REMINDER:
+            stored.delete(tx, step.number, number)
+            waiting.save(duty.model_copy(update={"reminded_at": self._clock()}))
+            return
+        _, steps = self._guards.duty(waiting.responder_name)
         while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
             number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
-        waiting.save(self._take(tx, waiting, waiting.duty or Duty(name=name), step.number, number, late))
+        stored.delete(tx, step.number, step.step)
+        if number < len(steps):
+            waiting.save(self._take(tx, waiting, duty, number, late))
 
-    def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, number: int, step: int, late: int) -> Duty:
+    def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
         """Ask the people of a step; if nobody of them can decide, those of the next at once."""
-        _, steps = self._guards.duty(waiting.responder_name)
+        name, steps = self._guards.duty(waiting.responder_name)
         able, asked, now = waiting.able(), list(duty.asked), self._clock()
         for at in range(step, len(steps)):
             before = {*duty.not_me, *(login for earlier in asked for login in earlier.logins)}
@@ -170,12 +180,12 @@ class Duties:
                 break
             late = 0
         following = step + len(asked) - len(duty.asked)
+        duty = duty.model_copy(update={"name": name, "asked": asked, "next_ask": None, "next_at": None})
         if following >= len(steps):
-            stored.delete(tx, number)
-            return duty.model_copy(update={"asked": asked, "next_ask": None, "next_at": None})
+            return duty
         wait = _gap(steps, following - 1) - late
-        stored.set_next(tx, number, following, now + wait, wait)
-        return duty.model_copy(update={"asked": asked, "next_ask": steps[following].ask, "next_at": now + wait})
+        stored.add(tx, waiting.number, following, now + wait, wait)
+        return duty.model_copy(update={"next_ask": steps[following].ask, "next_at": now + wait})
 
     def _named(self, reads: Reads, ask: str, able: Sequence[str]) -> list[str]:
         if ask == ASK_CHANNEL:
@@ -200,7 +210,7 @@ class Duties:
             if approval.expires_at <= now:
                 return None
             able = partial(self._able, tx, row, action, row["created_by"], approval.approved_by)
-            return _Waiting(row["responder_name"], approval.duty, able, save)
+            return _Waiting(number, row["responder_name"], approval.duty, able, save)
         extension = action.undo.extension if action.undo is not None else None
         if extension is None or extension.outcome is not None or extension.approval.expires_at <= now:
             return None
@@ -211,7 +221,7 @@ class Duties:
             undo_state.save(tx, row, row["created_by"], now, row["undo_at"], extension=asked)
 
         able = partial(self._able, tx, row, action, extension.asked_by, of_extension.approved_by)
-        return _Waiting(row["responder_name"], of_extension.duty, able, save_extension)
+        return _Waiting(number, row["responder_name"], of_extension.duty, able, save_extension)
 
     def _bulk(self, tx: Transaction, number: int) -> _Waiting | None:
         bulk, waiting = stored_bulks.find(tx, number), stored_bulks.awaiting(tx, number)
@@ -234,7 +244,7 @@ class Duties:
             _record_event(tx, rows[0], self._clock())
 
         duty = Duty.model_validate_json(bulk["duty"]) if bulk["duty"] else None
-        return _Waiting(bulk["responder_name"], duty, able, save)
+        return _Waiting(number, bulk["responder_name"], duty, able, save)
 
     def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""

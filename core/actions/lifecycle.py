@@ -190,7 +190,7 @@ class Lifecycle:
         stored.insert(tx, row)
         self._guards.count_target(tx, number, choice.merged.name, target)
         if approval is not None and bulk_id is None:
-            self.ask(tx, number, choice.merged.name)
+            self.ask(tx, number, choice.merged.name, approval)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         return action
@@ -246,9 +246,9 @@ class Lifecycle:
         stored.insert(tx, values_of_row)
         return number
 
-    def ask(self, tx: Transaction, number: int, responder_name: str) -> None:
-        """Have people asked to approve an action or a bulk, if a duty says who."""
-        duty.begin(tx, self._guards, number, responder_name, self._clock())
+    def ask(self, tx: Transaction, number: int, responder_name: str, approval: Approval) -> None:
+        """Have people asked to approve an action or a bulk, and reminded."""
+        duty.begin(tx, self._guards, number, responder_name, self._clock(), approval.expires_at)
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """The owner of a new action: this core, or (None) any core that claims it."""

@@ -100,7 +100,8 @@ class Undos:
         action = undo_state.set_time(tx, row, section, undo_at, caller.login, now)
         extension = action.undo.extension if action.undo is not None else None
         if extension is not None and extension.asked_at == now:
-            duty.begin(tx, self._guards, row["id"], row["responder_name"], now)
+            expires_at = extension.approval.expires_at
+            duty.begin(tx, self._guards, row["id"], row["responder_name"], now, expires_at)
         return action
 
     async def decide(

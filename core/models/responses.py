@@ -242,14 +242,16 @@ class AskedStep(ApiModel):
 class Duty(ApiModel):
     """Who was asked to decide, and who is next (core/docs/duty.md)."""
 
-    name: str
-    """In the settings."""
+    name: str = ""
+    """In the settings; empty without a duty, where a reminder is all there is."""
     asked: list[AskedStep] = Field(default_factory=list)
     not_me: list[str] = Field(default_factory=list)
     """The logins that have passed it on."""
     next_ask: str | None = None
     """None after the last step."""
     next_at: Millis | None = None
+    reminded_at: Millis | None = None
+    """When half of the time was over."""
 
     @property
     def logins(self) -> list[str]:
@@ -268,7 +270,7 @@ class Approval(ApiModel):
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
     duty: Duty | None = Field(None, exclude_if=_is_absent)
-    """None without a duty, and for a run of a bulk, which has one for all."""
+    """None before anybody was asked or reminded, and for a run of a bulk, which has one for all."""
 
 
 class InputTitle(ApiModel):
@@ -575,7 +577,7 @@ class BulkCounts(ApiModel):
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
     duty: Duty | None = None
-    """Who was asked to approve it; None without a duty."""
+    """Who was asked to approve it; None before anybody was asked or reminded."""
 
 
 class BulkTarget(ApiModel):

@@ -65,12 +65,13 @@ def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[
     return [row["doc"] for row in rows]
 
 
+_FAILED = "outcome IN ('failed', 'expired')"  # as in the indexes
 _NEWEST: Mapping[tuple[str, bool], str] = {
     ("open", True): f"created_by = :by AND {OPEN} ORDER BY id DESC",
     ("ended", True): "created_by = :by AND status IN ('Success', 'Failure', 'Deleted') ORDER BY id DESC",
     ("waiting", False): "approval_expires_at IS NOT NULL ORDER BY id DESC",
-    ("failed", False): "outcome = 'failed' AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
-    ("failed", True): "created_by = :by AND outcome = 'failed' AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
+    ("failed", False): f"{_FAILED} AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
+    ("failed", True): f"created_by = :by AND {_FAILED} AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
 }
 
 

@@ -2,25 +2,29 @@
 
 from core.common.database import Reads, Row, Transaction
 
+REMINDER = -1
+"""The step that reminds those who were asked."""
 
-def set_next(tx: Transaction, number: int, step: int, due_at: int, wait: int) -> None:
-    """Have a step of the duty of an action or a bulk come at `due_at`, in `wait` from now (ms)."""
+
+def add(tx: Transaction, number: int, step: int, due_at: int, wait: int) -> None:
+    """Have a step about an action or a bulk come at `due_at`, in `wait` from now (ms)."""
     tx.run(
-        "INSERT INTO duty (id, step, due_at, wait) VALUES (:id, :step, :due_at, :wait)"
-        " ON CONFLICT (id) DO UPDATE SET step = excluded.step, due_at = excluded.due_at, wait = excluded.wait",
+        "INSERT INTO duty (id, step, due_at, wait) VALUES (:id, :step, :due_at, :wait)",
         {"id": number, "step": step, "due_at": due_at, "wait": wait},
     )
 
 
-def find(reads: Reads, number: int) -> Row | None:
-    """The next step of an action or a bulk: `id, step, due_at, wait`."""
-    return reads.row("SELECT id, step, due_at, wait FROM duty WHERE id = :id", {"id": number})
+def of(reads: Reads, number: int) -> list[Row]:
+    """What is to come about an action or a bulk, the reminder first: `id, step, due_at, wait`."""
+    return reads.rows("SELECT id, step, due_at, wait FROM duty WHERE id = :id ORDER BY step", {"id": number})
 
 
 def all_of(reads: Reads) -> list[Row]:
-    """The next steps of all that waits, as `find`."""
-    return reads.rows("SELECT id, step, due_at, wait FROM duty ORDER BY id")
+    """What is to come about all that waits, as `of`."""
+    return reads.rows("SELECT id, step, due_at, wait FROM duty ORDER BY id, step")
 
 
-def delete(tx: Transaction, number: int) -> None:
-    tx.run("DELETE FROM duty WHERE id = :id", {"id": number})
+def delete(tx: Transaction, number: int, step: int | None = None) -> None:
+    """Delete a step; None: all about an action or a bulk."""
+    one = "" if step is None else " AND step = :step"
+    tx.run(f"DELETE FROM duty WHERE id = :id{one}", {"id": number, "step": step})

@@ -183,6 +183,7 @@ def direct_request(
     voter: str,
     why: str = "",
     more: Sequence[Block] = (),
+    is_reminder: bool = False,
 ) -> Message:
     """The direct message to somebody who may approve a run; nothing of it once they may not see it.
 
@@ -195,7 +196,11 @@ def direct_request(
         action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter, more=more
     )
     blocks.append(context(why or END))
-    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), tuple(blocks))
+    text = push_text(action, view, now_ms)
+    if is_reminder and is_open(action, now_ms):
+        text = f"⏰ Half of the time is over. {text}"
+        blocks.insert(0, section("⏰ *Half of the time to decide is over.*"))
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element
-from bot.block_kit.text import code, context, foreign, mentions, person_name, section, slack_date
+from bot.block_kit.text import DAY_AND_TIME, code, context, foreign, mentions, person_name, section, slack_date
 from bot.message import ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.models import ASK_CHANNEL, Duty
 
 MENTIONED_AT_MOST = 50
@@ -48,6 +49,20 @@ def _listed(names: list[str]) -> str:
     more = len(names) - NAMED_AT_MOST
     shown = [*names[:NAMED_AT_MOST], *([f"{more} more"] if more > 0 else [])]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def reminder_reply(expires_at: int) -> Message:
+    """Tells a thread that half of the time for a decision was over."""
+    text = f"⏰ Half of the time to decide is over; the rest ends {slack_date(expires_at, DAY_AND_TIME)}."
+    return Message(text, (section(text),))
+
+
+def is_reminded(duty: Duty | None, login: str) -> bool:
+    """Whether somebody who got a direct message is to get it again: not if it was the reminder's minute, nor if they
+    have passed it on."""
+    if duty is None or duty.reminded_at is None or login in duty.not_me:
+        return False
+    return all(duty.reminded_at - step.at >= MINUTE_MS for step in duty.asked if login in step.logins)
 
 
 def why_asked(duty: Duty | None, login: str) -> str:

@@ -95,8 +95,8 @@ CREATE INDEX action_created_by ON action (created_by, id);
 CREATE INDEX action_status ON action (status, responder_name);
 CREATE INDEX action_open_by ON action (created_by, id) WHERE status IN ('Waiting', 'InProgress');
 CREATE INDEX action_awaiting ON action (id) WHERE approval_expires_at IS NOT NULL;
-CREATE INDEX action_failed ON action (ended_at, id) WHERE outcome = 'failed';
-CREATE INDEX action_failed_by ON action (created_by, ended_at, id) WHERE outcome = 'failed';
+CREATE INDEX action_failed ON action (ended_at, id) WHERE outcome IN ('failed', 'expired');
+CREATE INDEX action_failed_by ON action (created_by, ended_at, id) WHERE outcome IN ('failed', 'expired');
 CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress');
 CREATE INDEX action_unclaimed ON action (engine_name, id)
   WHERE status IN ('Waiting', 'InProgress') AND owner IS NULL AND approval_expires_at IS NULL;
@@ -159,10 +159,10 @@ CREATE TABLE bulk (
   duty TEXT);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
 
--- Whom to ask next about an action or a bulk that waits for approval. step: of the duty in the settings. wait: how long
--- it was until due_at when it was stored.
+-- Whom to ask next about an action or a bulk that waits for approval. step: of the duty in the settings; -1 for the
+-- reminder. wait: how long it was until due_at when it was stored.
 CREATE TABLE duty (
-  id INTEGER PRIMARY KEY, step INTEGER NOT NULL, due_at INTEGER NOT NULL, wait INTEGER NOT NULL);
+  id INTEGER, step INTEGER, due_at INTEGER NOT NULL, wait INTEGER NOT NULL, PRIMARY KEY (id, step));
 
 -- For breakers: the failures that may still count, and since when and until when a responder was paused.
 CREATE TABLE failure (action_id INTEGER PRIMARY KEY, responder_name TEXT, at INTEGER);

@@ -261,9 +261,13 @@ async def test_a_bulk_has_one_duty_for_all(tmp_path: Path) -> None:
         await pass_minutes(harness, 1)
         counts, _ = await bulks.get(bulk_id)
         assert asked(counts.duty, 0)[0][1:] == ("@oncall", "ben")  # who may see one of them
-        assert len(await harness.database.read(stored.all_of)) == 1
+        assert len(await harness.database.read(stored.all_of)) == 2  # a step and the reminder
         duty = await harness.duties.not_me(BEN, bulk_id)
         assert asked(duty, 0)[1][1:] == ("@leads", "lead")
+        await pass_minutes(harness, 29)
+        duty = (await bulks.get(bulk_id))[0].duty
+        assert duty is not None
+        assert duty.reminded_at == harness.clock()
         await bulks.deny(LEAD, bulk_id)
         await pass_minutes(harness, 30)
         assert (await bulks.get(bulk_id))[0].duty == duty
@@ -315,11 +319,28 @@ async def test_who_approves_an_override_is_asked(tmp_path: Path) -> None:
         assert asked(await duty_of(harness, action.id), harness.clock()) == [(0, "channel", "lea")]
 
 
+async def test_half_of_the_time_is_said_once(tmp_path: Path) -> None:
+    async with night(tmp_path, section={"approval_expires_minutes": 30}) as harness:
+        start = harness.clock()
+        waits = (await harness.actions.start(ANNA, run_input(harness))).action
+        await pass_minutes(harness, 14)
+        assert (await duty_of(harness, waits.id) or Duty(reminded_at=0)).reminded_at is None
+        await pass_minutes(harness, 15)
+        duty = await duty_of(harness, waits.id)
+        assert duty is not None
+        assert duty.reminded_at == start + 15 * MINUTE_MS
+        assert asked(duty, start)[1:] == [(10, "@leads", "lead"), (25, "channel", "cleo")]
+        seen = [event.seq for event in (await harness.feed.page(0, 0)).events if event.object_id == waits.id]
+        assert len(seen) == 5  # created, three steps and the reminder
+
+
 async def test_without_a_duty_nobody_is_asked_and_default_is_for_all_others(tmp_path: Path) -> None:
     async with night(tmp_path, section={"duty": ""}) as harness:
         action = (await harness.actions.start(ANNA, run_input(harness))).action
-        await pass_minutes(harness, 30)
+        await pass_minutes(harness, 29)
         assert await duty_of(harness, action.id) is None
+        await pass_minutes(harness, 1)
+        assert await duty_of(harness, action.id) == Duty(reminded_at=harness.clock())
         options = {**night_of(harness), "duties": {"default": DutySection.model_validate(NIGHT)}}
         async with another_core(harness, ScriptedEngine(), **options) as core:
             action = (await core.actions.start(ANNA, run_input(harness))).action
@@ -346,7 +367,7 @@ STEP = '{ after = "0m", ask = "anna" }'
         ("[duty]\nsteps = []", '[duty] needs a name, such as [duty."leads"].'),
         ('[duty."a"]\n', '[duty."a"] needs a value for steps: a list such as'),
         ('[duty."a"]\nsteps = []', '[duty."a"] steps must be a list such as [{ after = "0m"'),
-        ('[duty."a"]\nsteps = [{ after = "0m" }]', "steps must be a list such as"),
+        ('[duty."a"]\nsteps = [{ after = "0m" }]', '[duty."a"] needs a value for steps: a list such as'),
         ('[duty."a"]\nsteps = [{ after = "0", ask = "anna" }]', "steps must be a list such as"),
         ('[duty."a"]\nsteps = [{ after = "0m", ask = "@Leads" }]', "steps must be a list such as"),
         (

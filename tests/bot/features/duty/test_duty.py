@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
 from core.models import Alert
 from core.settings import DutySection
 from tests.bot.features.approvals.test_decisions import button, direct
@@ -34,6 +35,19 @@ async def isolate(env: FeatureEnvironment, alert: Alert) -> str:
     """Have somebody ask to isolate it; returns the run's id."""
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     return (await env.client.run(body)).id
+
+
+@asynccontextmanager
+async def acting_as(env: FeatureEnvironment, name: str) -> AsyncIterator[CoreClient]:
+    """The bot's client, on behalf of somebody."""
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        yield bot.as_user(name)
+
+
+async def remind_now(env: FeatureEnvironment) -> None:
+    """Have half of the time be over."""
+    database = env.core.core.database
+    await database.transaction(lambda tx: tx.run("UPDATE duty SET due_at = 0, wait = 0 WHERE step = -1"))
 
 
 def asked_directly(words: str = "asks to run") -> Any:
@@ -117,6 +131,35 @@ async def test_the_channel_is_asked_by_who_may_approve_and_only_where_the_alert_
         assert there == []
 
 
+async def test_half_of_the_time_reminds_those_who_were_asked(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, [("0m", "@leads")]) as env:
+        await env["anna"].command(SOC, "/responder watch approvals")
+        await env.ephemeral("anna", "You watch approvals")
+        alert = await env.create_alert()
+        card = await env.card_of("ben", alert)
+        run = await isolate(env, alert)
+        request = await env.until("ben", asked_directly("You are asked as `@leads`"))
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        await env["ben"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
+        await env.told("ben", "Noted. Nobody else is asked by itself, so tell somebody.", here)
+        await remind_now(env)
+        again = within_limits(await env.until("anna", asked_directly("Half of the time to decide is over.")))
+        assert again["text"].startswith("⏰ Half of the time is over. Approve or deny: Isolate on HIGH")
+
+        def reminded(view: EmulatorView) -> list[dict[str, Any]]:
+            return [m for m in view.thread(SOC, card["ts"])[1:] if m["text"].startswith("⏰ Half of the time")]
+
+        assert len(await env.until("ben", reminded)) == 1
+        anna = await env["anna"].dm(env.emulator.bot_user_id)
+        await approve(env["anna"], anna, again["ts"], action_id=button(again, ids.APPROVE))
+        await env.ended_run(alert)
+        await env.until("anna", asked_directly("Approved by anna."))
+        lea = await env["lea"].dm(env.emulator.bot_user_id)
+        # Ben has passed it on, and Lea was asked just before.
+        assert [sent_to(env, conversation) for conversation in (anna, here, lea)] == [2, 1, 1]
+        assert (await env.client.action(run)).outcome == "succeeded"
+
+
 async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
     async with on_duty(tmp_path, rules={"Isolate": {}}) as env:
         alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
@@ -137,9 +180,35 @@ async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
         first, second = await env.until("ben", thread)
         assert first == "🔔 Asked anna (`@oncall`) to decide. Not anna."
         assert second.startswith("🔔 Asked ben and lea (`@leads`) to decide.")
-        await env.client.as_user("lea").deny_bulk(bulk.id)
+        async with acting_as(env, "lea") as lea:
+            await lea.deny_bulk(bulk.id)
         await env.until("anna", asked_directly("3 denied"))
         assert sent_to(env, here) == 1
+
+
+async def test_a_bulk_reminds_as_well(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, rules={"Isolate": {"duty": ""}}) as env:
+        await env["anna"].command(SOC, "/responder watch approvals")
+        await env.ephemeral("anna", "You watch approvals")
+        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(2)]
+        targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
+        await env.client.run_bulk({"responderId": "Isolate_1_0", "targets": targets})
+        await env.until("anna", asked_directly("2 wait for approval"))
+        await remind_now(env)
+
+        def twice(view: EmulatorView) -> list[dict[str, Any]] | None:
+            found = [m for m in direct(view) if "2 wait for approval" in text_of(m)]
+            return found if len(found) == 2 else None
+
+        await env.until("anna", twice)
+
+        def thread(view: EmulatorView) -> list[dict[str, Any]]:
+            roots = [m for m in view.messages(SOC) if "2 wait for approval" in text_of(m)]
+            return (
+                [m for m in view.thread(SOC, roots[0]["ts"])[1:] if "Half of the time" in text_of(m)] if roots else []
+            )
+
+        assert len(await env.until("ben", thread)) == 1
 
 
 async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> None:
@@ -148,7 +217,8 @@ async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> N
         alert = await env.create_alert()
         card = await env.card_of("ben", alert)
         run = await isolate(env, alert)
-        await env.client.as_user("ben").approve(run)
+        async with acting_as(env, "ben") as ben:
+            await ben.approve(run)
         await env.ended_run(alert)
         await env.client.set_undo_time(run, 300)
         request = within_limits(await env.until("anna", asked_directly("lasts longer than was approved")))
@@ -156,7 +226,7 @@ async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> N
         here = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
         asked = await env.until("lea", asked_directly("lasts longer than was approved"))
-        (_, second) = (await env.until("ben", has_lines(card, 3)))[1:]
+        _, second = await env.until("ben", has_lines(card, 2))
         assert second.startswith("🔔 Asked ben and lea (`@leads`)")
         lea = await env["lea"].dm(env.emulator.bot_user_id)
         await env["lea"].click(lea, asked["ts"], action_id=button(asked, ids.EXTENSION_DENY))
