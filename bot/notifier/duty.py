@@ -1,4 +1,4 @@
-"""Whom a duty asks, and what the threads say of that (core/docs/duty.md)."""
+"""Who is asked by a duty, and what the threads say of that (core/docs/duty.md)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,7 +45,7 @@ class Duties:
         return lines
 
     async def asked(self, duty: Duty | None) -> list[tuple[str, str]]:
-        """Team and user of those whom the newest step asks in direct messages."""
+        """Team and user of those who are asked by the newest step in direct messages."""
         if duty is None or not duty.asked or duty.asked[-1].ask == ASK_CHANNEL:
             return []
         return [(self._access.team(), user) for user in (await self._users(duty.asked[-1].logins)).values()]

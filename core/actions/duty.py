@@ -1,7 +1,7 @@
 """Asks people to approve what waits, one step of its duty after the other (core/docs/duty.md).
 
-The next step is a row. Whichever core finds it due takes the step: in one transaction it reads who may decide by then,
-stores whom it asks, and replaces the row. The bot reads in the feed who was asked, and tells them.
+The next step is a row. The core that finds it due takes the step: in one transaction it reads who may decide by then,
+stores who is asked, and replaces the row. The bot reads in the feed who was asked, and tells them.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now
 
 
 class _Step(NamedTuple):
-    """The next step of something, by which it is told from those before."""
+    """The next step of something, which differs from those before it."""
 
     number: int
     step: int

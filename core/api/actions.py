@@ -188,7 +188,7 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
             "List the newest actions in a state",
             response=list[Action],
             query={
-                "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`",
+                "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`, with what expired",
                 "by": "the login of who asked for them",
                 "since": "in ms; `failed` lists only those that ended since then",
                 "limit": f"how many, at most {MAX_NEWEST}; default: 50",

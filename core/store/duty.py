@@ -1,4 +1,4 @@
-"""SQL for the steps of duties: whom to ask next about what waits for approval (core/docs/duty.md)."""
+"""SQL for the steps of duties: who is asked next about what waits for approval (core/docs/duty.md)."""
 
 from core.common.database import Reads, Row, Transaction
 

@@ -258,7 +258,9 @@ def decision(action: Action, now_ms: int) -> str:
     if not runs.missing_approvals(action):
         return f"Approved by {approvers}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
-    return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(action.outcome or "", "Expired, nothing ran.")
+    return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(
+        action.outcome or "", "Not approved in time, nothing ran."
+    )
 
 
 def _decision_and_end(action: Action, view: RedactedView, now_ms: int) -> str:

@@ -87,7 +87,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
         _own(context, login),
         _unassigned(context, person),
     )
-    ended = [action for action in ended if not runs.has_failed(action)][: home.MAX_SHOWN]
+    ended = [action for action in ended if runs.state_of(action) not in runs.WORTH_REPEATING][: home.MAX_SHOWN]
     of_others = [a for a in waiting if a.created_by != login]
     parts = (of_others if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]

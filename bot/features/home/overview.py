@@ -23,7 +23,7 @@ async def on_failed_command(context: Context) -> None:
     """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
     since = context.services.clock_ms() - DAY_MS
     failed = await context.core.newest_actions("failed", since=since, limit=MANY)
-    await _show(context, "failed", "Failed in the last day", runs.newest_first(failed))
+    await _show(context, "failed", "Failed or expired in the last day", runs.newest_first(failed))
 
 
 async def on_mine_command(context: Context) -> None:

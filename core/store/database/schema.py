@@ -159,7 +159,7 @@ CREATE TABLE bulk (
   duty TEXT);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
 
--- Whom to ask next about an action or a bulk that waits for approval. step: of the duty in the settings; -1 for the
+-- Who is asked next about an action or a bulk that waits for approval. step: of the duty in the settings; -1 for the
 -- reminder. wait: how long it was until due_at when it was stored.
 CREATE TABLE duty (
   id INTEGER, step INTEGER, due_at INTEGER NOT NULL, wait INTEGER NOT NULL, PRIMARY KEY (id, step));

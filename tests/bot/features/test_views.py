@@ -149,7 +149,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     await env["anna"].open_home()
     mine = text_of(fine(await env.until("anna", lambda s: s.home)))
     assert "*Running for you* (1)" in mine
-    assert "*Failed in the last day* (1)" in mine
+    assert "*Failed or expired in the last day* (1)" in mine
     await approve(env["ben"], None, view_id=home["id"], action_id=press["action_id"])
     await env.until(
         "ben", lambda s: s.home if "*Waiting for your approval*: nothing" in text_of(s.home or {}) else None

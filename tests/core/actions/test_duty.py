@@ -58,7 +58,7 @@ async def duty_of(harness: Harness, action_id: str) -> Duty | None:
 
 
 def asked(duty: Duty | None, since: int) -> list[tuple[float, str, str]]:
-    """Minutes, whom the step names, and who of them were asked."""
+    """Minutes, what the step says, and who was asked."""
     steps = duty.asked if duty is not None else []
     return [((s.at - since) / MINUTE_MS, s.ask, " ".join(one.partition("@")[0] for one in s.logins)) for s in steps]
 
@@ -265,12 +265,12 @@ async def test_a_bulk_has_one_duty_for_all(tmp_path: Path) -> None:
         duty = await harness.duties.not_me(BEN, bulk_id)
         assert asked(duty, 0)[1][1:] == ("@leads", "lead")
         await pass_minutes(harness, 29)
-        duty = (await bulks.get(bulk_id))[0].duty
-        assert duty is not None
-        assert duty.reminded_at == harness.clock()
+        reminded = (await bulks.get(bulk_id))[0].duty
+        assert reminded is not None
+        assert reminded.reminded_at == harness.clock()
         await bulks.deny(LEAD, bulk_id)
         await pass_minutes(harness, 30)
-        assert (await bulks.get(bulk_id))[0].duty == duty
+        assert (await bulks.get(bulk_id))[0].duty == reminded
 
 
 async def other_alert(harness: Harness, tlp: int) -> str:

@@ -87,7 +87,7 @@ def home_view(
         rest += _rest(home.unassigned, MAX_UNASSIGNED)
     for title, shown in (
         ("Running for you", home.running),
-        ("Failed in the last day", home.failed),
+        ("Failed or expired in the last day", home.failed),
         ("Your last runs", home.recent),
     ):
         rest += [{"type": "divider"}, *head(title, shown)] if shown else []

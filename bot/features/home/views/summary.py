@@ -68,7 +68,7 @@ def _message(shift: Shift, line: Line) -> Message:
         ("🔒 *In force beyond that*", others, ""),
         ("⏳ *Waits for approval*", shift.waiting, ""),
         ("📥 *Open and unassigned*", shift.unassigned, more),
-        (f"❌ *Failed since {since}*", shift.failed, ""),
+        (f"❌ *Failed or expired since {since}*", shift.failed, ""),
     ]
     blocks: list[Block] = [
         section(f"{title} ({len(items)}{plus})\n{_lines(items, line)}") for title, items, plus in parts if items

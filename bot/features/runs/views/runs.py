@@ -43,7 +43,10 @@ MARKS: Mapping[State, str] = {
     "cancelled": "➖",
     "stopped": "🛑",
 }
-_WORDS: Mapping[State, str] = {"succeeded": "done"}  # the others are called as they are
+_WORDS: Mapping[State, str] = {
+    "succeeded": "done",
+    "expired": "not approved in time",
+}  # the others are called as they are
 _OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300

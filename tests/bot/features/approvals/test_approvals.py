@@ -148,4 +148,4 @@ async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: F
     await env["anna"].open_home()
     shown = text_of(await env.until("anna", lambda s: s.home))
     assert "denied" in shown
-    assert "*Failed in the last day*" not in shown
+    assert "*Failed or expired in the last day*" not in shown

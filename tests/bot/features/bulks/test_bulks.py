@@ -119,11 +119,11 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         assert len(bulk_messages(env["anna"].live_view)) == 2
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
-        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed in the last day* (2)")))
+        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed or expired in the last day* (2)")))
         assert text_of(listed).count("*Fail* on several targets · by anna") == 2
         await env["anna"].open_home()
         home = fine(await env.until("anna", lambda view: view.home))
-        assert "*Failed in the last day* (2)" in text_of(home)
+        assert "*Failed or expired in the last day* (2)" in text_of(home)
         await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.BULK_DETAILS))
         each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 targets"))))
         assert all(one in each for one in alert_ids)

@@ -160,6 +160,32 @@ async def test_half_of_the_time_reminds_those_who_were_asked(tmp_path: Path) -> 
         assert (await env.client.action(run)).outcome == "succeeded"
 
 
+async def test_what_expired_was_not_denied_and_is_offered_again(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as env:
+        alert = await env.create_alert()
+        card = await env.card_of("anna", alert)
+        await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
+        await env.until("anna", asked_directly("asks to run"))
+        database = env.core.core.database
+        await database.transaction(lambda tx: tx.run("UPDATE action SET approval_expires_at = 1"))
+        assert (await env.ended_run(alert)).outcome == "expired"
+        asked = await env.until("anna", asked_directly("Not approved in time"))
+        assert ids.APPROVE not in text_of(within_limits(asked))
+
+        def ended(view: EmulatorView) -> dict[str, Any] | None:
+            found = [m for m in view.thread(SOC, card["ts"])[1:] if ids.RUN_AGAIN in text_of(m)]
+            return found[0] if found else None
+
+        reply = text_of(within_limits(await env.until("ben", ended)))
+        assert "⌛ *Isolate* not approved in time on" in reply
+        assert "Ask again" in reply
+        await env["ben"].open_home()
+        home = text_of(await env.until("ben", lambda view: view.home))
+        assert "*Failed or expired in the last day* (1)" in home
+        assert "⌛ *Isolate* not approved in time" in home
+        assert "Ask again" in home
+
+
 async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
     async with on_duty(tmp_path, rules={"Isolate": {}}) as env:
         alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]

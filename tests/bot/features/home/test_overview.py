@@ -17,7 +17,7 @@ async def test_failed_lists_what_failed_for_anybody_and_repeats_it(env: FeatureE
         await env.ephemeral("ben", f"Started Fail on {one.id}")
         await env.ended_run(one)
     await env["anna"].command(SOC, "/responder failed")
-    shown = fine(await env.until("anna", topmost(SHOWN, "*Failed in the last day* (1)")))
+    shown = fine(await env.until("anna", topmost(SHOWN, "*Failed or expired in the last day* (1)")))
     words = text_of(shown)
     assert "The firewall said no." in words
     assert f"|{alert.title}> ({alert.id})" in words
@@ -28,7 +28,9 @@ async def test_failed_lists_what_failed_for_anybody_and_repeats_it(env: FeatureE
     assert (await env.ended_run(alert)).created_by.startswith("anna")
     assert len(await env.client.actions("alert", alert.id)) == 2
     await env["eve"].command(SOC, "/responder failed")
-    assert ids.RUN_AGAIN not in text_of(await env.until("eve", topmost(SHOWN, "*Failed in the last day* (2)")))
+    assert ids.RUN_AGAIN not in text_of(
+        await env.until("eve", topmost(SHOWN, "*Failed or expired in the last day* (2)"))
+    )
 
 
 async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(env: FeatureEnvironment) -> None:
@@ -72,7 +74,7 @@ async def test_the_home_leads_to_the_lists_and_repeats_what_failed(env: FeatureE
     await env["anna"].open_home()
     home = fine(await env.until("anna", lambda s: s.home if s.home and "said no" in text_of(s.home) else None))
     await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:failed")
-    listed = await env.until("anna", topmost(SHOWN, "*Failed in the last day* (1)"))
+    listed = await env.until("anna", topmost(SHOWN, "*Failed or expired in the last day* (1)"))
     await env["anna"].close(listed["id"])
     await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.RUN_AGAIN))
     await env.until("anna", lambda s: s.home if s.home and s.home["hash"] != home["hash"] else None)

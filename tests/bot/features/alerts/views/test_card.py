@@ -94,7 +94,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
     told = {
         "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
         "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* cancelled by"),
-        "expired": (ended_as("expired"), "⌛ *Close False Positive* expired · asked by anna"),
+        "expired": (ended_as("expired"), "⌛ *Close False Positive* not approved in time · asked by anna"),
         "stopped": (
             ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
             "🛑 *Close False Positive* stopped by lea after 1.2 s · ",
@@ -107,7 +107,8 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         assert "failed" not in str(shown)
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
         twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[3]
-        assert f" 2 runs {outcome} · the last " in twice
+        words = "not approved in time" if outcome == "expired" else outcome
+        assert f" 2 runs {words} · the last " in twice
 
 
 def test_a_duration_is_the_runs_own_without_the_wait_for_approval() -> None:
