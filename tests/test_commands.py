@@ -47,7 +47,6 @@ ENDING: Mapping[str, str] = {
     "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install .": "",
     "pipx install .": "",
-    "uv export --no-dev --extra postgresql --format cyclonedx1.5": "",
     "responder-bot --version": "",
     "uv build": "uv build --out-dir ../dist",
     "uv run responder-bot try --once": "",
