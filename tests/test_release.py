@@ -15,6 +15,7 @@ from tests.documents import ROOT
 from tests.test_wheel import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CHANGELOG = ".github/CHANGELOG.md"
 ADVISORY = {"id": "GHSA-test", "summary": "It leaks.", "modified": "2026-01-01T00:00:00Z"}
 
 
@@ -28,7 +29,7 @@ def repository(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    changelog = folder / ".github" / "CHANGELOG.md"
+    changelog = folder / CHANGELOG
     changelog.write_text(changelog.read_text().replace("## [Unreleased]", "## [0.1.0]"))
     git(folder, "init")
     commit(folder)
@@ -89,10 +90,10 @@ def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repo
     assert refused(repository, key) == "Something is not committed; a release is made of what git has."
     commit(repository)
     assert refused(repository, key) == "This commit has no tag v0.1.0; set it first."
-    shutil.copy(ROOT / ".github" / "CHANGELOG.md", repository / ".github" / "CHANGELOG.md")
+    shutil.copy(ROOT / CHANGELOG, repository / CHANGELOG)
     commit(repository)
     git(repository, "tag", "--force", "v0.1.0")
-    if "## [0.1.0]" not in (ROOT / ".github" / "CHANGELOG.md").read_text():
+    if "## [0.1.0]" not in (ROOT / CHANGELOG).read_text():
         assert refused(repository, key) == "The changelog has no section [0.1.0]; write it first."
 
 
