@@ -71,7 +71,19 @@ def test_what_a_release_publishes_is_signed_and_complete(repository: Path, key: 
     assert run("sha256sum", "--check", "SHA256SUMS", cwd=folder).count(": OK\n") == len(names)
     signers = repository.parent / "allowed_signers"
     signers.write_text(f"release {key.with_suffix('.pub').read_text()}")
-    verify = ["ssh-keygen", "-Y", "verify", "-n", "file", "-f", signers, "-I", "release", "-s", "SHA256SUMS.sig"]
+    verify: list[str | Path] = [
+        "ssh-keygen",
+        "-Y",
+        "verify",
+        "-n",
+        "file",
+        "-f",
+        signers,
+        "-I",
+        "release",
+        "-s",
+        "SHA256SUMS.sig",
+    ]
     sums = (folder / "SHA256SUMS").read_bytes()
     assert not subprocess.run(verify, cwd=folder, input=sums, capture_output=True).returncode
     assert subprocess.run(verify, cwd=folder, input=sums + b"\n", capture_output=True).returncode

@@ -27,6 +27,16 @@ from core.models import TLP_NAMES
 MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
 MAX_MEMBERS = 100  # people of a channel that are looked up
 
+_LOST = "a message {} for which Slack gave no answer waits, since nobody can look whether it is there"
+LEFT_OUT: Mapping[str, str] = {
+    "channels:history": _LOST.format("to a public channel"),
+    "groups:history": _LOST.format("to a private channel"),
+    "im:history": _LOST.format("to a person"),
+    "files:read": "a case template can't be uploaded as a file",
+    "usergroups:read": "no group is kept in step with a user group of Slack",
+}
+"""What it costs to leave out each optional scope of the manifest."""
+
 ClearanceOf = Callable[[str, str], Awaitable[int | None]]
 """The clearance of the user that a Slack user (team, user id) is linked to; None if there is none."""
 
@@ -127,10 +137,11 @@ def _scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
     scopes = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
     if header is None:
         return Check("scopes", True, "not told by this Slack")
-    missing = sorted(set(scopes) - {scope.strip() for scope in header.split(",")})
-    if missing:
-        return Check("scopes", False, f"missing: {', '.join(missing)}; reinstall the app from manifest.yml")
-    return Check("scopes", True, f"all {len(scopes)} are there")
+    missing = [scope for scope in scopes if scope not in {granted.strip() for granted in header.split(",")}]
+    if needed := [scope for scope in missing if scope not in LEFT_OUT]:
+        return Check("scopes", False, f"missing: {', '.join(needed)}; reinstall the app from manifest.yml")
+    costs = "; ".join(f"without {scope}, {LEFT_OUT[scope]}" for scope in missing)
+    return Check("scopes", True, costs or f"all {len(scopes)} are there")
 
 
 def _clock_check(date: str | None, now_ms: int) -> Check:

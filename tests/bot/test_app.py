@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import re
 import time
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,8 @@ from bot.app import running
 from bot.app.interactions import INTERACTION_TYPES, entry_of, parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.outbox import RateLimiter
-from bot.slack_emulator import EmulatorView
+from bot.settings import parse as parse_settings
+from bot.slack_emulator import EmulatorView, SlackEmulator
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -38,6 +41,7 @@ from tests.bot.running import (
     find_card,
     running_bot,
 )
+from tests.documents import ROOT
 
 KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "message", "actions", "action_id", "view",
         "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
@@ -325,6 +329,27 @@ async def test_doctor_says_how_many_members_of_a_channel_may_see_less_than_it_sh
         for login in ("anna", "ben", "rob"):
             await env.core.core.people.set_clearance(login, 3)
         assert all(check.ok for check in await doctor.checks(env.settings, core, {}, now_ms))
+
+
+async def test_doctor_says_what_scopes_cost_that_were_left_out_and_which_must_not_be(tmp_path: Path) -> None:
+    manifest = yaml.safe_load((ROOT / "manifest.yml").read_text())
+    scopes = manifest["oauth_config"]["scopes"]["bot"]
+
+    async def told(left_out: Collection[str]) -> tuple[bool, str]:
+        granted = {**manifest, "oauth_config": {"scopes": {"bot": [name for name in scopes if name not in left_out]}}}
+        async with SlackEmulator(granted, rates=False) as emulator:
+            slack = {"bot_token": emulator.bot_token, "app_token": emulator.app_token, "api_url": emulator.api_url}
+            settings = parse_settings({"slack": slack, "bot": {"core_url": "http://127.0.0.1:9"}}, tmp_path)
+            async with CoreClient(settings.bot.core_url, "") as core:
+                checks = await doctor.checks(settings, core, manifest, now_ms)
+        return next((check.ok, check.message) for check in checks if check.name == "scopes")
+
+    assert await told([]) == (True, f"all {len(scopes)} are there")
+    well, message = await told(doctor.LEFT_OUT)
+    assert (well, message.count("without ")) == (True, len(doctor.LEFT_OUT))
+    assert "without files:read, a case template can't be uploaded as a file" in message
+    needed = "missing: chat:write; reinstall the app from manifest.yml"
+    assert await told(["chat:write", "files:read"]) == (False, needed)
 
 
 async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:

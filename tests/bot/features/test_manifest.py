@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from bot.app.dispatcher import CHANNEL_EVENTS
+from bot.doctor import LEFT_OUT
 from bot.features.registry import COMMANDS, EVENTS, SHORTCUTS
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +71,11 @@ def test_scopes_suffice_for_the_methods_called() -> None:
     assert called() <= set(NEEDED), "add the scopes of this method to NEEDED"
     for method in called():
         assert NEEDED[method] <= scopes, method
+
+
+def test_doctor_says_what_each_optional_scope_costs() -> None:
+    scopes = MANIFEST["oauth_config"]["scopes"]
+    assert set(scopes["bot_optional"]) == set(LEFT_OUT) <= set(scopes["bot"])
 
 
 def test_manifest_uses_socket_mode() -> None:
