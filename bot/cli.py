@@ -388,6 +388,7 @@ def _doctor(args: argparse.Namespace) -> int:
             checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
         if _is_local_core(settings, local_core):
             first.extend(await _disk_checks(settings, local_core))
+            first.extend(await _key_checks(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
         for line in lines:
             _print_check(*line)
@@ -425,6 +426,19 @@ async def _post_to(channel: str, settings: "BotSettings") -> int:
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
     """Whether the bot's core is the one that `[core]` of the same settings describes."""
     return settings.bot.core_url == _core_url(core)
+
+
+async def _key_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
+    """Which keys nobody uses."""
+    try:
+        unused = [f"{name} of {login}" for login, name in await core_cli.unused_keys(core)]
+    except ResponderBotError as error:
+        return [(False, "keys", error.message)]
+    if not unused:
+        return [(True, "keys", "each was used in the last 90 days, or is new")]
+    more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
+    sentence = f"nobody has used {', '.join(unused[:5])}{more} for 90 days; `responder-bot key revoke LOGIN NAME`"
+    return [(False, "keys", sentence)]
 
 
 async def _disk_checks(settings: "BotSettings", core: "CoreSettings") -> list[tuple[bool, str, str]]:

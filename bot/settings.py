@@ -5,8 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
@@ -40,6 +42,8 @@ class BotSection(SettingsSection):
         "http://127.0.0.1:9000", pattern=r"^https?://\S+$", description="an address such as http://127.0.0.1:9000"
     )
     core_api_key: str = ""
+    allow_http: bool = False
+    """Whether the key may go unencrypted to another machine."""
     database: DatabaseLocation = Path("responder-bot-slack.db")
     access_channel: str = Field(
         "", pattern=r"^([CG][A-Z0-9]+)?$", description="the id of a channel of admins, such as C0123456789"
@@ -229,13 +233,31 @@ def _channels(sections: Sections) -> tuple[ChannelSection, ...]:
     return channels
 
 
+def _bot(sections: Sections) -> BotSection:
+    bot = section(BotSection, "bot", sections)
+    url = urlsplit(bot.core_url)
+    if url.scheme == "http" and not bot.allow_http and not _is_loopback(url.hostname or ""):
+        raise settings_error(
+            f"{sections.source}: [bot] core_url is {bot.core_url}, where the bot's key, which acts for anybody, goes"
+            " unencrypted; use https://, or set [bot] allow_http = true if nobody else is on that network."
+        )
+    return bot
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
     patterns = list(patterns)
     return "*" in patterns or bool(set(patterns) & set(values))
 
 
 READERS: Mapping[str, Callable[[Sections], Any]] = {
-    "bot": partial(section, BotSection, "bot"),
+    "bot": _bot,
     "slack": partial(section, SlackSection, "slack", also=SLACK_NAMES),
     "channel": _channels,
     "group": _groups,

@@ -14,6 +14,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from core import engines
+from core.actions.audit import AuditReader
 from core.actions.bulks import Bulks
 from core.actions.checks import Checks
 from core.actions.documents import Documents
@@ -45,6 +46,9 @@ from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
+from core.audit import trail
+from core.audit.refusals import Refusals
+from core.audit.settings import record_settings
 from core.common import systemd
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
@@ -79,6 +83,7 @@ from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
+PUBLISH_EVERY_S = 60.0  # how late a head may be
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
 Open = Callable[[Location, Opening], Database]
@@ -238,6 +243,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     registry = Registry(made, settings.responder, database, clock, host)
     stack.push_async_callback(registry.close)
     await registry.open()
+    await record_settings(database, clock, host.name, settings.model_dump())
     lifecycle = Lifecycle(
         database,
         registry,
@@ -274,8 +280,10 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
+    stack.push_async_callback(_cancel, asyncio.create_task(_publish_heads(database, clock)))
 
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
+    stack.push_async_callback(_cancel, asyncio.create_task(people.note_uses_forever()))
 
     probe = health.StoreProbe(database)
     runs_here = any(engine.runs_here for engine in made)
@@ -332,7 +340,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
-        *retention_api.endpoints(Holds(database, clock), retention),
+        *retention_api.endpoints(Holds(database, clock), retention, AuditReader(database, clock)),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),
@@ -352,6 +360,9 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         people,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
+        refusals=Refusals(database, clock),
+        proxies=section.trusted_proxies,
+        refused_key=metrics.count_refused_key,
         last_event=feed.last,
     )
     return Core(
@@ -476,6 +487,16 @@ def _summary(catalogue: Catalogue) -> str:
         return summary
     more = f" and {len(unusable) - 3} more" if len(unusable) > 3 else ""
     return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
+
+
+async def _publish_heads(database: Database, clock: Clock) -> None:
+    """Publish the head of the audit each hour."""
+    while True:
+        await asyncio.sleep(PUBLISH_EVERY_S)
+        try:
+            await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
+        except ResponderBotError as error:
+            structlog.get_logger("core.app").warning("head_not_published", reason=error.message)
 
 
 async def _prune_hourly(

@@ -23,6 +23,12 @@ class Caller:
     profile: Profile
     clearance: int
     """The highest TLP that the user may see in Slack; it binds whoever acts on the user's behalf."""
+    key: str = ""
+    """The name of the key that the request came with."""
+    key_prefix: str = ""
+    """How that key begins, for the log."""
+    is_key_bound: bool = False
+    """Whether the key has a clearance of its own, which binds its user too."""
 
     @property
     def is_on_behalf(self) -> bool:
@@ -46,7 +52,7 @@ class Caller:
     @property
     def sees_up_to(self) -> int:
         """The highest TLP that an answer to this request may name."""
-        return self.clearance if self.is_on_behalf else 3
+        return self.clearance if self.is_on_behalf or self.is_key_bound else 3
 
     def why_not_cleared(self, tlp: int) -> str:
         """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.

@@ -5,6 +5,7 @@ Nothing heavy is imported before a subcommand runs, so that `--help` answers at 
 
 import argparse
 import asyncio
+import json
 import os
 import socket
 import sys
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from core.authorization import Caller
     from core.common.database import Database, Transaction
     from core.common.database.location import Location
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from core.people import People
     from core.settings import CoreSettings, EngineSection
 
-PROFILES = ("analyst", "org-admin", "read-only", "service", "source")
+PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 
 PruneBot = Callable[
@@ -113,8 +116,10 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
+    _register_key(subparsers)
     _register_group(subparsers)
     _register_responders(subparsers)
+    _register_audit(subparsers)
     _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
     text = "have the cores of a host take no more runs, and end once theirs have"
     drain = _add(subparsers, "drain", _drain, text)
@@ -156,8 +161,8 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add = verb("add", _user_add, "add a user; prints the API key, which can't be shown again")
     add.add_argument("login", metavar="LOGIN", help="without @, user_domain of the settings is added")
     profiles = (
-        "analyst runs responders; org-admin also makes case templates; read-only looks; service acts for people;"
-        " source only creates alerts"
+        "analyst runs responders; org-admin also makes case templates; read-only looks; auditor also reads the"
+        " audit; service acts for people; source only creates alerts"
     )
     add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
@@ -184,6 +189,22 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     link = verb("link", _user_link, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
+
+
+def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "key", "add, list and revoke further API keys of users")
+    add = verb("add", _key_add, "print a further API key of a user; those that there are go on working")
+    add.add_argument("login", metavar="LOGIN")
+    add.add_argument("name", metavar="NAME", help="a word of small letters, such as nightly")
+    add.add_argument("--expires", type=_day, metavar="DAY", help="the first day on which it works no more (UTC)")
+    text = "the highest TLP that it may act on (default: the user's in Slack, any with the user's own key)"
+    add.add_argument("--clearance", choices=CLEARANCES, help=text)
+    text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
+    add.add_argument("--address", metavar="NETWORK", action="append", default=[], help=text)
+    verb("list", _key_list, "list a user's keys").add_argument("login", metavar="LOGIN")
+    revoke = verb("revoke", _key_revoke, "end a key at once")
+    revoke.add_argument("login", metavar="LOGIN")
+    revoke.add_argument("name", metavar="NAME", help="as `key list` shows it")
 
 
 def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -228,6 +249,27 @@ def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
     resume = verb("resume", _responders_resume, "let a responder run again that is paused, since it failed too often")
     resume.add_argument("responder", metavar="NAME", help="with its version, such as Mailer_1_0")
+
+
+def _register_audit(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    verb = _group(subparsers, "audit", "export and verify the record of who decided what")
+    export = verb("export", _audit_export, "print the record, and add to it that somebody did")
+    for name, text in (("from", "the first day, such as 2026-01-31 (UTC)"), ("to", "the last day")):
+        export.add_argument(f"--{name}", dest=name, type=_day, metavar="DAY", help=text)
+    text = "jsonl, which verify reads, or csv for spreadsheets (default: jsonl)"
+    export.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help=text)
+    check = verb("verify", _audit_verify, "check that nobody has changed an export; needs no database")
+    check.add_argument("file", type=Path, metavar="FILE", help="made by export")
+    check.add_argument("--head", default="", metavar="HASH", help="a head that was published, such as 412:9f86d0...")
+
+
+def _day(text: str) -> "date":
+    from datetime import date
+
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; give one such as 2026-01-31") from None
 
 
 def _add(
@@ -302,10 +344,13 @@ async def _opened(location: "Location", store: "Store | None" = None) -> "AsyncI
 def _on_database(
     location: "Location", work: "Callable[[Database], Coroutine[Any, Any, T]]", store: "Store | None" = None
 ) -> T:
+    from core.common import logs
+
     async def run_on_it() -> T:
         async with _opened(location, store) as database:
             return await work(database)
 
+    logs.silence()  # standard output is for what the command prints
     return asyncio.run(run_on_it())
 
 
@@ -345,6 +390,32 @@ def _init(args: argparse.Namespace) -> int:
     return 0
 
 
+# --- audit ----------------------------------------------------------------------------------------------------------
+
+
+def _audit_export(args: argparse.Namespace) -> int:
+    settings = settings_with_database(args)
+    from core.audit.export import export
+    from core.authorization import COMMAND_LINE
+    from core.common.clock import now_ms
+
+    since, until = getattr(args, "from"), args.to
+
+    async def work(database: "Database") -> None:
+        lines = export(database, now_ms, COMMAND_LINE.login, since=since, until=until, as_csv=args.format == "csv")
+        async for line in lines:
+            sys.stdout.write(line)
+
+    _on_database(settings.core.database, work)
+    return 0
+
+
+def _audit_verify(args: argparse.Namespace) -> int:
+    from core.audit.verify import run
+
+    return run(args.file, args.head)
+
+
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
@@ -372,6 +443,15 @@ async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]
     async with _opened(settings.core.database) as database:
         links = await database.read(people.links)
     return {(link["team"], link["slack_user"]): link["clearance"] for link in links if not link["disabled"]}
+
+
+async def unused_keys(settings: "CoreSettings") -> Sequence[tuple[str, str]]:
+    """Login and name of each key that nobody has used for long. Raises ResponderBotError."""
+    from core.common.clock import now_ms
+    from core.people import People
+
+    async with _opened(settings.core.database) as database:
+        return await People(database, settings.core.user_domain, now_ms).unused_keys()
 
 
 async def disk_use(settings: "CoreSettings") -> "list[Stored]":
@@ -452,6 +532,43 @@ def _user_enable(args: argparse.Namespace) -> int:
 
     sentence = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
     return _reporting(args, work, sentence)
+
+
+def _key_add(args: argparse.Namespace) -> int:
+    from datetime import UTC, datetime, time
+
+    ends = None if args.expires is None else datetime.combine(args.expires, time(), UTC)
+    clearance = None if args.clearance is None else CLEARANCES[args.clearance]
+
+    async def work(people: "People") -> None:
+        expires_at = None if ends is None else int(ends.timestamp() * 1000)
+        bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": args.address}
+        print(await people.add_key(args.login, args.name, **bounds))
+
+    return _with_people(args, work)
+
+
+def _key_list(args: argparse.Namespace) -> int:
+    from core.audit.verify import at
+
+    def day(ms: int | None, otherwise: str) -> str:
+        return otherwise if ms is None else at(ms)[:10]
+
+    async def work(people: "People") -> None:
+        rows = [("NAME", "BEGINS", "MADE", "USED", "EXPIRES", "CLEARANCE", "FROM")]
+        names = ("clear", "green", "amber", "red")
+        for key in await people.keys(args.login):
+            clearance = "-" if key["clearance"] is None else names[key["clearance"]]
+            days = day(key["created_at"], "-"), day(key["last_used_day"], "never"), day(key["expires_at"], "never")
+            rows.append((key["name"], key["prefix"], *days, clearance, " ".join(json.loads(key["addresses"])) or "any"))
+        _print_table(rows)
+
+    return _with_people(args, work)
+
+
+def _key_revoke(args: argparse.Namespace) -> int:
+    sentence = f"The key {args.name} of {{}} works no more."
+    return _reporting(args, lambda people: people.revoke_key(args.login, args.name), sentence)
 
 
 def _user_profile(args: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from core.models import (
     ApiModel,
     Artifact,
     ArtifactInput,
+    AuditRow,
     Bulk,
     BulkAnswer,
     BulkInput,
@@ -77,11 +78,16 @@ class CoreClient:
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
 
-    def as_user(self, login: str) -> "CoreClient":
-        """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections."""
+    def as_user(self, login: str, slack_origin: str = "") -> "CoreClient":
+        """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections.
+
+        `slack_origin` is the team, user and channel of their click, such as `T1:U1:C1`, for the audit.
+        """
         client = object.__new__(CoreClient)
         client.__dict__.update(self.__dict__)
         client._headers = {**self._headers, "X-On-Behalf-Of": login}
+        if slack_origin:
+            client._headers["X-Slack-Origin"] = slack_origin
         client.last_event = None
         return client
 
@@ -272,6 +278,15 @@ class CoreClient:
         """Set when core undoes an action: `minutes` from now, 0 for never."""
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
         return await self._ask(Action, "PATCH", path, {"undoAfterMinutes": minutes})
+
+    async def audit(self, object_id: str) -> list[AuditRow]:
+        """Who decided what about an object and what belongs to it, oldest first."""
+        return await self._ask(list[AuditRow], "GET", f"/api/audit/{_quoted(object_id)}")
+
+    async def heads(self, after: int | None) -> list[AuditRow]:
+        """The next rows of the audit that were published as heads; the last one if `after` is None."""
+        params = {} if after is None else {"after": str(after)}
+        return await self._ask(list[AuditRow], "GET", "/api/audit/heads", params=params)
 
     async def measures(
         self, *, target: str = "", by: str = "", responder: str = "", alert: str = "", case: str = ""

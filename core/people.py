@@ -7,24 +7,30 @@ An org-admin may do less through the bot than with a key of their own, so that t
 import asyncio
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address, ip_network
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
-from core.authorization import Caller, caller_of, full_login, require_person
+from core.audit import trail
+from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, require_person
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.errors import ResponderBotError
+from core.common.errors import AuthenticationError, ResponderBotError
 from core.models import (
     GROUP_NAME,
     PROFILES,
     PROGRAM_PROFILES,
+    TLP_NAMES,
     AccessRequest,
     ApproveAccessInput,
     Group,
@@ -40,6 +46,9 @@ from core.store import events, objects
 from core.store import people as stored
 
 KEY_BYTES = 32
+PREFIX_CHARS = 6
+UNUSED_DAYS = 90
+NOTE_EVERY_S = 60.0
 OLD_KEY_DAYS = 7
 DEFAULT_CLEARANCE = 2  # amber
 WHO_LIMIT = 5  # people that are named when somebody has to be asked
@@ -69,6 +78,8 @@ class People:
         self._clock = clock
         self._temporary: dict[str, str] = {}
         """Logins by the hash of a key that only this process knows."""
+        self._used: dict[str, int] = {}
+        """The day (ms) on which keys were used that is not stored yet, by hash."""
 
     def full_login(self, name: str) -> str:
         """A login or its first part as a full login: in lower case, with the domain."""
@@ -76,28 +87,64 @@ class People:
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
-    async def authenticate(self, key: str, *, login: str | None = None, on_behalf_of: str | None = None) -> Caller:
+    async def authenticate(
+        self, key: str, *, login: str | None = None, on_behalf_of: str | None = None, address: str = ""
+    ) -> Caller:
         """The caller with this key, and with this login if one is given, acting as another user if one is named.
 
-        On behalf of somebody nobody has `manageUser`. Raises ResponderBotError("authentication") and "forbidden".
+        `address` is where the request comes from. On behalf of somebody nobody has `manageUser` or `readAudit`. Raises
+        AuthenticationError, and ResponderBotError("forbidden").
         """
-        key_hash = hash_key(key)
+        key_hash, today = hash_key(key), self._clock() // DAY_MS * DAY_MS
 
-        def read(reads: Reads) -> Caller:
-            row = self._by_key_hash(reads, key_hash)
-            if row is None or row["disabled"] or (login is not None and self.full_login(login) != row["login"]):
-                raise ResponderBotError("authentication", "Authentication failure")
-            caller = caller_of(row, acted_through=row["login"])
-            return caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)
+        def read(reads: Reads) -> tuple[Caller, bool]:
+            caller, is_first_today = self._of_key(reads, key_hash, key, today, login, address)
+            return (caller if on_behalf_of is None else self._on_behalf_of(reads, caller, on_behalf_of)), is_first_today
 
-        return await self._database.read(read)
+        caller, is_first_today = await self._database.read(read)
+        if is_first_today:
+            self._used[key_hash] = today
+        return caller
 
-    def _by_key_hash(self, reads: Reads, key_hash: str) -> Row | None:
+    async def note_uses(self) -> None:
+        """Store which keys were used. Raises ResponderBotError("unavailable")."""
+        used = dict(self._used)
+        if used:
+            await self._database.transaction(lambda tx: stored.set_keys_used(tx, used))
+            for key_hash in used:
+                self._used.pop(key_hash, None)
+
+    async def note_uses_forever(self) -> None:
+        """Do so every NOTE_EVERY_S; a crash loses at most that."""
+        while True:
+            await asyncio.sleep(NOTE_EVERY_S)
+            with suppress(ResponderBotError):  # such as on a full disk, where reads go on
+                await self.note_uses()
+
+    def _of_key(
+        self, reads: Reads, key_hash: str, key: str, today: int, login: str | None, address: str
+    ) -> tuple[Caller, bool]:
+        """The caller with a key, and whether it is the first use today that should be noted."""
         temporary = self._temporary.get(key_hash)
+        row = stored.by_login(reads, temporary) if temporary is not None else stored.by_key_hash(reads, key_hash)
+        if row is None or (temporary is None and not hmac.compare_digest(row["hash"], key_hash)):
+            raise AuthenticationError("unknown")
+        if row["disabled"]:
+            raise AuthenticationError("disabled")
+        if login is not None and self.full_login(login) != row["login"]:
+            raise AuthenticationError("login")
+        caller = caller_of(row, acted_through=row["login"])
         if temporary is not None:
-            return stored.by_login(reads, temporary)
-        row = stored.by_key_hash(reads, key_hash, self._clock())
-        return row if row is not None and hmac.compare_digest(row["key_hash"], key_hash) else None
+            return replace(caller, key="temporary", key_prefix=key[:PREFIX_CHARS]), False
+        if row["expires_at"] is not None and row["expires_at"] <= self._clock():
+            raise AuthenticationError("expired")
+        networks = stored.addresses_of_key(row)
+        if networks and not (address and any(ip_address(address) in ip_network(network) for network in networks)):
+            raise AuthenticationError("address")
+        caller = replace(caller, key=row["name"], key_prefix=row["prefix"])
+        if row["key_clearance"] is not None:
+            caller = replace(caller, clearance=min(caller.clearance, row["key_clearance"]), is_key_bound=True)
+        return caller, row["last_used_day"] != today
 
     def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
         caller.require("actOnBehalf", "act for somebody else")
@@ -106,7 +153,14 @@ class People:
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
         user = caller_of(row, acted_through=caller.login)
-        return Caller(user.login, user.permissions - {"manageUser"}, user.acted_through, user.profile, user.clearance)
+        clearance = min(user.clearance, caller.clearance) if caller.is_key_bound else user.clearance
+        return replace(
+            caller,
+            login=user.login,
+            permissions=user.permissions - {"manageUser", "readAudit"},
+            profile=user.profile,
+            clearance=clearance,
+        )
 
     async def temporary_key(self, name: str, profile: Profile) -> str:
         """A further key of a user, who is added if missing; it works in this process only, until that ends.
@@ -114,7 +168,7 @@ class People:
         So processes on one database, each with a bot of its own, don't replace each other's key.
         """
         try:
-            await self.add(name, profile)
+            await self.add(name, profile, by=trail.CORE)
         except ResponderBotError as error:
             if error.code != "exists":
                 raise
@@ -135,14 +189,92 @@ class People:
 
         def work(tx: Transaction, now: int) -> NewKey:
             login = self._changeable(tx, caller, name, "make a new key")
-            stored.set_key(tx, login, hash_key(key), now + OLD_KEY_DAYS * DAY_MS if keep_old else None)
+            old_until = now + OLD_KEY_DAYS * DAY_MS if keep_old else None
+            if old_until is None:
+                stored.delete_key(tx, login, stored.DEFAULT_KEY)
+                stored.delete_key(tx, login, stored.REPLACED_KEY)
+            else:
+                stored.keep_replaced_key(tx, login, old_until)
+            _insert_key(tx, now, login, stored.DEFAULT_KEY, key)
+            trail.record(tx, now, "key.made", by=caller.login, object=login, old_key_until=old_until)
             return NewKey(login=login, key=key)
 
         return await self._change(work)
 
+    async def add_key(
+        self,
+        login: str,
+        name: str,
+        *,
+        expires_at: int | None = None,
+        clearance: int | None = None,
+        addresses: Sequence[str] = (),
+    ) -> str:
+        """Add a key beside the others of a user; `addresses` are networks such as 192.0.2.0/24. Returns the key.
+
+        Raises ResponderBotError: not_found, exists (one with this name), bad_request.
+        """
+        key = secrets.token_urlsafe(KEY_BYTES)
+        if not re.fullmatch(GROUP_NAME, name):
+            sentence = f"{name[:64]!r} can't name a key; take a word of small letters, such as nightly."
+            raise ResponderBotError("bad_request", sentence)
+        if expires_at is not None and expires_at <= self._clock():
+            raise ResponderBotError("bad_request", "The key would have expired already; give a later day.")
+        networks = [_network(text) for text in addresses]
+
+        def work(tx: Transaction, now: int) -> str:
+            user = self._user(tx, login)["login"]
+            bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": json.dumps(networks)}
+            _insert_key(tx, now, user, name, key, **bounds)
+            trail.record(
+                tx,
+                now,
+                "key.made",
+                by=COMMAND_LINE.login,
+                object=user,
+                name=name,
+                expires_at=expires_at,
+                clearance=None if clearance is None else TLP_NAMES[clearance],
+                addresses=networks,
+            )
+            return key
+
+        return await self._change(work)
+
+    async def revoke_key(self, login: str, name: str) -> str:
+        """End a key with the next request; returns the login. Raises ResponderBotError("not_found")."""
+
+        def work(tx: Transaction, now: int) -> str:
+            user = str(self._user(tx, login)["login"])
+            if not stored.delete_key(tx, user, name):
+                sentence = f"{user} has no key {name}; `responder-bot key list {user}` shows which there are."
+                raise ResponderBotError("not_found", sentence)
+            trail.record(tx, now, "key.revoked", by=COMMAND_LINE.login, object=user, name=name)
+            return user
+
+        return await self._change(work)
+
+    async def keys(self, login: str) -> Sequence[Row]:
+        """The keys of a user, by name. Raises ResponderBotError("not_found")."""
+        return await self._database.read(lambda reads: stored.keys_of(reads, self._user(reads, login)["login"]))
+
+    async def unused_keys(self) -> Sequence[tuple[str, str]]:
+        """Login and name of each key that nobody has used for UNUSED_DAYS."""
+        before = self._clock() - UNUSED_DAYS * DAY_MS
+        rows = await self._database.read(lambda reads: stored.keys_unused_since(reads, before))
+        return [(row["login"], row["name"]) for row in rows]
+
     # --- users ------------------------------------------------------------------------------------------------------
 
-    async def add(self, name: str, profile: Profile, *, clearance: int = DEFAULT_CLEARANCE, slack_id: str = "") -> str:
+    async def add(
+        self,
+        name: str,
+        profile: Profile,
+        *,
+        clearance: int = DEFAULT_CLEARANCE,
+        slack_id: str = "",
+        by: str = COMMAND_LINE.login,
+    ) -> str:
         """Add a user, linked to `slack_id` if given; returns the key, which is stored only as a hash.
 
         Raises ResponderBotError: "exists", or "bad_request" for an invalid login or Slack id; nothing is added then.
@@ -153,9 +285,11 @@ class People:
             raise _cannot_link(login, profile)
 
         def work(tx: Transaction, now: int) -> str:
-            stored.insert(tx, login, profile, clearance, hash_key(key), now)
+            stored.insert(tx, login, profile, clearance, now)
+            _insert_key(tx, now, login, stored.DEFAULT_KEY, key)
             if slack_link is not None:
                 stored.link(tx, *slack_link, login)
+            _record_added(tx, now, by, login, profile, clearance, slack_id.strip())
             return key
 
         return await self._change(work)
@@ -188,39 +322,56 @@ class People:
     async def _set_disabled(self, caller: Caller, name: str, disabled: bool) -> UserEntry:
         verb = "disable" if disabled else "enable"
 
-        def work(tx: Transaction, _: int) -> UserEntry:
+        def work(tx: Transaction, now: int) -> UserEntry:
             login = self._changeable(tx, caller, name, f"{verb} a user")
             if login == caller.login:
                 raise ResponderBotError("forbidden", f"You can't {verb} your own user; ask another admin.")
             stored.set_disabled(tx, login, disabled)
+            trail.record(tx, now, "user.disabled" if disabled else "user.enabled", by=caller.login, object=login)
             return next(user for user in _entries(tx) if user.login == login)
 
         return await self._change(work)
 
     async def set_profile(self, name: str, profile: Profile) -> str:
         """Change a user's permissions with the next request; returns the login. Raises "not_found"."""
-        return await self._update(name, lambda tx, login: stored.set_profile(tx, login, profile))
+
+        def work(tx: Transaction, now: int) -> str:
+            row = self._user(tx, name)
+            login, before = row["login"], row["profile"]
+            stored.set_profile(tx, login, profile)
+            trail.record(tx, now, "user.profile", by=COMMAND_LINE.login, object=login, before=before, after=profile)
+            return str(login)
+
+        return await self._change(work)
 
     async def set_clearance(self, name: str, clearance: int) -> str:
         """Change the highest TLP that a user may see in Slack, with the next request; returns the login.
 
         Raises ResponderBotError("not_found").
         """
-        return await self._update(name, lambda tx, login: stored.set_clearance(tx, login, clearance))
 
-    async def _update(self, name: str, update: Callable[[Transaction, str], int]) -> str:
-        login = self.full_login(name)
-        if not await self._database.transaction(lambda tx: update(tx, login)):
-            raise _no_user(login)
-        return login
+        def work(tx: Transaction, now: int) -> str:
+            row = self._user(tx, name)
+            login, before = row["login"], TLP_NAMES[row["clearance"]]
+            stored.set_clearance(tx, login, clearance)
+            after = TLP_NAMES[clearance]
+            trail.record(tx, now, "user.clearance", by=COMMAND_LINE.login, object=login, before=before, after=after)
+            return str(login)
 
-    def _changeable(self, tx: Transaction, caller: Caller, name: str, what: str) -> str:
-        """The login, if the caller may change that user: through the bot no other admin's and no program's."""
-        _require_admin(caller, what)
+        return await self._change(work)
+
+    def _user(self, tx: Reads, name: str) -> Row:
         login = self.full_login(name)
         row = stored.by_login(tx, login)
         if row is None:
             raise _no_user(login)
+        return row
+
+    def _changeable(self, tx: Transaction, caller: Caller, name: str, what: str) -> str:
+        """The login, if the caller may change that user: through the bot no other admin's and no program's."""
+        _require_admin(caller, what)
+        row = self._user(tx, name)
+        login = str(row["login"])
         is_protected = row["profile"] in (*PROGRAM_PROFILES, "org-admin") and login != caller.login
         if caller.is_on_behalf and is_protected:
             sentence = f"{login} is a {row['profile']}; change it on the command line or with your own key."
@@ -257,10 +408,8 @@ class People:
         login = self.full_login(name)
         team, slack_user = parse_slack_id(slack_id)
 
-        def work(tx: Transaction, _: int) -> str:
-            row = stored.by_login(tx, login)
-            if row is None:
-                raise _no_user(login)
+        def work(tx: Transaction, now: int) -> str:
+            row = self._user(tx, name)
             if row["profile"] in PROGRAM_PROFILES:
                 raise _cannot_link(login, row["profile"])
             if stored.links_of(tx, login):
@@ -268,6 +417,8 @@ class People:
                     "exists", f"{login} is linked already; `responder-bot user unlink {login}` first."
                 )
             stored.link(tx, team, slack_user, login)
+            slack = f"{team}:{slack_user}".removeprefix(":")
+            trail.record(tx, now, "user.linked", by=COMMAND_LINE.login, object=login, slack=slack)
             return login
 
         return await self._change(work)
@@ -275,10 +426,16 @@ class People:
     async def unlink(self, name: str) -> str:
         """Remove a user's link; returns the login. Raises ResponderBotError("not_found") if there is none."""
         login = self.full_login(name)
-        if not await self._database.transaction(lambda tx: stored.unlink(tx, login)):
-            sentence = f"{login} is not linked to anybody in Slack; `responder-bot user list` shows who is."
-            raise ResponderBotError("not_found", sentence)
-        return login
+
+        def work(tx: Transaction, now: int) -> str:
+            slack = [f"{row['team']}:{row['slack_user']}".removeprefix(":") for row in stored.links_of(tx, login)]
+            if not stored.unlink(tx, login):
+                sentence = f"{login} is not linked to anybody in Slack; `responder-bot user list` shows who is."
+                raise ResponderBotError("not_found", sentence)
+            trail.record(tx, now, "user.unlinked", by=COMMAND_LINE.login, object=login, slack=", ".join(slack))
+            return login
+
+        return await self._change(work)
 
     # --- user groups ------------------------------------------------------------------------------------------------
 
@@ -291,9 +448,9 @@ class People:
         if caller.is_on_behalf or not caller.may("actOnBehalf"):
             _require_admin(caller, "change a group")
 
-        def work(tx: Transaction, _: int) -> Group:
+        def work(tx: Transaction, now: int) -> Group:
             members = sorted({require_person(tx, self.full_login(login)) for login in logins})
-            stored.set_members(tx, _group(name), members)
+            _set_members(tx, now, caller.login, _group(name), members)
             return Group(name=name, members=members)
 
         return await self._change(work)
@@ -301,9 +458,9 @@ class People:
     async def add_member(self, name: str, login: str) -> str:
         """Put a person into a group; returns the login. Raises ResponderBotError("bad_request")."""
 
-        def work(tx: Transaction, _: int) -> str:
-            member = require_person(tx, self.full_login(login))
-            stored.add_member(tx, _group(name), member)
+        def work(tx: Transaction, now: int) -> str:
+            member, group = require_person(tx, self.full_login(login)), _group(name)
+            _set_members(tx, now, COMMAND_LINE.login, group, [*stored.members_of(tx, group), member])
             return member
 
         return await self._change(work)
@@ -311,9 +468,15 @@ class People:
     async def remove_member(self, name: str, login: str) -> str:
         """Take a person out of a group; returns the login. Raises ResponderBotError("not_found")."""
         member = self.full_login(login)
-        if not await self._change(lambda tx, _: stored.remove_member(tx, name, member)):
-            raise ResponderBotError("not_found", f"{member} is not in the group {name}; `group list` shows who is.")
-        return member
+
+        def work(tx: Transaction, now: int) -> str:
+            members = stored.members_of(tx, name)
+            if member not in members:
+                raise ResponderBotError("not_found", f"{member} is not in the group {name}; `group list` shows who is.")
+            _set_members(tx, now, COMMAND_LINE.login, name, [login for login in members if login != member])
+            return member
+
+        return await self._change(work)
 
     # --- requests for access ----------------------------------------------------------------------------------------
 
@@ -350,6 +513,9 @@ class People:
             login = self.full_login(_login(name) or slack_user)
             stored.insert_request(tx, number, team, slack_user, name, login, now, now + DAY_MS)
             _record(tx, "created", number, caller.login, now)
+            slack = f"{team}:{slack_user}"
+            texts = {"name": name}
+            trail.record(tx, now, "access.requested", by=caller.login, object=f"~{number}", slack=slack, texts=texts)
             return _shown(_request(tx, number), now), True
 
         return await self._change(work)
@@ -384,12 +550,13 @@ class People:
             if caller.login in (row["login"], login) or row["slack_user"] in own_ids:
                 sentence = "This request names your own login; somebody else must decide on it."
                 raise ResponderBotError("forbidden", sentence)
-            # Nobody needs the key to work in Slack; an admin can make another.
-            unknown_key = hash_key(secrets.token_urlsafe(KEY_BYTES))
-            stored.insert(tx, login, body.profile, body.clearance, unknown_key, now)
+            stored.insert(tx, login, body.profile, body.clearance, now)  # without a key: nobody needs one in Slack
             stored.link(tx, row["team"], row["slack_user"], login)
             stored.decide(tx, row["id"], "approved", login, body.profile, "", caller.login, now)
             _record(tx, "ended", row["id"], caller.login, now)
+            slack = f"{row['team']}:{row['slack_user']}"
+            _record_added(tx, now, caller.login, login, body.profile, body.clearance, slack)
+            trail.record(tx, now, "access.approved", by=caller.login, object=f"~{row['id']}", login=login)
             return _shown(_request(tx, row["id"]), now)
 
         return await self._change(work)
@@ -402,6 +569,8 @@ class People:
             row = _pending(tx, request_id, now)
             stored.decide(tx, row["id"], "denied", row["login"], None, message, caller.login, now)
             _record(tx, "ended", row["id"], caller.login, now)
+            texts = {"reason": message}
+            trail.record(tx, now, "access.denied", by=caller.login, object=f"~{row['id']}", texts=texts)
             return _shown(_request(tx, row["id"]), now)
 
         return await self._change(work)
@@ -423,6 +592,22 @@ class People:
         return await self._database.transaction(lambda tx: work(tx, now))
 
 
+def _set_members(tx: Transaction, now: int, by: str, group: str, logins: Sequence[str]) -> None:
+    """Replace the members of a group; the audit gets a row if that changes anything."""
+    before, after = set(stored.members_of(tx, group)), set(logins)
+    if before == after:
+        return
+    stored.set_members(tx, group, sorted(after))
+    added, removed = sorted(after - before), sorted(before - after)
+    trail.record(tx, now, "group.members", by=by, object=f"@{group}", added=added, removed=removed)
+
+
+def _record_added(tx: Transaction, now: int, by: str, login: str, profile: Profile, clearance: int, slack: str) -> None:
+    """Add the row of a user that was made."""
+    clear = TLP_NAMES[clearance]
+    trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, slack=slack)
+
+
 def _record(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
     """Record an event, which is how the bot learns of a request and of its end."""
     events.record(
@@ -434,6 +619,7 @@ def _expire(tx: Transaction, now: int, *, numbers: Sequence[int]) -> None:
     for number in numbers:
         if stored.expire(tx, number):
             _record(tx, "ended", number, _request(tx, number)["login"], now)
+            trail.record(tx, now, "access.expired", by=trail.CORE, object=f"~{number}")
 
 
 def _require_admin(caller: Caller, what: str) -> None:
@@ -538,6 +724,19 @@ def parse_slack_id(slack_id: str) -> tuple[str, str]:
             " T0123ABCD:U0123ABCD with the team.",
         )
     return team, slack_user
+
+
+def _insert_key(tx: Transaction, now: int, login: str, name: str, key: str, **bounds: Any) -> None:
+    values = {"hash": hash_key(key), "login": login, "name": name, "prefix": key[:PREFIX_CHARS], "created_at": now}
+    stored.insert_key(tx, {**values, **bounds})
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text.strip()))
+    except ValueError:
+        sentence = f"{text[:64]!r} is no address or network; give one such as 192.0.2.7 or 192.0.2.0/24."
+        raise ResponderBotError("bad_request", sentence) from None
 
 
 def hash_key(key: str) -> str:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from core.common.accounts import account_problems
 from core.common.database.location import Location, files_of
@@ -44,6 +45,21 @@ Name = Annotated[
 """Also used as a folder's name, so no slashes."""
 
 
+def _in_a_list(value: Any) -> Any:
+    """A single text as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+_LIST_OR_ONE = BeforeValidator(_in_a_list, json_schema_input_type=str | tuple[str, ...])
+
+
+def _network(text: str) -> str:
+    return str(ip_network(text))
+
+
+Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST_OR_ONE]
+
+
 class CoreSection(SettingsSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
@@ -74,6 +90,10 @@ class CoreSection(SettingsSection):
     max_operations: int = Field(1000, ge=0)
     operations_limit_bytes: int = Field(1_048_576, ge=1024)
     event_days: int = Field(30, ge=1)
+    trusted_proxies: Networks = Field(
+        (), description='a list of addresses or networks, such as ["192.0.2.1", "198.51.100.0/24"]'
+    )
+    """Whose `X-Forwarded-For` says where a request comes from."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     metrics_token: str = ""
     """What whoever reads `/metrics` has to send; "" asks for nothing."""
@@ -103,14 +123,6 @@ _NAME = rf"^(@{GROUP_NAME}|[!-9;-?A-~][!-9;-~]*)$"
 Names = tuple[Annotated[str, Field(pattern=_NAME)], ...]
 """Logins or their first parts, and groups as `@containment`."""
 _NAMES = 'a list of logins and groups, such as ["anna", "@containment"]'
-
-
-def _in_a_list(value: Any) -> Any:
-    """A single text as a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-_LIST_OR_ONE = BeforeValidator(_in_a_list, json_schema_input_type=str | tuple[str, ...])
 
 
 Rates = Annotated[

@@ -63,6 +63,11 @@ ENDING: Mapping[str, str] = {
     "responder-bot source add NAME --preset PRESET": "responder-bot source add --help",
     "responder-bot source test suricata FILE": f"responder-bot source test suricata {SURICATA}",
     "responder-bot init": "responder-bot init --help",
+    "responder-bot audit export [--from DAY] [--to DAY] [--format jsonl|csv]": "responder-bot audit export --help",
+    "responder-bot audit verify FILE [--head HASH]": "responder-bot audit verify --help",
+    "responder-bot key add LOGIN NAME [--expires DAY] [--clearance LEVEL] [--address NETWORK]": (
+        "responder-bot key add --help"
+    ),
     "responder-bot restore": "responder-bot restore --help",
     "responder-bot hosts": "",
     "responder-bot check": "",

@@ -69,7 +69,7 @@ def fill(path: Path) -> None:
 def value_for(column: str, kind: str, key: int, number: int) -> str | int:
     if key or column == "key":
         return f"{column}{number}" if kind == "TEXT" else 1000 - number
-    if column in ("doc", "unique_key", "key_hash"):
+    if column in ("doc", "unique_key", "name"):
         return json.dumps({"n": number, "t": TEXTS[number % 4]}, ensure_ascii=False)
     if column in ("responder_name", "made_at", "at"):
         return f"R_{number}" if kind == "TEXT" else number

@@ -28,6 +28,7 @@ from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
+from bot.notifier.heads import Heads
 from bot.notifier.summaries import Summaries
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
@@ -95,6 +96,7 @@ class Bot:
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         zone = ZoneInfo(settings.slack.time_zone)
         self.summaries = Summaries(core, self.outbox, access, channels.summaries, zone, clock_ms)
+        self._heads = Heads(core, self.outbox, channels.access_channel)
         self.leading = asyncio.Event()
         """Set while this replica holds the lease."""
         services = Services(
@@ -231,6 +233,7 @@ class Bot:
             self.groups.run(),
             self.summaries.run(),
             self._prune_hourly(),
+            self._heads.run(),
         )
         tasks = [asyncio.create_task(worker) for worker in work]
         self.leading.set()

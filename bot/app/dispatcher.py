@@ -381,6 +381,7 @@ class Dispatcher:
             if not item.entry.works_without_core or UNANSWERED not in error.details:
                 raise
             core_problem = notices.sentence(error)
+        origin = f"{interaction.team}:{interaction.user}:{interaction.channel}"
         return Context(
             payload=interaction.payload,
             team=interaction.team,
@@ -389,7 +390,7 @@ class Dispatcher:
             text=item.text,
             trigger_id=interaction.trigger_id,
             person=person,
-            core=services.core.as_user(person.login) if person else services.core,
+            core=services.core.as_user(person.login, origin) if person else services.core,
             services=services,
             idempotency_key=interaction.idempotency_key,
             respond=replies.respond,

@@ -9,6 +9,7 @@ from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alert_groups import runs as group_runs
 from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
+from bot.features.audit import handlers as audit
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
@@ -35,6 +36,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     overview.FEATURE,
     active.FEATURE,
     summary.FEATURE,
+    audit.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
     duty.FEATURE,

@@ -12,6 +12,7 @@ import structlog
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
 from core.actions.runs import CheckedRun, Runs
+from core.audit import trail
 from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
@@ -39,12 +40,15 @@ class Refusal(NamedTuple):
     """Whether another target of the request is the same object."""
     until: int | None = None
     """When a rate is free again (ms)."""
+    rule: str | None = None
+    """The rule of the settings, or the permission."""
 
     @staticmethod
     def of(error: ResponderBotError) -> "Refusal":
         """The refusal that an error means for a target."""
         until = error.details.get("until")
-        return Refusal(error.code, error.message, until=until if isinstance(until, int) else None)
+        rule = error.details.get("rule") or error.details.get("permission")
+        return Refusal(error.code, error.message, until=until if isinstance(until, int) else None, rule=rule)
 
 
 class BulkOutcomes(NamedTuple):
@@ -164,6 +168,9 @@ class Bulks:
             for target in json.loads(row["targets"]):
                 if target.get("action") in waiting:
                     outcome, action = self._voted(tx, target["action"], vote)
+                    if isinstance(outcome, Refusal):
+                        id_ = f"~{target['action']}"
+                        _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=what)
                     outcomes.append((target["objectId"], outcome))
                     ready += [action] if action else []
             _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
@@ -220,6 +227,10 @@ class Bulks:
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
             outcomes = [self._record(tx, target, number) for target in checked]
+            name = self._registry.name(request.responder_id)
+            for target, outcome in zip(request.targets, outcomes, strict=True):
+                if isinstance(outcome, Refusal):
+                    _audit(tx, now, "run.refused", caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
@@ -400,10 +411,18 @@ def _states(reads: Reads, row: Row) -> list[TargetState]:
     ]
 
 
+def _audit(
+    tx: Transaction, now: int, what: trail.What, caller: Caller, id_: str, refusal: Refusal, **details: str
+) -> None:
+    """Add the row of a target that was refused."""
+    texts, code, rule = {"reason": refusal.message}, refusal.code, refusal.rule
+    trail.record(tx, now, what, by=caller.login, object=id_, texts=texts, **details, code=code, rule=rule)
+
+
 def _refusal(target: Mapping[str, Any]) -> Refusal | None:
     """Why a stored target has no action; None if it has one."""
     return (
-        Refusal(target["code"], target["message"], target["is_repeated"], target.get("until"))
+        Refusal(target["code"], target["message"], target["is_repeated"], target.get("until"), target.get("rule"))
         if "code" in target
         else None
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from core.actions import undo_state
+from core.audit import trail
 from core.common.database import Reads, Row, Transaction
 from core.models import Action, Answer, MeasureOfRun, Outcome, Verified
 from core.responders import target as targets
@@ -99,7 +100,8 @@ def end(
     stored.delete(tx, row["id"])
     stored_actions.forget_target(tx, row["id"])
     changes = {"status": "undone", "at": None, "action_id": action_id, "message": message}
-    return undo_state.save(tx, row, login, now, None, measure=shown, **changes)
+    entry = undo_state.Entry("measure.ended", by=trail.CORE if action_id else login, text=message, action=action_id)
+    return undo_state.save(tx, row, login, now, None, entry, measure=shown, **changes)
 
 
 def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
@@ -109,7 +111,8 @@ def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
         stored.set_state(tx, row["id"], "unknown", ends_at)
         stored.check_again(tx, measure["kind"], stored.names_of(tx, row["id"]), now)
         shown = MeasureOfRun(state="unknown", since=measure["since"])
-        undo_state.save(tx, row, row["created_by"], now, row["undo_at"], measure=shown)
+        entry = undo_state.Entry("undo.doubted")
+        undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
 
 
 def doubt_all(tx: Transaction, now: int) -> None:
@@ -156,7 +159,8 @@ def set_answer(tx: Transaction, measure: Row, answer: Answer, message: str, now:
         return
     verified = Verified(answer=answer, since=now, message=message)
     shown = MeasureOfRun(state=state, since=measure["since"], verified=verified)
-    undo_state.save(tx, row, row["created_by"], now, row["undo_at"], measure=shown)
+    entry = undo_state.Entry("measure.checked", text=message, answer=answer, before=before)
+    undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
 
 
 @dataclass(frozen=True)

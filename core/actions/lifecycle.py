@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from core.actions import duty, in_force, rights, undo_state
+from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
@@ -56,6 +57,12 @@ from core.store.measures import CHECK
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
 ANSWER_CHARS = 300  # of the words of a check
+_DECIDED: Mapping[Outcome, trail.What] = {
+    "denied": "run.denied",
+    "cancelled": "run.cancelled",
+    "expired": "run.expired",
+}
+"""What the audit says of an end that is a decision."""
 _BY_CORE = "core: "  # prefix of the reason in `cancelled_by`, if core cancelled it
 
 log = structlog.get_logger()
@@ -193,6 +200,22 @@ class Lifecycle:
             self.ask(tx, number, choice.merged.name, approval)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
+        self._audit(
+            tx,
+            "run.requested",
+            row,
+            by=caller.login,
+            approvals_needed=needed,
+            overrides=[refusal.rule for refusal in override.overrides] if override else None,
+            bulk=action.bulk,
+            undoes=action.undoes,
+            undo_after_minutes=undo.after_minutes if undo else None,
+            texts={
+                "inputs": None if parameters.text == "{}" else parameters.text,
+                "note": action.note,
+                "target": None if action.target is None else " ".join(item.data for item in action.target),
+            },
+        )
         return action
 
     def record_check(self, tx: Transaction, row: Row, target: Target, choice: EngineChoice, values: JsonObject) -> int:
@@ -306,6 +329,7 @@ class Lifecycle:
             stored.set_vote(tx, row["id"], action.to_json())
         self._record_event(tx, row, "action.updated", caller.login, request_id=logs.request_id())
         note(tx, "run_approved", row, login=caller.login, approvals=len(votes), approvals_needed=approval.needed)
+        self._audit(tx, "run.approved", row, by=caller.login, approvals=len(votes), approvals_needed=approval.needed)
         return action, is_approved
 
     def end_without_report(
@@ -341,13 +365,21 @@ class Lifecycle:
             is_first = row["cancelled_by"] is None
             if is_first:
                 stored.set_cancelled_by(tx, row["id"], caller.login)
+                self._audit(tx, "run.cancelled", row, by=caller.login)
             return action, is_first
 
         return await self._database.transaction(work)
 
     async def withdraw_cancel(self, number: int) -> None:
         """Undo the mark of a cancel that the action's engine can't carry out."""
-        await self._database.transaction(lambda tx: stored.set_cancelled_by(tx, number, None))
+
+        def work(tx: Transaction) -> None:
+            row = stored.find(tx, number)
+            if row is not None:
+                stored.set_cancelled_by(tx, number, None)
+                self._audit(tx, "run.cancel_withdrawn", row)
+
+        await self._database.transaction(work)
 
     async def is_cancelled(self, number: int) -> bool:
         """Whether somebody has cancelled an action that is still open."""
@@ -400,6 +432,7 @@ class Lifecycle:
         if self._is_undo(row):
             in_force.begin_undo(tx, row, target)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
+        self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name)
         return self._job(row, target, resumed=False)
 
     def _is_undo(self, row: Row) -> bool:
@@ -482,6 +515,7 @@ class Lifecycle:
         is_cancelled = row["cancelled_by"] is not None
         if not_allowed and not is_cancelled and row["status"] == "Waiting":
             stored.set_cancelled_by(tx, row["id"], f"{_BY_CORE}{not_allowed}")
+            self._audit(tx, "run.cancelled", row, texts={"reason": not_allowed})
             is_cancelled = True
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
 
@@ -648,6 +682,9 @@ class Lifecycle:
                     in_force.begin(tx, row, section, target, self._clock(), "starting")
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
             in_force.doubt_all(tx, self._clock())
+            trail.record(
+                tx, self._clock(), "backup.restored", by=trail.CORE, object="backup", made_at=made_at, ended=len(rows)
+            )
             undo_state.end_timers(
                 tx,
                 f"Core was restored from a backup of {backup.as_time(made_at)}; it may have been undone, or be in force"
@@ -717,6 +754,9 @@ class Lifecycle:
         self._record_event(tx, row, "action.ended", user)
         seconds = None if row["dispatched_at"] is None else (now - row["dispatched_at"]) / 1000
         note(tx, "run_ended", row, outcome=outcome, ran_s=seconds, request_id=row["request_id"])
+        message = json.loads(prepared.parts["message"])
+        by = ended_by if outcome in _DECIDED and ended_by else trail.CORE
+        self._audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
         is_verified = bool(self._registry.section(row["responder_name"]).verify)
         in_force.settle(tx, row["id"], left, undo.at if undo else None, self._clock(), is_verified=is_verified)
         if status != "Success" and row["undoes"] is not None:
@@ -733,6 +773,32 @@ class Lifecycle:
         if row["kind"] == CHECK:  # it only looks
             report = replace(report, operations=())
         return reports.prepare(report, self._parameters(row), self._limits, secret_names)
+
+    def _audit(
+        self,
+        tx: Transaction,
+        what: trail.What,
+        row: Row | Mapping[str, Any],
+        *,
+        by: str = trail.CORE,
+        texts: Mapping[str, str | None] | None = None,
+        **details: Any,
+    ) -> None:
+        if row["kind"] == CHECK:  # nobody decides on it; a change of what it says has a row (`in_force.set_answer`)
+            return
+        trail.record(
+            tx,
+            self._clock(),
+            what,
+            by=by,
+            object=f"~{row['id']}",
+            root=f"~{row['root_id']}",
+            on=f"~{row['object_id']}",
+            responder=row["responder_name"],
+            policy=self._guards.policy(row["responder_name"]),
+            texts=texts,
+            **details,
+        )
 
     def _record_event(
         self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
+from core.audit import store as audit
+from core.audit import trail
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
@@ -45,6 +47,8 @@ class Step:
     until: float
     """By the monotonic clock."""
     counts: Counter[str] = field(default_factory=Counter)
+    deleted: list[str] = field(default_factory=list)
+    """The alerts and cases."""
 
     @property
     def is_over(self) -> bool:
@@ -129,6 +133,8 @@ class Retention:
             await self._run(self._delete_bulks)
         if self._section.report_days:
             await self._run(self._remove_reports)
+        if self._section.audit_days:
+            await self._run(self._delete_rows)
         await self._run(_delete_files)
         await shrink(self._database, self._step_s, self._pause_s)
         return self.counts - already
@@ -161,6 +167,8 @@ class Retention:
                 counts[kind] += stored.count_sharing(reads, kind, key) <= gone
             if self._section.alert_days:
                 counts["bulk"] += stored.count_refused_bulks(reads, self._alerts_before)
+            if self._section.audit_days:
+                counts["audit"] += audit.count_older(reads, self._clock() - self._section.audit_days * DAY_MS)
 
         if self._event_days:
             await self._read_all(count_events)
@@ -195,7 +203,18 @@ class Retention:
 
     def _step(self, work: Work, at: Position, tx: Transaction) -> tuple[Position | None, Counter[str]]:
         step = Step(time.monotonic() + self._step_s)
-        return work(tx, step, at), step.counts
+        position = work(tx, step, at)
+        if counts := +step.counts:
+            trail.record(
+                tx,
+                self._clock(),
+                "pruned",
+                by=trail.CORE,
+                object="retention",
+                counts=dict(counts),
+                deleted=step.deleted,
+            )
+        return position, step.counts
 
     def _old_events(self, reads: Reads, after: Position) -> list[Row]:
         """The next events that are old enough; they are in order of time, but for a clock that was set back."""
@@ -208,6 +227,20 @@ class Retention:
             if step.is_over:
                 return at
         return None
+
+    def _delete_rows(self, tx: Transaction, step: Step, at: Position) -> Position | None:
+        """Rows of the audit up to the first that is young enough, so that those that stay have no gap."""
+        rows = self._old_rows(tx)
+        if rows:
+            until, now = rows[-1]["number"], self._clock()
+            # First, as it follows the last row, which may go.
+            trail.record(tx, now, "audit.pruned", by=trail.CORE, object="audit", until=until, hash=rows[-1]["hash"])
+            step.counts["audit"] += audit.delete_until(tx, until)
+        return at if len(rows) == AT_ONCE else None
+
+    def _old_rows(self, reads: Reads) -> list[Row]:
+        before = self._clock() - self._section.audit_days * DAY_MS
+        return list(takewhile(lambda row: row["at"] < before, audit.oldest(reads, AT_ONCE)))
 
     def _delete_keys(self, tx: Transaction, step: Step, at: Position) -> Position | None:
         before = self._clock() - stored_actions.IDEMPOTENCY_KEY_MS
@@ -225,7 +258,7 @@ class Retention:
         rows = stored.closed(tx, kind, self._alerts_before, at, AT_ONCE)
         for row in rows:
             for item in self._due_items(tx, kind, row["id"]):
-                self._delete(tx, item, step.counts)
+                self._delete(tx, item, step)
                 if step.is_over:
                     return at
             at = row["closed_at"], row["id"]
@@ -233,14 +266,15 @@ class Retention:
                 return at
         return _last(rows, "closed_at")
 
-    def _delete(self, tx: Transaction, item: stored.Item, counts: Counter[str]) -> None:
+    def _delete(self, tx: Transaction, item: stored.Item, step: Step) -> None:
         if not stored.delete(tx, item):
             return
-        counts[item.kind] += 1
+        step.counts[item.kind] += 1
         if item.bulk_id is not None:
-            counts["bulk"] += stored.delete_empty_bulk(tx, item.bulk_id)
+            step.counts["bulk"] += stored.delete_empty_bulk(tx, item.bulk_id)
         for kind in ROOTS:
             if item.kind == kind:
+                step.deleted.append(f"~{item.id}")
                 record_event(tx, kind, "deleted", item.id, item.id, "", self._clock())
 
     def _delete_bulks(self, tx: Transaction, step: Step, at: Position) -> Position | None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from core.audit import trail
 from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
@@ -13,6 +14,13 @@ from core.store import events, measures, objects
 
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
+
+
+class Entry:
+    """What the audit says of a change of an undo."""
+
+    def __init__(self, what: trail.What, *, by: str = trail.CORE, text: str | None = None, **details: Any) -> None:
+        self.what, self.by, self.text, self.details = what, by, text, details
 
 
 def of_run(section: ResponderSection, minutes: int | None, *, is_installed: bool) -> Undo | None:
@@ -83,7 +91,8 @@ def _undo_action(reads: Reads, undo: Undo | None) -> dict[str, Any]:
 def started(tx: Transaction, row: Row, by: Action, now: int, *, is_due: bool) -> None:
     """Note that an action is being undone; clear its timer if that started the undo (`is_due`)."""
     undo_at = None if is_due else row["undo_at"]
-    save(tx, row, by.created_by, now, undo_at, status="running", action_id=by.id, message=None)
+    entry = Entry("undo.started", by=trail.CORE if is_due else by.created_by, action=by.id)
+    save(tx, row, by.created_by, now, undo_at, entry, status="running", action_id=by.id, message=None)
 
 
 def is_timed(reads: Reads, by: Row) -> bool:
@@ -100,7 +109,8 @@ def failed(tx: Transaction, number: int, by: Action, now: int) -> None:
     undo = _loaded(row).undo
     if undo is None or undo.action_id != by.id:
         return
-    save(tx, row, by.created_by, now, row["undo_at"], status="failed", at=row["undo_at"])
+    entry = Entry("undo.failed", action=by.id)
+    save(tx, row, by.created_by, now, row["undo_at"], entry, status="failed", at=row["undo_at"])
 
 
 def set_time(tx: Transaction, row: Row, section: ResponderSection, undo_at: int | None, user: str, now: int) -> Action:
@@ -113,23 +123,28 @@ def set_time(tx: Transaction, row: Row, section: ResponderSection, undo_at: int 
     until = None if action.undo is None else action.undo.approved_until
     if action.approval is None or until is None or (undo_at is not None and undo_at <= until):
         changed = _moved(tx, row, undo_at, user, now)
-        return save(tx, row, user, now, undo_at, status="available", at=undo_at, message=None, changed=changed)
+        entry = Entry("undo.moved", by=user, before=changed.before, after=undo_at)
+        return save(tx, row, user, now, undo_at, entry, status="available", at=undo_at, message=None, changed=changed)
     due = _at(row) or now
     expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
     approval = Approval(needed=action.approval.needed, approved_by=[], expires_at=expires_at)
     number = objects.next_id(tx)
     extension = Extension(id=f"~{number}", asked_by=user, asked_at=now, at=undo_at, approval=approval)
-    return save(tx, row, user, now, row["undo_at"], extension=extension)
+    entry = Entry("extension.requested", by=user, extension=extension.id, before=_at(row), after=undo_at)
+    return save(tx, row, user, now, row["undo_at"], entry, extension=extension)
 
 
 def voted(tx: Transaction, row: Row, extension: Extension, user: str, now: int, *, is_approved: bool) -> Action:
     """Store a vote on an extension; the last one needed changes when the action is undone."""
+    is_denied = extension.outcome == "denied"
+    what: trail.What = "extension.denied" if is_denied else "extension.approved"
+    entry = Entry(what, by=user, text=extension.message, extension=extension.id, is_last=is_approved)
     if not is_approved:
-        return save(tx, row, user, now, row["undo_at"], extension=extension)
+        return save(tx, row, user, now, row["undo_at"], entry, extension=extension)
     at, approved = extension.at, extension.model_copy(update={"outcome": "approved"})
     changes: dict[str, Any] = {"status": "available", "at": at, "approved_until": at, "extension": approved}
     changes["changed"] = _moved(tx, row, at, extension.asked_by, now)
-    return save(tx, row, user, now, at, message=None, **changes)
+    return save(tx, row, user, now, at, entry, message=None, **changes)
 
 
 def _moved(tx: Transaction, row: Row, undo_at: int | None, user: str, now: int) -> EndChange:
@@ -148,13 +163,15 @@ def postponed(tx: Transaction, row: Row, message: str, now: int) -> None:
     if undo is not None and (undo.status, undo.message) == ("waiting", message):
         stored.set_undo(tx, row["id"], row["doc"], undo_at)  # nothing that anybody sees has changed
     else:
-        save(tx, row, row["created_by"], now, undo_at, status="waiting", message=message)
+        entry = Entry("undo.refused", text=message)
+        save(tx, row, row["created_by"], now, undo_at, entry, status="waiting", message=message)
 
 
 def replaced(tx: Transaction, row: Row, by: int, now: int) -> None:
     """Note that another run keeps the same in force for longer."""
     message = f"~{by} acts on the same and ends later, so that decides when it is undone."
-    save(tx, row, row["created_by"], now, None, status="replaced", at=None, message=message)
+    entry = Entry("undo.replaced", action=f"~{by}")
+    save(tx, row, row["created_by"], now, None, entry, status="replaced", at=None, message=message)
 
 
 def end_timers(tx: Transaction, message: str, now: int) -> None:
@@ -162,7 +179,8 @@ def end_timers(tx: Transaction, message: str, now: int) -> None:
     for number in stored.with_undo_at(tx):
         row = stored.find(tx, number)
         if row is not None:
-            save(tx, row, row["created_by"], now, None, status="failed", at=None, message=message)
+            entry = Entry("undo.failed", text=message)
+            save(tx, row, row["created_by"], now, None, entry, status="failed", at=None, message=message)
 
 
 def save(
@@ -171,11 +189,12 @@ def save(
     user: str,
     now: int,
     undo_at: int | None,
+    entry: Entry,
     *,
     measure: MeasureOfRun | None = None,
     **changes: Any,
 ) -> Action:
-    """Store a changed `undo` and, if it is given, `measure`, with its event.
+    """Store a changed `undo` and, if it is given, `measure`, with its event and its row of the audit.
 
     An extension that waits lapses, unless it only waits for another vote.
     """
@@ -189,6 +208,18 @@ def save(
     changed = action.model_copy(update={"undo": undo, "measure": measure or action.measure})
     stored.set_undo(tx, row["id"], changed.to_json(), undo_at)
     events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
+    trail.record(
+        tx,
+        now,
+        entry.what,
+        by=entry.by,
+        object=f"~{row['id']}",
+        root=f"~{row['root_id']}",
+        on=f"~{row['object_id']}",
+        responder=row["responder_name"],
+        texts={"reason": entry.text},
+        **entry.details,
+    )
     return changed
 
 

@@ -1,17 +1,22 @@
-"""Routes of retention: holds, and what is closed."""
+"""Routes of retention and of the audit: holds, what is closed, and who decided what."""
 
 from typing import Any, Literal
 
 from starlette.responses import Response
 
+from core.actions.audit import MAX_ROWS, AuditReader
 from core.actions.retention import Retention
 from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
-from core.models import Alert, Case, ClosedObjects, HeldObject, HoldInput
+from core.common.errors import ResponderBotError
+from core.models import Alert, AuditRow, Case, ClosedObjects, HeldObject, HoldInput
 from core.records.holds import Holds
 
+DEFAULT_ROWS = 100
+MAX_DIGITS = 15
 
-def endpoints(holds: Holds, retention: Retention) -> list[Endpoint]:
-    """`/api/hold`, `/hold` below an alert or a case, and `/api/closed`."""
+
+def endpoints(holds: Holds, retention: Retention, audit: AuditReader) -> list[Endpoint]:
+    """`/api/hold`, `/hold` below an alert or a case, `/api/closed` and `/api/audit`."""
 
     async def list_all(request: Request) -> Response:
         return json_list_response(await holds.all(request.caller))
@@ -19,6 +24,17 @@ def endpoints(holds: Holds, retention: Retention) -> list[Endpoint]:
     async def closed(request: Request) -> Response:
         ids = [text.strip() for text in request.query.get("ids", "").split(",")]
         return json_response(await retention.closed(ids))
+
+    async def rows(request: Request) -> Response:
+        after, limit = _number(request, "after", 0), _number(request, "limit", DEFAULT_ROWS)
+        return json_list_response(await audit.rows(request.caller, request.query.get("object", ""), after, limit))
+
+    async def story(request: Request) -> Response:
+        return json_list_response(await audit.story(request.caller, request.path["id"]))
+
+    async def heads(request: Request) -> Response:
+        after = _number(request, "after", 0) if "after" in request.query else -1
+        return json_list_response(await audit.heads(request.caller, after))
 
     return [
         Endpoint("GET", "/api/hold", list_all, "List what is on hold", response=list[HeldObject]),
@@ -30,9 +46,49 @@ def endpoints(holds: Holds, retention: Retention) -> list[Endpoint]:
             response=ClosedObjects,
             query={"ids": "up to 200 ids of objects and actions, with commas between"},
         ),
+        Endpoint(
+            "GET",
+            "/api/audit",
+            rows,
+            "Read who decided what, oldest first",
+            response=list[AuditRow],
+            permission="readAudit",
+            purpose="read the audit",
+            query={
+                "object": "only what is about this alert, case, run (`~12`), login or group (`@containment`)",
+                "after": "the number of the last row that you have",
+                "limit": f"how many rows, at most {MAX_ROWS:,} (default {DEFAULT_ROWS})",
+            },
+        ),
+        Endpoint(
+            "GET",
+            "/api/audit/heads",
+            heads,
+            "Read the rows that were published as heads, oldest first; without `after` the last one",
+            response=list[AuditRow],
+            permission="readAudit",
+            or_permission="actOnBehalf",
+            purpose="read the heads of the audit",
+            query={"after": "the number of the last head that you have"},
+        ),
+        Endpoint(
+            "GET",
+            "/api/audit/{id}",
+            story,
+            "Read who decided what about an alert, a case or a run that you may see",
+            response=list[AuditRow],
+            errors=(403, 404),
+        ),
         *_of(holds, "alert", Alert),
         *_of(holds, "case", Case),
     ]
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise ResponderBotError("bad_request", f"{name} must be a number, such as 100.")
+    return int(text)
 
 
 def _of(holds: Holds, kind: Literal["alert", "case"], answer: Any) -> list[Endpoint]:

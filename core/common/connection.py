@@ -29,6 +29,7 @@ SINGLE_HEADERS = frozenset(
         b"idempotency-key",
         b"transfer-encoding",
         b"x-on-behalf-of",
+        b"x-slack-origin",
         b"x-slack-request-timestamp",
         b"x-slack-signature",
     }

@@ -44,6 +44,17 @@ class ResponderBotError(Exception):
         self.details = dict(details or {})
 
 
+RefusedKey = Literal["missing", "unknown", "login", "disabled", "expired", "address", "signature"]
+
+
+class AuthenticationError(ResponderBotError):
+    """A request without a valid key. The client doesn't learn the reason."""
+
+    def __init__(self, reason: RefusedKey) -> None:
+        super().__init__("authentication", "Authentication failure")
+        self.reason: RefusedKey = reason
+
+
 class StoreUnavailableError(ResponderBotError):
     """The database can't be used. The sentence is for administrators: it may say where the database is."""
 

@@ -37,6 +37,7 @@ class RetentionSection(SettingsSection):
 
     alert_days: int = Field(0, ge=0, le=36_500)
     report_days: int = Field(0, ge=0, le=36_500)
+    audit_days: int = Field(0, ge=0, le=36_500)
     message_days: int = Field(400, ge=0, le=36_500)
     """Of the bot's database; the others are core's."""
 

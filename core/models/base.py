@@ -32,15 +32,17 @@ Permission = Literal[
     "manageTask",
     "actOnBehalf",
     "manageUser",
+    "readAudit",
 ]
 """`manageAlert` includes `createAlert`."""
-Profile = Literal["analyst", "org-admin", "read-only", "service", "source"]
+Profile = Literal["analyst", "org-admin", "read-only", "auditor", "service", "source"]
 
 _ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
 PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
     "analyst": _ANALYST,
-    "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser"),
+    "org-admin": (*_ANALYST, "manageCaseTemplate", "manageUser", "readAudit"),
     "read-only": (),
+    "auditor": ("readAudit",),
     "service": ("actOnBehalf",),
     "source": ("createAlert",),
 }

@@ -623,6 +623,29 @@ class Policy(ApiModel):
     """True in a document, while it failed too often and can't run."""
 
 
+class AuditRow(ApiModel):
+    """A row of the audit (core/docs/audit.md)."""
+
+    number: int
+    hash: str
+    """SHA-256 of `row` as canonical JSON."""
+    at: Millis
+    what: str
+    """Such as `run.approved`."""
+    by: str
+    """A login, or `core`."""
+    object: str
+    """What it is about: an id, a login, `@` and a group, and so on."""
+    sentence: str
+    """The row for people."""
+    is_right: bool
+    """Whether it changes somebody's rights."""
+    row: dict[str, Any]
+    """All that is in the chain."""
+    texts: dict[str, str]
+    """What `row` names by a hash, unless it was erased."""
+
+
 class OfferedTarget(ApiModel):
     """What a responder would act on."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from core.audit import trail
 from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Transaction
@@ -56,9 +57,15 @@ class Holds:
                 state = "not on hold" if root.hold is None else f"on hold already, by {root.hold.created_by}"
                 raise ResponderBotError("conflict", f"{root.id} is {state}; nothing was changed.")
             changed, now = root.model_copy(update={"hold": hold}), self._clock()
+            saved: Alert | Case
             if isinstance(changed, Alert):
-                return alerts.save(tx, changed, caller.login, now)
-            return cases.save_case(tx, changed, caller.login, now)
+                saved = alerts.save(tx, changed, caller.login, now)
+            else:
+                saved = cases.save_case(tx, changed, caller.login, now)
+            verb: trail.What = "hold.set" if hold else "hold.lifted"
+            texts = {"reason": hold.reason if hold else None}
+            trail.record(tx, now, verb, by=caller.login, object=root.id, root=root.id, texts=texts)
+            return saved
 
         return await self._database.transaction(work)
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
+from core.audit import trail
+from core.audit.verify import canonical, digest
 from core.authorization import Decider, deciders, expand, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
@@ -86,6 +88,10 @@ class Guards:
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder; the defaults without any."""
         return self._rules_of(responder_name).section
+
+    def policy(self, responder_name: str) -> str:
+        """The hash of these settings, for the audit."""
+        return self._rules_of(responder_name).policy
 
     def is_undo(self, responder_name: str) -> bool:
         """Whether the settings or a profile name it as what undoes another."""
@@ -225,6 +231,17 @@ class Guards:
             return
         number = objects.next_id(tx)
         stored.pause(tx, number, name, now, failures, breaker.within_minutes, row["id"])
+        trail.record(
+            tx,
+            now,
+            "responder.paused",
+            by=trail.CORE,
+            object=name,
+            rule="breaker",
+            failures=failures,
+            policy=self.policy(name),
+            action=f"~{row['id']}",
+        )
         _record_event(tx, "paused", number, row["created_by"], now)
 
     def paused(self, reads: Reads) -> list[PausedResponder]:
@@ -239,6 +256,7 @@ class Guards:
         if row is None:
             raise ResponderBotError("conflict", f"{responder_name} is not paused; nothing was changed.")
         _record_event(tx, "resumed", row["id"], login, now)
+        trail.record(tx, now, "responder.resumed", by=login, object=responder_name)
         return _paused(row)
 
     # --- for administrators -----------------------------------------------------------------------------------------
@@ -446,11 +464,14 @@ class _Rules:
 
     section: ResponderSection
     rates: Sequence[tuple[Rate, bool]]
+    policy: str
+    """The hash of the section."""
 
     @staticmethod
     def of(section: ResponderSection) -> "_Rules":
         whole, per_target = (map(Rate.parse, texts) for texts in (section.rate, section.rate_per_target))
-        return _Rules(section, [*((rate, False) for rate in whole), *((rate, True) for rate in per_target)])
+        rates = [*((rate, False) for rate in whole), *((rate, True) for rate in per_target)]
+        return _Rules(section, rates, digest(canonical(section.model_dump(mode="json"))))
 
     @property
     def is_any(self) -> bool:

@@ -12,7 +12,7 @@ import structlog
 from core.authorization import Caller, current_caller, full_login
 from core.common.clock import HOUR_MS, MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.errors import ResponderBotError
+from core.common.errors import AuthenticationError, ResponderBotError
 from core.models import AlertInput, ApiModel, ArtifactsInput
 from core.settings import Rate, ResponderSection, SourceSection, duration_ms
 from core.sources import preset, repeats
@@ -132,7 +132,7 @@ class Sources:
         login, source, signature = full_login(name, self._user_domain), self._sources.get(name), None
         if caller is None:
             if source is None or not source.section.hmac_keys:
-                raise ResponderBotError("authentication", "Authentication failure")
+                raise AuthenticationError("signature")
             signature = Signature.of(headers, self._clock())
         elif caller.profile != "source" or caller.login != login:
             sentence = f"Only the user {login}, with the profile source, may send to {name}; use that user's key."
@@ -152,7 +152,7 @@ class Sources:
         source, login, now = sender.source, sender.login, self._clock()
         if sender.signature is not None:
             if not any(sender.signature.is_by(key, content) for key in source.section.hmac_keys):
-                raise ResponderBotError("authentication", "Authentication failure")
+                raise AuthenticationError("signature")
             source.limiter.take(source.name)
             idempotency_key = f"signature {sender.signature.digest}"  # a replay changes nothing
         is_large = len(content) >= LARGE_BYTES
@@ -160,7 +160,7 @@ class Sources:
         def work(tx: Transaction) -> Received:
             caller = current_caller(tx, login, login)
             if caller is None or caller.profile != "source":
-                raise ResponderBotError("authentication", "Authentication failure")
+                raise AuthenticationError("disabled")
             if idempotency_key and _is_repeated(tx, login, idempotency_key, content, now):
                 return Received(is_duplicate=True)
             if idempotency_key:

@@ -1,24 +1,32 @@
-"""SQL for users, their links to Slack and their groups, and requests for access."""
+"""SQL for users, their keys, links to Slack and groups, and requests for access. Of keys only hashes are stored."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
 _USER = '"user".login AS login, profile, clearance, disabled, created_at'
 _REQUEST = "id, team, slack_user, name, login, status, profile, message, created_at, expires_at, decided_by, decided_at"
+DEFAULT_KEY = "default"
+REPLACED_KEY = "replaced"
+_KEY = "login, name, prefix, created_at, expires_at, last_used_day, clearance, addresses"
+_USER_OF_KEY = (
+    '"user".login AS login, profile, "user".clearance AS clearance, disabled, hash, name, prefix, expires_at,'
+    " last_used_day, api_key.clearance AS key_clearance, addresses"
+)
 
 
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: str, created_at: int) -> None:
+def insert(tx: Transaction, login: str, profile: str, clearance: int, created_at: int) -> None:
     """Insert a user. Raises ResponderBotError("exists") if the login is taken."""
     inserted = tx.run(
-        'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at)'
-        " VALUES (:login, :profile, :clearance, :key_hash, 0, :created_at) ON CONFLICT DO NOTHING",
-        {"login": login, "profile": profile, "clearance": clearance, "key_hash": key_hash, "created_at": created_at},
+        'INSERT INTO "user" (login, profile, clearance, disabled, created_at)'
+        " VALUES (:login, :profile, :clearance, 0, :created_at) ON CONFLICT DO NOTHING",
+        {"login": login, "profile": profile, "clearance": clearance, "created_at": created_at},
     )
     if not inserted:
         raise ResponderBotError(
@@ -26,17 +34,8 @@ def insert(tx: Transaction, login: str, profile: str, clearance: int, key_hash: 
         )
 
 
-def by_key_hash(reads: Reads, key_hash: str, now: int) -> Row | None:
-    """The user with this key, or with it as the old key that still works."""
-    row = reads.row(f'SELECT {_USER}, key_hash FROM "user" WHERE key_hash = :key_hash', {"key_hash": key_hash})
-    return row or reads.row(
-        f'SELECT {_USER}, old_key_hash AS key_hash FROM "user" WHERE old_key_hash = :key_hash AND old_key_until > :now',
-        {"key_hash": key_hash, "now": now},
-    )
-
-
 def by_login(reads: Reads, login: str) -> Row | None:
-    return reads.row(f'SELECT {_USER}, key_hash FROM "user" WHERE login = :login', {"login": login})
+    return reads.row(f'SELECT {_USER} FROM "user" WHERE login = :login', {"login": login})
 
 
 def users(reads: Reads) -> list[Row]:
@@ -55,15 +54,6 @@ def set_profile(tx: Transaction, login: str, profile: str) -> int:
 def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
     values = {"login": login, "clearance": clearance}
     return tx.run('UPDATE "user" SET clearance = :clearance WHERE login = :login', values)
-
-
-def set_key(tx: Transaction, login: str, key_hash: str, old_until: int | None) -> int:
-    """Replace a key; the old one works until `old_until`, or not at all."""
-    kept = "CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE key_hash END"
-    return tx.run(
-        f'UPDATE "user" SET old_key_hash = {kept}, old_key_until = :until, key_hash = :key_hash WHERE login = :login',
-        {"login": login, "key_hash": key_hash, "until": old_until},
-    )
 
 
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
@@ -109,16 +99,73 @@ def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
     )
 
 
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def insert_key(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Add a key: `hash, login, name, prefix, created_at`, and `expires_at, clearance, addresses` if it has them.
+
+    Raises ResponderBotError("exists") if the user has one with this name.
+    """
+    inserted = tx.run(
+        "INSERT INTO api_key (hash, login, name, prefix, created_at, expires_at, clearance, addresses)"
+        " VALUES (:hash, :login, :name, :prefix, :created_at, :expires_at, :clearance, :addresses)"
+        " ON CONFLICT DO NOTHING",
+        {"expires_at": None, "clearance": None, "addresses": "[]", **values},
+    )
+    if not inserted:
+        name, login = values["name"], values["login"]
+        sentence = f"{login} has a key {name} already; `responder-bot key revoke {login} {name}` first."
+        raise ResponderBotError("exists", sentence)
+
+
+def by_key_hash(reads: Reads, hash_: str) -> Row | None:
+    """A key with its user."""
+    return reads.row(
+        f'SELECT {_USER_OF_KEY} FROM api_key JOIN "user" USING (login) WHERE hash = :hash', {"hash": hash_}
+    )
+
+
+def keys_of(reads: Reads, login: str) -> list[Row]:
+    """The keys of a user, by name."""
+    return reads.rows(f"SELECT {_KEY} FROM api_key WHERE login = :login ORDER BY name", {"login": login})
+
+
+def keys_unused_since(reads: Reads, day: int) -> list[Row]:
+    """Keys of people and programs with access that were made and last used before that day, by login and name."""
+    return reads.rows(
+        'SELECT login, name FROM api_key JOIN "user" USING (login)'
+        " WHERE coalesce(last_used_day, api_key.created_at) < :day AND disabled = 0 ORDER BY login, name",
+        {"day": day},
+    )
+
+
+def delete_key(tx: Transaction, login: str, name: str) -> int:
+    return tx.run("DELETE FROM api_key WHERE login = :login AND name = :name", {"login": login, "name": name})
+
+
+def keep_replaced_key(tx: Transaction, login: str, until: int) -> None:
+    """Let the default key work until then (ms) under another name, in place of the one that was replaced before."""
+    delete_key(tx, login, REPLACED_KEY)
+    tx.run(
+        "UPDATE api_key SET name = :after, expires_at = :until WHERE login = :login AND name = :name",
+        {"login": login, "name": DEFAULT_KEY, "after": REPLACED_KEY, "until": until},
+    )
+
+
+def set_keys_used(tx: Transaction, days: Mapping[str, int]) -> None:
+    """Note the day (ms) of the last use of keys, by hash."""
+    values = [{"hash": hash_, "day": day} for hash_, day in days.items()]
+    tx.run_all("UPDATE api_key SET last_used_day = :day WHERE hash = :hash", values)
+
+
+def addresses_of_key(row: Row) -> Sequence[str]:
+    """The networks that a key may come from; none for any."""
+    networks: list[str] = json.loads(row["addresses"])
+    return networks
+
+
 # --- user groups ----------------------------------------------------------------------------------------------------
-
-
-def add_member(tx: Transaction, group: str, login: str) -> int:
-    sql = "INSERT INTO group_member (name, login) VALUES (:name, :login) ON CONFLICT DO NOTHING"
-    return tx.run(sql, {"name": group, "login": login})
-
-
-def remove_member(tx: Transaction, group: str, login: str) -> int:
-    return tx.run("DELETE FROM group_member WHERE name = :name AND login = :login", {"name": group, "login": login})
 
 
 def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:

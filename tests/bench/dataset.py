@@ -108,9 +108,13 @@ def _statements(alerts: int, actions: int) -> Iterator[tuple[str, Iterable[dict[
     """Statements, each with the rows of values that it is run with."""
     users = ((ANALYST, "analyst", KEY), ("bot@responder-bot.local", "service", SERVICE_KEY))
     yield (
-        'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at)'
-        " VALUES (:login, :profile, 2, :key_hash, 0, :now)",
-        ({"login": login, "profile": profile, "key_hash": key_hash(key), "now": NOW} for login, profile, key in users),
+        'INSERT INTO "user" (login, profile, clearance, disabled, created_at) VALUES (:login, :profile, 2, 0, :now)',
+        ({"login": login, "profile": profile, "now": NOW} for login, profile, _ in users),
+    )
+    yield (
+        "INSERT INTO api_key (hash, login, name, prefix, created_at, addresses)"
+        " VALUES (:hash, :login, 'default', '', :now, '[]')",
+        ({"hash": key_hash(key), "login": login, "now": NOW} for login, _, key in users),
     )
     link = {"login": ANALYST}
     yield "INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', 'U0BENCH', :login)", [link]

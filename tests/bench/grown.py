@@ -73,8 +73,9 @@ _LAST_IDS = "UPDATE sequence SET last = 5 * {} WHERE name = 'id'"
 
 def _tables(alerts: int) -> Iterator[Table]:
     """Ids: alerts, their two observables each, actions, cases."""
-    users = [(READER, "analyst", 3, key_hash(KEY), 0, NOW)]
-    yield "user", ("login", "profile", "clearance", "key_hash", "disabled", "created_at"), users
+    yield "user", ("login", "profile", "clearance", "disabled", "created_at"), [(READER, "analyst", 3, 0, NOW)]
+    keys = [(key_hash(KEY), READER, "default", KEY[:6], NOW, "[]")]
+    yield "api_key", ("hash", "login", "name", "prefix", "created_at", "addresses"), keys
     yield "object", ("id", "kind", "unique_key", "doc"), _alerts(alerts)
     artifacts = ((alerts + n, (n + 1) // 2, alerts + n) for n in range(1, 2 * alerts + 1))
     yield "alert_artifact", ("id", "alert_id", "artifact_id"), artifacts

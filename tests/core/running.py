@@ -15,6 +15,7 @@ from core.common.settings_file import RetentionSection
 from core.models import Profile
 from core.settings import CoreSection, CoreSettings
 from tests import stores
+from tests.audited import require_rows
 
 
 @dataclass
@@ -75,9 +76,15 @@ def settings_in(folder: Path, **parts: Any) -> CoreSettings:
 
 @asynccontextmanager
 async def running_core(folder: Path, **parts: Any) -> AsyncIterator[RunningCore]:
-    """Start a core in this loop, stop it at the end. `parts`: see `settings_in`."""
+    """Start a core in this loop, stop it at the end. `parts`: see `settings_in`.
+
+    With `audited=False` tests may change runs in the database themselves.
+    """
+    audited = parts.pop("audited", True)
     async with (
         serving(settings_in(folder, **parts), grace_s=0) as (core, url),
         httpx.AsyncClient(base_url=url, timeout=30) as http,
     ):
+        if audited:
+            await require_rows(core.database)
         yield RunningCore(core, url, http)

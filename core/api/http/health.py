@@ -143,6 +143,9 @@ class Metrics:
         self._requests = Counter(
             "responder_bot_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
         )
+        self._refused_keys = Counter(
+            "responder_bot_refused_keys", "Requests without a valid key", ("reason",), registry=self.registry
+        )
         self._commits = Counter(
             "responder_bot_store_commits", "Durable commits of this process to the store", registry=self.registry
         )
@@ -178,6 +181,10 @@ class Metrics:
             self._by_route[route, method, status] = children
         children[0].inc()
         children[1].observe(seconds)
+
+    def count_refused_key(self, reason: str) -> None:
+        """Count a request without a valid key."""
+        self._refused_keys.labels(reason).inc()
 
     def set_event_lag(self, seconds: float) -> None:
         """Set how many seconds the oldest event of the last page had waited for its reader."""

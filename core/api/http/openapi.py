@@ -156,6 +156,8 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         parameters.append(
             _optional_parameter("X-On-Behalf-Of", "header", "login of the user to act for (permission actOnBehalf)")
         )
+        text = "with it: team, user and channel in Slack, such as T1:U1:C1, for the audit"
+        parameters.append(_optional_parameter("X-Slack-Origin", "header", text))
     return parameters
 
 

@@ -6,7 +6,8 @@ import re
 import time
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,7 +18,7 @@ from core.api.http import forms
 from core.api.http.endpoint import Endpoint, Request
 from core.api.http.errors import field_errors
 from core.common.decoding import has_more_values
-from core.common.errors import ResponderBotError, bad_request
+from core.common.errors import AuthenticationError, ResponderBotError, bad_request
 from core.common.listener import BODY_TIMEOUT_S, read_body
 from core.field_types import INT_LIMIT, ErrorCount
 from core.models import ArtifactsInput, Input
@@ -146,7 +147,28 @@ def credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
             colon = login = key = ""
         if colon:
             return key, login
-    raise ResponderBotError("authentication", "Authentication failure")
+    raise AuthenticationError("missing")
+
+
+def client_address(peer: str, forwarded: str, proxies: Sequence[IPv4Network | IPv6Network]) -> str:
+    """Where a request comes from: behind proxies the last of `X-Forwarded-For` that is none of them; "" if unknown."""
+    address = _plain(peer)
+    for text in reversed(forwarded.split(",")) if forwarded else ():
+        if not address or not any(ip_address(address) in proxy for proxy in proxies):
+            break
+        if not (before := _plain(text.strip())):
+            break
+        address = before
+    return address
+
+
+def _plain(address: str) -> str:
+    """An address in its usual form, IPv4 also where IPv6 carries it; "" for what is none."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return ""
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def decode_body(content: bytes) -> Any:

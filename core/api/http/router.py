@@ -8,9 +8,10 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_network
 from urllib.parse import unquote
 
 import structlog
@@ -21,16 +22,20 @@ from starlette.types import Receive, Scope, Send
 
 from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns
 from core.api.http.errors import MethodNotAllowedError, error_response
-from core.api.http.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, credentials, query_of
+from core.api.http.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, client_address, credentials, query_of
+from core.audit import trail
+from core.audit.refusals import Refusals
 from core.authorization import Caller
-from core.common.errors import ResponderBotError
+from core.common.errors import AuthenticationError, RefusedKey, ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected
+from core.models import RunInput
 from core.people import People
 from core.sources.senders import SIGNATURE_HEADER
 
 TRANSLATE_IN_THREAD_BYTES = 65_536  # translating a larger response would block the event loop
 
 _OPERATION = re.compile(r"_[A-Za-z]+", re.ASCII)  # such as `_bulk`: never an id, so that a 404 blames the address
+_SLACK_ORIGIN = re.compile(r"[A-Z0-9]{0,32}:[A-Z0-9]{0,32}:[A-Z0-9]{0,32}", re.ASCII)
 _COMMON_HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 SIGNED_PATH = "/api/ingest/"
@@ -68,14 +73,23 @@ class Router:
         body_limit_bytes: int = BODY_LIMIT_BYTES,
         body_timeout_s: float = BODY_TIMEOUT_S,
         observe: ResponseObserver | None = None,
+        refusals: Refusals | None = None,
+        proxies: Sequence[str] = (),
+        refused_key: Callable[[RefusedKey], None] = lambda _: None,
         last_event: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
-        """`last_event` gives the number of the newest event, which the response to a change names."""
+        """`last_event` gives the number of the newest event, which the response to a change names.
+
+        `proxies` are networks whose `X-Forwarded-For` counts; `refused_key` is called for each 401.
+        """
         self._paths = _paths(endpoints)
         self._people = people
         self._bodies = BodyReader(body_limit_bytes, body_timeout_s)
         self._turns = SearchTurns()
         self._observe = observe
+        self._refusals = refusals
+        self._proxies = [ip_network(proxy) for proxy in proxies]
+        self._refused_key = refused_key
         self._last_event = last_event
         self._log = structlog.get_logger("core.api").bind()
 
@@ -84,6 +98,8 @@ class Router:
             raise RuntimeError(f"core speaks HTTP only, not {scope['type']}")
         started = time.perf_counter()
         request = Request(scope, receive, self._turns)
+        forwarded = request.headers.get("x-forwarded-for", "") if self._proxies else ""
+        request.address = client_address(request.address, forwarded, self._proxies)
         try:
             response = await self._respond(request)
         except ClientDisconnected:
@@ -101,7 +117,7 @@ class Router:
         try:
             response = await self._handle(request)
         except ResponderBotError as error:
-            response = error_response(error, request.id)
+            response = error_response(await self._audited(request, error), request.id)
         except ClientDisconnected:
             raise
         except asyncio.CancelledError:  # only the listener cancels, when it stops; the client still gets a response
@@ -115,6 +131,28 @@ class Router:
         if endpoint is not None and endpoint.translate_response is not None:
             response = await _translated(response, endpoint.translate_response)
         return response
+
+    async def _audited(self, request: Request, error: ResponderBotError) -> ResponderBotError:
+        """The error for the client: this one, or if it is a refusal that the audit could not record, why not."""
+        if self._refusals is None:
+            return error
+        try:
+            if isinstance(error, AuthenticationError):
+                self._refused_key(error.reason)
+                await self._refusals.login(request.address)
+            elif request.caller is not ANONYMOUS:
+                body = request.body
+                is_run = isinstance(body, RunInput)
+                await self._refusals.request(
+                    error,
+                    login=request.caller.login,
+                    request=f"{request.method} {request.route}",
+                    object=body.object_id if is_run else next(iter(request.path.values()), request.route),
+                    responder=body.responder_id if is_run else None,
+                )
+        except ResponderBotError as unavailable:
+            return unavailable
+        return error
 
     def _unexpected(self, request: Request, error: Exception) -> ResponderBotError:
         """Log an unexpected error with its traceback; returns the error for the client."""
@@ -152,7 +190,12 @@ class Router:
     async def _authenticate(self, request: Request) -> None:
         key, login = credentials(request.headers)
         name = request.headers.get("x-on-behalf-of")
-        request.caller = await self._people.authenticate(key, login=login, on_behalf_of=name)
+        caller = request.caller = await self._people.authenticate(
+            key, login=login, on_behalf_of=name, address=request.address
+        )
+        slack = request.headers.get("x-slack-origin", "") if caller.is_on_behalf else ""
+        slack = slack if _SLACK_ORIGIN.fullmatch(slack) else ""
+        trail.set_origin(trail.Origin(caller.login, caller.acted_through, caller.key, slack))
 
     def _find(self, request: Request) -> Endpoint:
         """The endpoint at the request's address, whose parameters it sets.
@@ -191,8 +234,9 @@ class Router:
             status=status,
             ms=round(seconds * 1000, 1),
             login=request.caller.login,
+            address=request.address,
+            **({"prefix": request.caller.key_prefix} if request.caller.key_prefix else {}),
             **({"acted_through": request.caller.acted_through} if request.caller.is_on_behalf else {}),
-            **({"address": request.address} if status == 401 else {}),
         )
 
 

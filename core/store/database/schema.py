@@ -172,12 +172,14 @@ CREATE TABLE pause (
   within_minutes INTEGER NOT NULL, action_id INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT);
 CREATE UNIQUE INDEX pause_open ON pause (responder_name) WHERE closed_at IS NULL;
 
--- old_key_hash: works beside key_hash until then.
 CREATE TABLE "user" (
-  login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, key_hash TEXT, disabled INTEGER,
-  created_at INTEGER, old_key_hash TEXT, old_key_until INTEGER);
-CREATE UNIQUE INDEX user_key_hash ON "user" (key_hash);
-CREATE INDEX user_old_key_hash ON "user" (old_key_hash) WHERE old_key_hash IS NOT NULL;
+  login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, disabled INTEGER, created_at INTEGER);
+-- prefix: how the key begins, for the log. last_used_day: when that day began (UTC). clearance: null for the user's.
+-- addresses: a JSON list of the networks that it may come from; empty for any.
+CREATE TABLE api_key (
+  hash TEXT PRIMARY KEY, login TEXT NOT NULL, name TEXT NOT NULL, prefix TEXT NOT NULL, created_at INTEGER NOT NULL,
+  expires_at INTEGER, last_used_day INTEGER, clearance INTEGER, addresses TEXT NOT NULL);
+CREATE UNIQUE INDEX api_key_name ON api_key (login, name);
 CREATE TABLE slack_link (team TEXT, slack_user TEXT, login TEXT, PRIMARY KEY (team, slack_user));
 CREATE INDEX slack_link_login ON slack_link (login);
 CREATE TABLE group_member (name TEXT, login TEXT, PRIMARY KEY (name, login));
@@ -186,6 +188,21 @@ CREATE TABLE access_request (
   id INTEGER PRIMARY KEY, team TEXT NOT NULL, slack_user TEXT NOT NULL, name TEXT NOT NULL, login TEXT NOT NULL,
   status TEXT NOT NULL, profile TEXT, message TEXT, created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
   decided_by TEXT, decided_at INTEGER);
+
+-- Who decided what (core/docs/audit.md). doc: the row as canonical JSON; hash: its SHA-256, which the next row names.
+CREATE TABLE audit (
+  number INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, object TEXT NOT NULL, root TEXT,
+  hash TEXT NOT NULL, doc TEXT NOT NULL);
+CREATE INDEX audit_at ON audit (at, number);
+CREATE INDEX audit_object ON audit (object, number);
+CREATE INDEX audit_root ON audit (root, number) WHERE root IS NOT NULL;
+-- What rows name by a salted hash, as JSON, so that it can be erased.
+CREATE TABLE audit_text (
+  number INTEGER, name TEXT, salt TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (number, name));
+-- The rows that were published as heads.
+CREATE TABLE audit_head (number INTEGER PRIMARY KEY, at INTEGER NOT NULL);
+-- The settings with which each host started last, as digests.
+CREATE TABLE setting (host TEXT, name TEXT, digest TEXT NOT NULL, PRIMARY KEY (host, name));
 
 -- The cores. A core whose lease has expired, or that has no row, has lost its actions. beat: how often it renewed its
 -- lease, as clocks of hosts differ. stopped: it has ended and left programs running.

@@ -27,6 +27,7 @@ from core.reports.report import ReportLimits
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.settings import DutySection, ResponderSection
+from tests.audited import require_rows
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
 from tests.core.scripted_engine import Run, ScriptedEngine
@@ -150,9 +151,13 @@ async def open_harness(
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
     duties: Mapping[str, DutySection] | None = None,
     lease_clock: SetClock | None = None,
+    audited: bool = True,
     **alert: Any,
 ) -> AsyncIterator[Harness]:
-    """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it."""
+    """Open a new database with ANNA, BEN and LEAD and an alert (`alert`: its fields), and a core's parts on it.
+
+    Unless `audited` is false, what changes rights or runs without a row of the audit fails.
+    """
     engine, clock = engine or ScriptedEngine(), SetClock()
     limits = ReportLimits(report_limit_bytes, operation_limits)
     location = database_at or tmp_path / "core.db"
@@ -161,6 +166,8 @@ async def open_harness(
         opened(location) as database,
         action_parts(database, clock, engine, lease_clock=lease_clock, **settings) as own,
     ):
+        if audited:
+            await require_rows(database)
         people = People(database, "example.org", clock)
         for name, profile in PROFILE_OF.items():
             await people.add(name, profile)

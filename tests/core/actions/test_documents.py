@@ -35,7 +35,7 @@ KIND = {"tasks": "case_task", "logs": "case_task_log", "artifacts": "case_artifa
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
     policy = {CLOSE: ResponderSection(confirm="Close it?", approval=0)}
-    async with running_core(tmp_path_factory.mktemp("core"), responder=policy) as running:
+    async with running_core(tmp_path_factory.mktemp("core"), responder=policy, audited=False) as running:
         yield running
 
 

@@ -141,7 +141,8 @@ async def test_the_log_names_the_address_behind_a_401(core: RunningCore) -> None
     with capture_logs() as lines:
         await core.send("GET", "/api/alert/~1", profile=None, headers={"Authorization": "Bearer wrong"})
         await core.send("GET", "/api/alert/none")
-    assert [(line["status"], line.get("address")) for line in lines] == [(401, "127.0.0.1"), (404, None)]
+    logged = [(line["status"], line["address"], line.get("prefix")) for line in lines]
+    assert logged == [(401, "127.0.0.1", None), (404, "127.0.0.1", (await core.key("org-admin"))[:6])]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,15 @@ async def test_the_log_names_the_address_behind_a_401(core: RunningCore) -> None
         ("analyst", ["manageAction", "manageAlert", "manageCase", "manageTask"]),
         (
             "org-admin",
-            ["manageAction", "manageAlert", "manageCase", "manageCaseTemplate", "manageTask", "manageUser"],
+            [
+                "manageAction",
+                "manageAlert",
+                "manageCase",
+                "manageCaseTemplate",
+                "manageTask",
+                "manageUser",
+                "readAudit",
+            ],
         ),
         ("read-only", []),
         ("service", ["actOnBehalf"]),
@@ -169,7 +178,7 @@ async def test_every_key_reads_everything(core: RunningCore) -> None:
         answer = await core.send(endpoint.method, path, body, profile="read-only")
         is_about_people = any(part in path for part in ("/by-slack/", "/slack", "/api/access"))
         is_about_people |= path in ("/api/user", "/api/user/who")
-        is_for_admins = is_about_people or path == "/api/host"
+        is_for_admins = is_about_people or path in ("/api/host", "/api/audit", "/api/audit/heads")
         assert (answer.status_code == 403) == is_for_admins, (endpoint.method, path, answer.text)
 
 

@@ -1,0 +1,79 @@
+"""Writes the audit as JSON lines, which `verify` checks, or as CSV for people (core/docs/audit.md#export)."""
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from core.audit import store as stored
+from core.audit import trail
+from core.audit.sentences import sentence
+from core.audit.verify import at, canonical, row_line
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Row
+
+PAGE = 1_000
+_COLUMNS = ("number", "time", "what", "by", "through", "object", "root", "sentence", "hash")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would calculate
+
+
+async def export(
+    database: Database, clock: Clock, by: str, *, since: date | None, until: date | None, as_csv: bool
+) -> AsyncIterator[str]:
+    """The lines of an export, after a row that says who made it: of these days (UTC, both included), or of all."""
+    first = await database.read(lambda reads: stored.first_since(reads, _ms(since)) if since else stored.first(reads))
+    now = clock()
+    await database.transaction(lambda tx: trail.record(tx, now, "audit.exported", by=by, object="audit", first=first))
+    end = _ms(until + timedelta(days=1)) if until else None
+    last = await database.read(lambda reads: stored.last_before(reads, end))
+    before = await database.read(lambda reads: stored.hash_before(reads, first))
+    yield _csv(_COLUMNS) if as_csv else canonical({"anchor": {"number": first - 1, "hash": before}}) + "\n"
+    number, hash_ = first - 1, before
+    while number < last:
+        rows, texts = await database.snapshot(lambda reads, after=number: _page(reads, after, last))  # type: ignore[misc]
+        for row in rows:
+            number, hash_ = row["number"], row["hash"]
+            for line in _csv_lines(row, texts) if as_csv else _json_lines(row, texts):
+                yield line
+    if not as_csv:
+        yield canonical({"head": {"number": number, "hash": hash_}}) + "\n"
+
+
+def _page(reads: Reads, after: int, last: int) -> tuple[list[Row], dict[int, list[Row]]]:
+    rows = stored.page(reads, after, last, PAGE)
+    texts: dict[int, list[Row]] = {}
+    for text in stored.texts(reads, [row["number"] for row in rows]):
+        texts.setdefault(text["number"], []).append(text)
+    return rows, texts
+
+
+def _json_lines(row: Row, texts: Mapping[int, list[Row]]) -> list[str]:
+    lines = [row_line(row["hash"], row["doc"])]
+    for text in texts.get(row["number"], ()):
+        payload = {
+            "number": text["number"],
+            "name": text["name"],
+            "salt": text["salt"],
+            "text": json.loads(text["text"]),
+        }
+        lines.append(canonical({"payload": payload}))
+    return [f"{line}\n" for line in lines]
+
+
+def _csv_lines(row: Row, texts: Mapping[int, list[Row]]) -> list[str]:
+    doc = json.loads(row["doc"])
+    said = {text["name"]: json.loads(text["text"]) for text in texts.get(row["number"], ())}
+    known = {**doc, "time": at(doc["at"]), "sentence": sentence(doc, said), "hash": row["hash"]}
+    return [_csv([known.get(name, "") for name in _COLUMNS])]
+
+
+def _csv(values: Any) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(f"'{value}" if str(value).startswith(_FORMULA) else value for value in values)
+    return line.getvalue()
+
+
+def _ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)

@@ -1,0 +1,148 @@
+"""Rows of the audit as sentences for people."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from core.audit.trail import CORE
+from core.audit.verify import at
+
+_Fields = Mapping[str, Any]
+
+
+def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
+    """What a row says. `texts` are those that are not erased."""
+    found = _SENTENCES.get(row["what"])
+    said = f"{row['what']} {row['object']}" if found is None else found(row)
+    who = row["by"] if row["by"] != CORE else "Core"
+    through = f" (through {row['through']})" if "through" in row else ""
+    erased = sorted(row.get("texts", {}).keys() - texts.keys())
+    more = [
+        f"{name}: {texts[name]}" for name in ("target", "note", "reason", "message", "name", "address") if name in texts
+    ]
+    more += [f"{', '.join(erased)}: erased"] if erased else []
+    return f"{who}{through} {said}{'; ' if more else ''}{'; '.join(more)}".strip()
+
+
+def _run(verb: str) -> Callable[[_Fields], str]:
+    return lambda row: f"{verb} {row['object']}, {row['responder']} on {row['on']}"
+
+
+def _requested(row: _Fields) -> str:
+    undoing = f" to undo {row['undoes']}" if "undoes" in row else ""
+    overriding = f", overriding {_listed(row['overrides'])}" if "overrides" in row else ""
+    needed = f"; it needs {row['approvals_needed']} approvals" if row.get("approvals_needed", 0) > 1 else ""
+    needed = "; it needs an approval" if row.get("approvals_needed") == 1 else needed
+    return f"asked to run {row['responder']} on {row['on']}{undoing} as {row['object']}{overriding}{needed}"
+
+
+def _refused(row: _Fields) -> str:
+    rule = f" by the rule {row['rule']}" if "rule" in row else ""
+    if "responder" in row:
+        return f"was refused a run of {row['responder']} on {row['object']}{rule}"
+    return f"was refused {row.get('asked', 'a request')} on {row['object']}{rule}"
+
+
+def _approved(row: _Fields) -> str:
+    return f"{_run('approved')(row)} ({row['approvals']} of {row['approvals_needed']})"
+
+
+def _ended(row: _Fields) -> str:
+    return f"stored the end of {row['object']}, {row['responder']} on {row['on']}: {row['outcome']}"
+
+
+def _until(row: _Fields) -> str:
+    before, after = (at(row[name]) if name in row else "no end" for name in ("before", "after"))
+    return f"the end of {row['object']}, {row['responder']} on {row['on']}, from {before} to {after}"
+
+
+def _measure_ended(row: _Fields) -> str:
+    if "action" in row:
+        return f"noted that {row['action']} has undone {row['object']}, {row['responder']} on {row['on']}"
+    return f"marked {row['object']}, {row['responder']} on {row['on']}, as ended"
+
+
+_ANSWERS = {"confirmed": "it is in force", "contradicted": "it is not in force", "unknown": "it doesn't know"}
+
+
+def _measure_checked(row: _Fields) -> str:
+    return f"checked {row['object']}, {row['responder']} on {row['on']}: {_ANSWERS[row['answer']]}"
+
+
+def _user_added(row: _Fields) -> str:
+    slack = f", linked to {row['slack']} in Slack" if "slack" in row else ""
+    return f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}{slack}"
+
+
+def _changed(what: str) -> Callable[[_Fields], str]:
+    return lambda row: f"changed the {what} of {row['object']} from {row['before']} to {row['after']}"
+
+
+def _members(row: _Fields) -> str:
+    parts = [
+        f"{verb} {_listed(row[key])}" for key, verb in (("added", "adding"), ("removed", "removing")) if key in row
+    ]
+    return f"changed the group {row['object']}, {' and '.join(parts)}"
+
+
+def _settings(row: _Fields) -> str:
+    changed = f"; since the last start {_listed(row['changed'])} changed" if "changed" in row else ""
+    return f"started on {row['object']}{changed}"
+
+
+def _pruned(row: _Fields) -> str:
+    return f"deleted what [retention] lets go: {', '.join(f'{count} {kind}' for kind, count in row['counts'].items())}"
+
+
+_SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
+    "run.requested": _requested,
+    "run.refused": _refused,
+    "run.approved": _approved,
+    "run.denied": _run("denied"),
+    "run.expired": _run("ended, as nobody approved it in time,"),
+    "run.dispatched": _run("started"),
+    "run.cancelled": _run("cancelled"),
+    "run.cancel_withdrawn": _run("withdrew the cancel, which its engine can't carry out, of"),
+    "run.ended": _ended,
+    "undo.started": lambda row: f"started {row['action']}, which undoes {row['object']}",
+    "undo.refused": _run("could not undo"),
+    "undo.failed": _run("noted that the undo failed of"),
+    "undo.moved": lambda row: f"moved {_until(row)}",
+    "undo.replaced": lambda row: f"left it to {row['action']} when {row['object']} is undone",
+    "undo.doubted": _run("noted that nobody knows whether it is in force:"),
+    "extension.requested": lambda row: f"asked to move {_until(row)}",
+    "extension.approved": _run("approved the extension of"),
+    "extension.denied": _run("denied the extension of"),
+    "measure.ended": _measure_ended,
+    "measure.checked": _measure_checked,
+    "request.refused": _refused,
+    "login.refused": lambda _: "Somebody without a valid key was refused",
+    "user.added": _user_added,
+    "user.disabled": lambda row: f"disabled the user {row['object']}",
+    "user.enabled": lambda row: f"enabled the user {row['object']}",
+    "user.profile": _changed("profile"),
+    "user.clearance": _changed("clearance"),
+    "user.linked": lambda row: f"linked {row['object']} to {row['slack']} in Slack",
+    "user.unlinked": lambda row: f"removed the link of {row['object']} to {row['slack']} in Slack",
+    "key.made": lambda row: f"made a new key {row.get('name', 'default')} for {row['object']}",
+    "key.revoked": lambda row: f"revoked the key {row['name']} of {row['object']}",
+    "group.members": _members,
+    "access.requested": lambda row: f"passed on the request {row['object']} for access, of {row['slack']} in Slack",
+    "access.approved": lambda row: f"approved the request {row['object']} for access, as {row['login']}",
+    "access.denied": lambda row: f"denied the request {row['object']} for access",
+    "access.expired": lambda row: f"let the request {row['object']} for access expire",
+    "responder.paused": lambda row: f"paused {row['object']} after {row['failures']} failures",
+    "responder.resumed": lambda row: f"resumed {row['object']}",
+    "hold.set": lambda row: f"put {row['object']} on hold",
+    "hold.lifted": lambda row: f"lifted the hold on {row['object']}",
+    "settings.loaded": _settings,
+    "pruned": _pruned,
+    "audit.pruned": lambda row: f"deleted the rows of the audit up to {row['until']}",
+    "backup.restored": lambda row: f"started from a backup of {at(row['made_at'])}",
+    "audit.read": lambda row: f"read the audit of {row['object']}",
+    "audit.exported": lambda row: f"exported the audit, rows {row['first']} to the last",
+}
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,149 @@
+"""SQL for the audit: rows in a chain, and the texts beside them that can be erased (core/docs/audit.md)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from core.common.database import Reads, Row, Transaction
+
+
+def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
+    """Add a row: `number, at, what, object, root, hash, doc`."""
+    tx.run(
+        "INSERT INTO audit (number, at, what, object, root, hash, doc)"
+        " VALUES (:number, :at, :what, :object, :root, :hash, :doc)",
+        values,
+    )
+
+
+def insert_texts(tx: Transaction, number: int, texts: Mapping[str, tuple[str, str]]) -> None:
+    """Add the texts of a row: salt and JSON by name."""
+    tx.run_all(
+        "INSERT INTO audit_text (number, name, salt, text) VALUES (:number, :name, :salt, :text)",
+        [{"number": number, "name": name, "salt": salt, "text": text} for name, (salt, text) in texts.items()],
+    )
+
+
+def last(reads: Reads) -> Row | None:
+    """`number, hash` of the last row."""
+    return reads.row("SELECT number, hash FROM audit WHERE number = (SELECT max(number) FROM audit)")
+
+
+def insert_published(tx: Transaction, number: int, at: int) -> None:
+    """Note that the row with this number was published as the head."""
+    tx.run("INSERT INTO audit_head (number, at) VALUES (:number, :at)", {"number": number, "at": at})
+
+
+def last_published(reads: Reads) -> Row | None:
+    """`number, at` of the head that was published last."""
+    return reads.row("SELECT number, at FROM audit_head WHERE number = (SELECT max(number) FROM audit_head)")
+
+
+def published_after(reads: Reads, number: int, limit: int) -> list[int]:
+    """The next rows after a number that were published as heads."""
+    rows = reads.rows(
+        "SELECT number FROM audit_head WHERE number > :number ORDER BY number LIMIT :limit",
+        {"number": number, "limit": limit},
+    )
+    return [row["number"] for row in rows]
+
+
+def settings(reads: Reads, host: str) -> dict[str, str]:
+    """The digests of the settings with which a host started last, by key."""
+    rows = reads.rows("SELECT name, digest FROM setting WHERE host = :host", {"host": host})
+    return {row["name"]: row["digest"] for row in rows}
+
+
+def set_settings(tx: Transaction, host: str, digests: Mapping[str, str]) -> None:
+    tx.run("DELETE FROM setting WHERE host = :host", {"host": host})
+    tx.run_all(
+        "INSERT INTO setting (host, name, digest) VALUES (:host, :name, :digest)",
+        [{"host": host, "name": name, "digest": digest} for name, digest in digests.items()],
+    )
+
+
+_ROW = "number, hash, doc"
+
+
+def page(reads: Reads, after: int, last: int | None, limit: int) -> list[Row]:
+    """The next rows (`number, hash, doc`) after a number, up to the number `last`."""
+    return reads.rows(
+        f"SELECT {_ROW} FROM audit WHERE number > :after AND number <= :last ORDER BY number LIMIT :limit",
+        {"after": after, "last": 2**62 if last is None else last, "limit": limit},
+    )
+
+
+def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
+    """As `page`, those about an object and what belongs to it."""
+    about = "SELECT number FROM audit WHERE {} = :object AND number > :after ORDER BY number LIMIT :limit"
+    return reads.rows(
+        f"SELECT {_ROW} FROM audit WHERE number IN (SELECT number FROM ({about.format('object')}) AS own"
+        f" UNION SELECT number FROM ({about.format('root')}) AS below) ORDER BY number LIMIT :limit",
+        {"object": object, "after": after, "limit": limit},
+    )
+
+
+def texts(reads: Reads, numbers: list[int]) -> list[Row]:
+    """The texts of these rows (`number, name, salt, text`), by name."""
+    return reads.rows(
+        "SELECT number, name, salt, text FROM audit_text"
+        " WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers)) ORDER BY number, name",
+        {"numbers": json.dumps(numbers)},
+    )
+
+
+def oldest(reads: Reads, limit: int) -> list[Row]:
+    """The first rows: `number, at, hash`."""
+    return reads.rows(
+        "SELECT number, at, hash FROM audit WHERE number > 0 ORDER BY number LIMIT :limit", {"limit": limit}
+    )
+
+
+def count_older(reads: Reads, before: int) -> int:
+    """How many rows stand before the first one from that time (ms) on."""
+    row = reads.row(
+        "SELECT count(*) AS total FROM audit"
+        " WHERE number < coalesce((SELECT min(number) FROM audit WHERE at >= :before), 9223372036854775807)",
+        {"before": before},
+    )
+    return row["total"] if row else 0
+
+
+def delete_until(tx: Transaction, last: int) -> int:
+    """Delete all rows up to number `last` with their texts; returns how many rows."""
+    values = {"last": last}
+    tx.run("DELETE FROM audit_text WHERE number <= :last", values)
+    tx.run("DELETE FROM audit_head WHERE number <= :last", values)
+    return tx.run("DELETE FROM audit WHERE number <= :last", values)
+
+
+def first(reads: Reads) -> int:
+    """The number of the first row that is kept."""
+    row = reads.row("SELECT min(number) AS number FROM audit")
+    return 1 if row is None or row["number"] is None else int(row["number"])
+
+
+def first_since(reads: Reads, at: int) -> int:
+    """The number of the first row from that time (ms) on, or of the next one."""
+    row = reads.row(
+        "SELECT coalesce(min(number), (SELECT max(number) + 1 FROM audit), 1) AS number FROM audit WHERE at >= :at",
+        {"at": at},
+    )
+    return int(row["number"]) if row else 1
+
+
+def last_before(reads: Reads, at: int | None) -> int:
+    """The number of the last row before that time (ms), or of all."""
+    row = reads.row(
+        "SELECT coalesce(max(number), 0) AS number FROM audit WHERE at < :at", {"at": 2**62 if at is None else at}
+    )
+    return int(row["number"]) if row else 0
+
+
+def hash_before(reads: Reads, number: int) -> str:
+    """The hash that the row with this number names as that of the one before."""
+    row = reads.row("SELECT doc FROM audit WHERE number = :number", {"number": number})
+    if row is None:
+        row = last(reads)
+        return "" if row is None else str(row["hash"])
+    return str(json.loads(row["doc"])["previous"])

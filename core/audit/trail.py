@@ -1,0 +1,199 @@
+"""Records who decided what, in the transaction that does it (core/docs/audit.md).
+
+Each row names the hash of the one before. What says what an incident or a person was stands beside the chain, and a
+row has its salted hash, so that it can be erased.
+"""
+
+import getpass
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from core.audit import store as stored
+from core.audit.verify import NO_HASH, canonical, digest
+from core.authorization import COMMAND_LINE
+from core.common import logs
+from core.common.clock import MINUTE_MS
+from core.common.database import Transaction
+
+SALT_BYTES = 16
+TEXT_CHARS = 8_192
+"""Of a longer text, the row has the digest and the beginning."""
+CORE = "core"
+"""Who decided, if no person did."""
+
+What = Literal[
+    "run.requested",
+    "run.refused",
+    "run.approved",
+    "run.denied",
+    "run.expired",
+    "run.dispatched",
+    "run.cancelled",
+    "run.cancel_withdrawn",
+    "run.ended",
+    "undo.started",
+    "undo.refused",
+    "undo.failed",
+    "undo.moved",
+    "undo.replaced",
+    "undo.doubted",
+    "extension.requested",
+    "extension.approved",
+    "extension.denied",
+    "measure.ended",
+    "measure.checked",
+    "request.refused",
+    "login.refused",
+    "user.added",
+    "user.disabled",
+    "user.enabled",
+    "user.profile",
+    "user.clearance",
+    "user.linked",
+    "user.unlinked",
+    "key.made",
+    "key.revoked",
+    "group.members",
+    "access.requested",
+    "access.approved",
+    "access.denied",
+    "access.expired",
+    "responder.paused",
+    "responder.resumed",
+    "hold.set",
+    "hold.lifted",
+    "settings.loaded",
+    "pruned",
+    "audit.pruned",
+    "backup.restored",
+    "audit.read",
+    "audit.exported",
+]
+"""Each decision and refusal; the list with its fields is in core/docs/audit.md."""
+
+
+RIGHTS: frozenset[What] = frozenset(
+    {
+        "user.added",
+        "user.disabled",
+        "user.enabled",
+        "user.profile",
+        "user.clearance",
+        "user.linked",
+        "user.unlinked",
+        "key.made",
+        "key.revoked",
+        "group.members",
+    }
+)
+"""Changes of rights, which are announced at once."""
+PUBLISH_MS = 60 * MINUTE_MS
+"""How often the head is published, if there are new rows."""
+
+
+class Origin(NamedTuple):
+    """Where the request comes from that a task works for."""
+
+    login: str
+    """Who makes it."""
+    through: str
+    """The login whose key it came with."""
+    key: str
+    """The name of that key."""
+    slack: str
+    """Team, user and channel in Slack, such as `T1:U1:C1`, or ""."""
+
+
+_origin: ContextVar[Origin | None] = ContextVar("origin", default=None)
+
+
+def set_origin(origin: Origin) -> None:
+    """Have each row that this task writes for that login say where its request came from."""
+    _origin.set(origin)
+
+
+def record(
+    tx: Transaction,
+    now: int,
+    what: What,
+    *,
+    by: str,
+    object: str,
+    root: str | None = None,
+    texts: Mapping[str, str | None] | None = None,
+    **details: Any,
+) -> int:
+    """Add a row, after the change that it records; returns its number.
+
+    `by` is a login or CORE, `object` what was decided on: `~12`, a login, a group. `root` is the alert or case that it
+    belongs to. `details` are plain JSON; those that are None, empty or False are left out. `texts` say what an incident
+    or a person was.
+    """
+    head = stored.last(tx)
+    number, previous = (1, NO_HASH) if head is None else (head["number"] + 1, head["hash"])
+    salted = {name: _salted(text) for name, text in (texts or {}).items() if text}
+    row = {
+        **{name: value for name, value in details.items() if value not in (None, "", [], {}, False)},
+        **{"number": number, "previous": previous, "at": now, "what": what, "by": by, "object": object},
+        **_through(by),
+        **({"request": request_id} if by != CORE and (request_id := logs.request_id()) else {}),
+        **({"root": root} if root and root != object else {}),
+        **({"texts": {name: digest(salt + text) for name, (salt, text) in salted.items()}} if salted else {}),
+    }
+    doc = canonical(row)
+    hash_ = digest(doc)
+    values = {"number": number, "at": now, "what": what, "object": object, "root": root}
+    stored.insert(tx, {**values, "hash": hash_, "doc": doc})
+    if salted:
+        stored.insert_texts(tx, number, salted)
+    if what in RIGHTS:
+        _publish(tx, now, number, hash_)
+    return number
+
+
+def publish_if_due(tx: Transaction, now: int) -> None:
+    """Publish the head once an hour, over all hosts; nothing without a new row."""
+    head, published = stored.last(tx), stored.last_published(tx)
+    if head is None or (published is not None and published["number"] >= head["number"]):
+        return
+    if published is None or not now - PUBLISH_MS < published["at"] <= now:
+        _publish(tx, now, head["number"], head["hash"])
+
+
+def _publish(tx: Transaction, now: int, number: int, hash_: str) -> None:
+    """Tell this head to the bot, and to the log once it is committed."""
+    stored.insert_published(tx, number, now)
+    tx.notes.append(("audit_head", {"head": f"{number}:{hash_}"}))
+
+
+def _through(by: str) -> Mapping[str, str]:
+    """Through what somebody acted: their own key, the bot's, or an account of the system."""
+    if by == COMMAND_LINE.login:
+        return {"through": _account()}
+    origin = _origin.get()
+    if origin is None or origin.login != by:
+        return {}
+    through = {"through": origin.through} if origin.through != by else {}
+    return {"key": origin.key, **through, **({"slack_origin": origin.slack} if origin.slack else {})}
+
+
+@cache
+def _account() -> str:
+    """Who runs the command line."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in containers
+        name = "somebody"
+    return f"{name}@{socket.gethostname()}"
+
+
+def _salted(text: str) -> tuple[str, str]:
+    """A salt, and the text as JSON."""
+    if len(text) > TEXT_CHARS:
+        text = f"{text[:TEXT_CHARS]}... (SHA-256 of the whole: {digest(json.dumps(text))})"
+    return secrets.token_hex(SALT_BYTES), canonical(text)
