@@ -345,7 +345,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
-        *hosts_api.endpoints(HostList(hosts, database)),
+        *hosts_api.endpoints(HostList(hosts, database, clock)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),
     ]
     table += openapi.endpoints(table, version("responder-bot"))

@@ -870,11 +870,13 @@ def _hosts(args: argparse.Namespace) -> int:
 
 def _drain(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
+    from core.common.clock import now_ms
     from core.hosts.host_list import drain
     from core.settings import host_name
 
     host = args.host or host_name(settings)
-    count = _on_transaction(settings, lambda tx: drain(tx, host, args.core, cancel=args.cancel))
+    by = _command_line().login
+    count = _on_transaction(settings, lambda tx: drain(tx, now_ms(), by, host, args.core, cancel=args.cancel))
     cores, they = ("1 core", "It") if count == 1 else (f"{count} cores", "They")
     what = "goes on" if count == 1 else "go on"
     ends = "ends once its runs have" if count == 1 else "end once their runs have"

@@ -23,7 +23,7 @@ from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.engines.base import Job, JsonObject, Progress, Report
+from core.engines.base import Job, JsonObject, Progress, Report, Responder
 from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
@@ -210,6 +210,7 @@ class Lifecycle:
             bulk=action.bulk,
             undoes=action.undoes,
             undo_after_minutes=undo.after_minutes if undo else None,
+            **_version(choice.responder),
             texts={
                 "inputs": None if parameters.text == "{}" else parameters.text,
                 "note": action.note,
@@ -432,7 +433,9 @@ class Lifecycle:
         if self._is_undo(row):
             in_force.begin_undo(tx, row, target)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
-        self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name)
+        merged = self._registry.find(row["responder_name"])
+        version = _version(merged.on(row["engine_name"]) if merged else None)
+        self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
         return self._job(row, target, resumed=False)
 
     def _is_undo(self, row: Row) -> bool:
@@ -859,6 +862,11 @@ def find(reads: Reads, action_id: str) -> Row:
     if row is None or row["kind"] == CHECK:
         raise ResponderBotError("not_found", "Action not found")
     return row
+
+
+def _version(responder: Responder | None) -> Mapping[str, str]:
+    """What the audit says of the program that is to run."""
+    return {} if responder is None else {"version": responder.version, "code": responder.code}
 
 
 def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any) -> None:

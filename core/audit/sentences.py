@@ -132,6 +132,8 @@ _SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
     "access.expired": lambda row: f"let the request {row['object']} for access expire",
     "responder.paused": lambda row: f"paused {row['object']} after {row['failures']} failures",
     "responder.resumed": lambda row: f"resumed {row['object']}",
+    "host.drained": lambda row: f"had the host {row['object']} take no more runs",
+    "host.resumed": lambda row: f"had the host {row['object']} take runs again",
     "hold.set": lambda row: f"put {row['object']} on hold",
     "hold.lifted": lambda row: f"lifted the hold on {row['object']}",
     "settings.loaded": _settings,

@@ -65,6 +65,8 @@ What = Literal[
     "access.expired",
     "responder.paused",
     "responder.resumed",
+    "host.drained",
+    "host.resumed",
     "hold.set",
     "hold.lifted",
     "settings.loaded",

@@ -36,6 +36,8 @@ class Responder:
     """The data types of the artifacts that it acts on, where its definition says so."""
     items: tuple[str, ...] = ()
     """Names of the configuration items that the settings may set; none if the engine keeps the configuration."""
+    code: str = ""
+    """The SHA-256 of its files, or the id of its image, for the audit; "" if the engine doesn't say."""
 
 
 @dataclass(frozen=True)

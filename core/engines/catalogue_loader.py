@@ -85,7 +85,7 @@ class CatalogueLoader(ABC, Generic[D, R]):
         return self._loaded
 
     def signature(self) -> tuple[object, ...]:
-        """Changes with every definition, program and `requirements.txt`, and with what is installed."""
+        """Changes with every definition, each file beside it, and with what is installed."""
         fingerprints: list[object] = [_fingerprint(self._installed)]
         for root in self._roots:
             fingerprints.append(_fingerprint(root))
@@ -181,11 +181,11 @@ def _fingerprint(path: Path) -> object:
 
 
 def _entry_fingerprints(entry: os.DirEntry[str]) -> list[object]:
-    """Those of a responder's folder, which changes when files come and go, and of the files that matter in it."""
+    """Those of a responder's folder, which changes when files come and go, and of the files in it."""
     fingerprints = [_fingerprint(Path(entry.path))]
     try:
         with os.scandir(entry.path) as files:
-            relevant = [file.path for file in files if file.name.endswith(".json") or file.name == "requirements.txt"]
+            relevant = [file.path for file in files if file.is_file()]
     except OSError as error:
         raise_if_exhausted(error)
     else:

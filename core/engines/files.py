@@ -7,6 +7,7 @@ file, and follow no symlink. All of them may wait for a disk: don't call them on
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -72,6 +73,26 @@ def read_in_folder(folder: Path, name: str, *, limit_bytes: int) -> bytes:
     if not path.is_relative_to(trusted):
         raise OSError(f"{name} is a link that leads out of its folder")
     return read_regular(Path(trusted), *path.relative_to(trusted).parts, limit_bytes=limit_bytes)
+
+
+def digest_of(folder: Path) -> str:
+    """The SHA-256 of the names and contents of all regular files below a folder; hidden and compiled ones don't count.
+
+    Raises OSError when the machine is out of descriptors or memory.
+    """
+    digest = hashlib.sha256()
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(name for name in names if not name.startswith(".")):
+            relative = os.path.relpath(os.path.join(parent, name), folder)
+            try:
+                with os.fdopen(open_regular(folder, *relative.split(os.sep)), "rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:  # a link or a pipe
+                raise_if_exhausted(error)
+                continue
+            digest.update(f"{relative}\0{content}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def replace(trusted: Path, *names: str, content: bytes) -> None:

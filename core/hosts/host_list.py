@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from core.audit import trail
 from core.authorization import Caller
+from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.hosts.hosts import Hosts
@@ -18,9 +20,10 @@ _BEST_FIRST = ("running", "draining", "stopped", "silent")
 class HostList:
     """Lists hosts, and drains cores, for the API."""
 
-    def __init__(self, hosts: Hosts, database: Database) -> None:
+    def __init__(self, hosts: Hosts, database: Database, clock: Clock) -> None:
         self._hosts = hosts
         self._database = database
+        self._clock = clock
 
     async def all(self) -> list[HostEntry]:
         """All hosts, by name."""
@@ -34,7 +37,7 @@ class HostList:
             raise ResponderBotError("forbidden", sentence)
 
         def work(tx: Transaction) -> list[HostEntry]:
-            drain(tx, name, core_id, cancel=cancel)
+            drain(tx, self._clock(), caller.login, name, core_id, cancel=cancel)
             return [host for host in list_hosts(tx, self._hosts.is_over) if host.name == name]
 
         hosts = await self._database.transaction(work)
@@ -42,11 +45,11 @@ class HostList:
         return hosts
 
 
-def drain(tx: Transaction, name: str, core_id: str = "", *, cancel: bool = False) -> int:
+def drain(tx: Transaction, now: int, by: str, name: str, core_id: str = "", *, cancel: bool = False) -> int:
     """Drain the cores of a host, or the one with that id: they take no more runs and end once theirs have.
 
-    `cancel` lets them take runs again. Returns the number of cores. Raises ResponderBotError("not_found") if there is
-    none.
+    `by` is who decides that. `cancel` lets them take runs again. Returns the number of cores. Raises
+    ResponderBotError("not_found") if there is none.
     """
     cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["id"]))]
     if not cores:
@@ -54,6 +57,7 @@ def drain(tx: Transaction, name: str, core_id: str = "", *, cancel: bool = False
         raise ResponderBotError("not_found", f"There is no {which}; `responder-bot hosts` lists them.")
     for row in cores:
         stored.set_draining(tx, row["id"], draining=not cancel)
+    trail.record(tx, now, "host.resumed" if cancel else "host.drained", by=by, object=name, core=core_id)
     return len(cores)
 
 

@@ -1,7 +1,7 @@
 """The responders of a container engine: their definitions, configuration and images."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.engines import catalogue_loader
@@ -56,7 +56,7 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ImageDefinition, Runnable
         definition = configured.definition
         pin = self._images.pin(definition.image)
         if pin.id in self.here:
-            return RunnableImage(responder, configured, pin, section)
+            return RunnableImage(replace(responder, code=pin.id), configured, pin, section)
         advice = "its image is not installed; an administrator can run `responder-bot responders install`"
         reason, is_wanted = f"{definition.file}: {not_installed(pin)}", self.is_wanted(definition)
         if not is_wanted:

@@ -1,7 +1,7 @@
 """The responders of a process engine: their definitions, configuration and interpreters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.common.accounts import Account, account_named
@@ -11,6 +11,7 @@ from core.engines.configuration import ConfiguredResponder
 from core.engines.confinement import Mode, nothing_confines
 from core.engines.definitions import BUNDLED, ProgramDefinition, load, read_program
 from core.engines.environments import Environments, EnvironmentSpec, Interpreter, Unavailable
+from core.engines.files import digest_of
 from core.settings import ResponderSection, section_for
 
 
@@ -79,4 +80,5 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, Runnab
             account = account_named(section.run_as) if section.run_as else None
         except LookupError as error:
             return Skipped(definition.name, f"{definition.file}: {error}", responder)
-        return RunnableResponder(responder, configured, interpreter, section, account)
+        code = digest_of(definition.folder)
+        return RunnableResponder(replace(responder, code=code), configured, interpreter, section, account)

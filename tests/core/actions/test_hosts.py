@@ -169,7 +169,7 @@ async def test_a_core_that_is_drained_and_loses_its_lease_goes_on_to_drain(tmp_p
     engine = ScriptedEngine()
     async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
         await started_run(harness)
-        await harness.database.transaction(lambda tx: drain(tx, HERE.name))
+        await harness.database.transaction(lambda tx: drain(tx, harness.clock(), "lead@example.org", HERE.name))
         await look(harness, other)
         assert harness.hosts.draining
         await lose(harness, other)
