@@ -7,6 +7,7 @@ from core.audit import trail
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.models import parse_id
 
 MAX_LOGINS = 60
 """Refused logins that get a row in a minute, as anybody can cause them."""
@@ -25,7 +26,9 @@ class Refusals:
     async def request(
         self, error: ResponderBotError, *, login: str, request: str, object: str, responder: str | None = None
     ) -> None:
-        """Record that somebody was refused what they asked for; `responder` is that of a run.
+        """Record that somebody was refused what they asked for; `responder` is that of a run, if there is one.
+
+        What is no id in `object` is any text, and so beside the chain.
 
         Raises ResponderBotError("unavailable").
         """
@@ -34,9 +37,11 @@ class Refusals:
             return
         details: dict[str, Any] = {"code": error.code, "rule": rule, "responder": responder, "asked": request}
         what: trail.What = "run.refused" if responder else "request.refused"
-        now, texts = self._clock(), {"reason": error.message}
+        is_id = parse_id(object) is not None
+        now, texts = self._clock(), {"reason": error.message, "object": "" if is_id else object}
+        about = object if is_id else "core"
         await self._database.transaction(
-            lambda tx: trail.record(tx, now, what, by=login, object=object, texts=texts, **details)
+            lambda tx: trail.record(tx, now, what, by=login, object=about, texts=texts, **details)
         )
 
     async def login(self, address: str) -> None:

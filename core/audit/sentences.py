@@ -7,6 +7,8 @@ from core.audit.trail import CORE
 from core.audit.verify import at
 
 _Fields = Mapping[str, Any]
+_SHOWN = ("target", "object", "note", "reason", "message", "name", "address")
+"""The texts that a sentence has."""
 
 
 def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
@@ -17,7 +19,9 @@ def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
     through = f" (through {row['through']})" if "through" in row else ""
     erased = sorted(row.get("texts", {}).keys() - texts.keys())
     more = [
-        f"{name}: {texts[name]}" for name in ("target", "note", "reason", "message", "name", "address") if name in texts
+        f"{name}: {texts[name]}"
+        for name in ("target", "object", "note", "reason", "message", "name", "address")
+        if name in texts
     ]
     more += [f"{', '.join(erased)}: erased"] if erased else []
     return f"{who}{through} {said}{'; ' if more else ''}{'; '.join(more)}".strip()
@@ -39,7 +43,8 @@ def _refused(row: _Fields) -> str:
     rule = f" by the rule {row['rule']}" if "rule" in row else ""
     if "responder" in row:
         return f"was refused a run of {row['responder']} on {row['object']}{rule}"
-    return f"was refused {row.get('asked', 'a request')} on {row['object']}{rule}"
+    where = "" if row["object"] == "core" else f" on {row['object']}"
+    return f"was refused {row.get('asked', 'a request')}{where}{rule}"
 
 
 def _approved(row: _Fields) -> str:

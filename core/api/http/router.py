@@ -143,12 +143,13 @@ class Router:
             elif request.caller is not ANONYMOUS:
                 body = request.body
                 is_run = isinstance(body, RunInput)
+                was_chosen = is_run and (error.code != "forbidden" or "rule" in error.details)
                 await self._refusals.request(
                     error,
                     login=request.caller.login,
                     request=f"{request.method} {request.route}",
-                    object=body.object_id if is_run else next(iter(request.path.values()), request.route),
-                    responder=body.responder_id if is_run else None,
+                    object=body.object_id if is_run else next(iter(request.path.values()), ""),
+                    responder=body.responder_id if was_chosen else None,
                 )
         except ResponderBotError as unavailable:
             return unavailable

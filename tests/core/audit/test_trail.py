@@ -141,13 +141,17 @@ async def test_refusals_over_http_have_a_row_and_refused_logins_one_a_minute(cor
     rows = await rows_of(core.core.database)
     refused = [row for row in rows if row["what"].endswith("refused")]
     assert [(row["what"], row["by"], row["object"]) for row in refused] == [
-        ("request.refused", "read-only@responder-bot.local", "/api/alert"),
-        ("request.refused", "analyst@responder-bot.local", "analyst"),
+        ("request.refused", "read-only@responder-bot.local", "core"),
+        ("request.refused", "analyst@responder-bot.local", "core"),
         ("login.refused", "", "core"),
     ]
     assert refused[0]["rule"] == "manageAlert"
     assert refused[0]["asked"] == "POST /api/alert"
     assert rows[0]["what"] == "settings.loaded"
+    assert refused[1]["texts"].keys() == {"object", "reason"}
+    body = {"responderId": "203.0.113.7", "objectType": "alert", "objectId": "203.0.113.7"}
+    assert (await core.send("POST", "/api/connector/engine/action", body, profile="read-only")).status_code == 403
+    assert "203.0.113.7" not in json.dumps(await rows_of(core.core.database))
     assert "secret title" not in json.dumps(rows)
 
 
