@@ -83,7 +83,7 @@ from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
-PUBLISH_EVERY_S = 60.0  # how late a head may be
+PUBLISH_EVERY_S = 5.0  # how late a head may be
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
 Open = Callable[[Location, Opening], Database]
@@ -244,6 +244,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     stack.push_async_callback(registry.close)
     await registry.open()
     await record_settings(database, clock, host.name, settings.model_dump())
+    logged = await database.read(trail.last_published)
     lifecycle = Lifecycle(
         database,
         registry,
@@ -280,7 +281,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
-    stack.push_async_callback(_cancel, asyncio.create_task(_publish_heads(database, clock)))
+    stack.push_async_callback(_cancel, asyncio.create_task(_publish_heads(database, clock, logged)))
 
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
     stack.push_async_callback(_cancel, asyncio.create_task(people.note_uses_forever()))
@@ -489,14 +490,20 @@ def _summary(catalogue: Catalogue) -> str:
     return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
 
 
-async def _publish_heads(database: Database, clock: Clock) -> None:
-    """Publish the head of the audit each hour."""
+async def _publish_heads(database: Database, clock: Clock, logged: int) -> None:
+    """Publish the head of the audit each hour, and log what was published after row `logged`, by whichever process."""
+    log = structlog.get_logger("core.app")
     while True:
         await asyncio.sleep(PUBLISH_EVERY_S)
         try:
-            await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
+            if await database.read(lambda reads: trail.is_due(reads, clock())):
+                await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
+            heads = await database.read(partial(trail.heads_after, number=logged))
+            for head in heads.values():
+                log.info("audit_head", head=head)
+            logged = max(heads, default=logged)
         except ResponderBotError as error:
-            structlog.get_logger("core.app").warning("head_not_published", reason=error.message)
+            log.warning("head_not_published", reason=error.message)
 
 
 async def _prune_hourly(

@@ -344,13 +344,10 @@ async def _opened(location: "Location", store: "Store | None" = None) -> "AsyncI
 def _on_database(
     location: "Location", work: "Callable[[Database], Coroutine[Any, Any, T]]", store: "Store | None" = None
 ) -> T:
-    from core.common import logs
-
     async def run_on_it() -> T:
         async with _opened(location, store) as database:
             return await work(database)
 
-    logs.silence()  # standard output is for what the command prints
     return asyncio.run(run_on_it())
 
 

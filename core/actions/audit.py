@@ -18,7 +18,6 @@ from core.store import objects
 from core.store import retention as stored_roots
 
 MAX_ROWS = 1_000
-MAX_HEADS = 50
 
 
 class AuditReader:
@@ -51,8 +50,9 @@ class AuditReader:
             last = stored.last_published(reads)
             if after < 0:
                 return [] if last is None else _rows(reads, caller, "", last["number"] - 1, 1)
-            numbers = stored.published_after(reads, after, MAX_HEADS)
-            return [row for number in numbers for row in _rows(reads, caller, "", number - 1, 1)]
+            return [
+                row for number in trail.heads_after(reads, after) for row in _rows(reads, caller, "", number - 1, 1)
+            ]
 
         return await self._database.snapshot(read)
 

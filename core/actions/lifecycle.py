@@ -434,7 +434,7 @@ class Lifecycle:
             in_force.begin_undo(tx, row, target)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         merged = self._registry.find(row["responder_name"])
-        version = _version(merged.on(row["engine_name"]) if merged else None)
+        version: Mapping[str, Any] = _version(merged.on(row["engine_name"]) if merged else None)
         self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
         return self._job(row, target, resumed=False)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.audit.trail import CORE
 from core.audit.verify import at
+from core.authorization import COMMAND_LINE
 
 _Fields = Mapping[str, Any]
 _SHOWN = ("target", "object", "note", "reason", "message", "name", "address")
@@ -15,7 +16,7 @@ def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
     """What a row says. `texts` are those that are not erased."""
     found = _SENTENCES.get(row["what"])
     said = f"{row['what']} {row['object']}" if found is None else found(row)
-    who = row["by"] if row["by"] != CORE else "Core"
+    who = {CORE: "Core", COMMAND_LINE.login: "The command line"}.get(row["by"], row["by"])
     through = f" (through {row['through']})" if "through" in row else ""
     erased = sorted(row.get("texts", {}).keys() - texts.keys())
     more = [

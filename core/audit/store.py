@@ -39,13 +39,13 @@ def last_published(reads: Reads) -> Row | None:
     return reads.row("SELECT number, at FROM audit_head WHERE number = (SELECT max(number) FROM audit_head)")
 
 
-def published_after(reads: Reads, number: int, limit: int) -> list[int]:
-    """The next rows after a number that were published as heads."""
-    rows = reads.rows(
-        "SELECT number FROM audit_head WHERE number > :number ORDER BY number LIMIT :limit",
+def heads_after(reads: Reads, number: int, limit: int) -> list[Row]:
+    """The next rows (`number, hash`) after a number that were published as heads."""
+    return reads.rows(
+        "SELECT audit.number AS number, hash FROM audit_head JOIN audit ON audit.number = audit_head.number"
+        " WHERE audit_head.number > :number ORDER BY audit_head.number LIMIT :limit",
         {"number": number, "limit": limit},
     )
-    return [row["number"] for row in rows]
 
 
 def settings(reads: Reads, host: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from core.audit.verify import NO_HASH, canonical, digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.clock import MINUTE_MS
-from core.common.database import Transaction
+from core.common.database import Reads, Transaction
 
 SALT_BYTES = 16
 TEXT_CHARS = 8_192
@@ -94,6 +94,8 @@ RIGHTS: frozenset[What] = frozenset(
     }
 )
 """Changes of rights, which are announced at once."""
+MAX_HEADS = 50
+"""Heads that are read at once."""
 PUBLISH_MS = 60 * MINUTE_MS
 """How often the head is published, if there are new rows."""
 
@@ -154,23 +156,34 @@ def record(
     if salted:
         stored.insert_texts(tx, number, salted)
     if what in RIGHTS:
-        _publish(tx, now, number, hash_)
+        stored.insert_published(tx, number, now)
     return number
 
 
+def is_due(reads: Reads, now: int) -> bool:
+    """Whether an hour has passed since a head was published, and there are new rows."""
+    head, published = stored.last(reads), stored.last_published(reads)
+    if head is None or published is None:
+        return head is not None
+    return published["number"] < head["number"] and not now - PUBLISH_MS < published["at"] <= now
+
+
 def publish_if_due(tx: Transaction, now: int) -> None:
-    """Publish the head once an hour, over all hosts; nothing without a new row."""
-    head, published = stored.last(tx), stored.last_published(tx)
-    if head is None or (published is not None and published["number"] >= head["number"]):
-        return
-    if published is None or not now - PUBLISH_MS < published["at"] <= now:
-        _publish(tx, now, head["number"], head["hash"])
+    """Publish the head, once an hour over all hosts."""
+    head = stored.last(tx)
+    if head is not None and is_due(tx, now):
+        stored.insert_published(tx, head["number"], now)
 
 
-def _publish(tx: Transaction, now: int, number: int, hash_: str) -> None:
-    """Tell this head to the bot, and to the log once it is committed."""
-    stored.insert_published(tx, number, now)
-    tx.notes.append(("audit_head", {"head": f"{number}:{hash_}"}))
+def heads_after(reads: Reads, number: int) -> dict[int, str]:
+    """The next heads that were published after that of row `number`, as `<number>:<hash>` by number."""
+    return {row["number"]: f"{row['number']}:{row['hash']}" for row in stored.heads_after(reads, number, MAX_HEADS)}
+
+
+def last_published(reads: Reads) -> int:
+    """The number of the row that was published last; 0 before the first time."""
+    row = stored.last_published(reads)
+    return 0 if row is None else int(row["number"])
 
 
 def _through(by: str) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import code, context, defang_indicators, foreign, section, slack_date
+from bot.block_kit.text import DAY_AND_TIME, code, context, defang_indicators, foreign, section, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -27,10 +27,18 @@ def published(row: AuditRow) -> Message:
     head = code(f"{row.number}:{row.hash}", 100)
     if not row.is_right:
         return Message(f"Head of the audit: {row.number}", (context(f"Head of the audit: {head}"),))
-    said = foreign(defang_indicators(row.sentence), ROW_CHARS)
+    said = _said(row)
     return Message(said, (section(f":key: {said}"), context(f"Head of the audit: {head}")))
 
 
 def _line(row: AuditRow) -> str:
-    said = foreign(defang_indicators(row.sentence), ROW_CHARS)
-    return f"{row.number}. {slack_date(row.at, '{date_short_pretty} {time}')} {said}"
+    return f"{row.number}. {slack_date(row.at, DAY_AND_TIME)} {_said(row)}"
+
+
+def _said(row: AuditRow) -> str:
+    """The sentence of a row, with people by the first part of their logins."""
+    sentence = row.sentence
+    for login in (row.by, row.object):
+        name, _, domain = login.partition("@")
+        sentence = sentence.replace(login, name) if name and domain else sentence
+    return foreign(defang_indicators(sentence), ROW_CHARS)

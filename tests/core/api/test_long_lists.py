@@ -187,6 +187,6 @@ async def test_one_callers_long_searches_do_not_delay_others(core: RunningCore) 
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path, core={"vendor_alias": "cortex"}) as core:
+    async with running_core(tmp_path, core={"vendor_alias": "cortex"}, audited=False) as core:
         await core.key("org-admin")
         yield core

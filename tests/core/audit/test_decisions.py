@@ -27,7 +27,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "Release": {},
     "Plain": {"breaker": {"failures": 1, "within_minutes": 10}},
 }
-RECORDS = ("/api/alert", "/api/case", "/api/ingest/{name}")
+RECORDS = ("/api/alert", "/api/case", "/api/comment", "/api/ingest/{name}")
 """What is below these and decides nothing keeps what is known of alerts and cases; the event feed says who did it."""
 
 
@@ -138,7 +138,11 @@ class Walk:
             body = {"responderId": "Block_1_0", "targets": targets}
             bulk = (await self.send("POST", f"{RUN}/_bulk", "run.requested", body))["id"]
             await self.send("POST", f"{RUN}/_bulk/{{id}}/{word}", what, {}, id_=bulk, profile="analyst")  # type: ignore[arg-type]
-        await self.send("POST", f"{RUN}/_bulk/{{id}}/retry", "run.requested", id_=bulk)
+        targets = [{"objectType": "alert", "objectId": await self.alert()}]
+        asked = {"responderId": "Release_1_0", "targets": targets, "parameters": {"fail": True}}
+        failing = await self.send("POST", f"{RUN}/_bulk", "run.requested", asked)
+        await self.ended(failing["actions"][0]["action"]["id"])
+        await self.send("POST", f"{RUN}/_bulk/{{id}}/retry", "run.requested", id_=failing["id"])
 
     async def people(self) -> None:
         for number, (word, what) in enumerate((("approve", "access.approved"), ("deny", "access.denied"))):
@@ -165,7 +169,7 @@ class Walk:
         await self.send("POST", "/api/responder/{name}/resume", "responder.resumed", name_="Plain_1_0")
         (host, *_) = (await self.core.send("GET", "/api/host")).json()
         for method, what in (("POST", "host.drained"), ("DELETE", "host.resumed")):
-            body = {} if method == "POST" else None
+            body: dict[str, Any] | None = {} if method == "POST" else None
             await self.send(method, "/api/host/{name}/drain", what, body, name_=host["name"])  # type: ignore[arg-type]
 
 
