@@ -14,7 +14,6 @@ import structlog
 from starlette.types import ASGIApp
 
 from core import engines
-from core.actions.audit import AuditReader
 from core.actions.bulks import Bulks
 from core.actions.checks import Checks
 from core.actions.documents import Documents
@@ -47,6 +46,7 @@ from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
 from core.audit import trail
+from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
 from core.common import systemd
@@ -75,6 +75,7 @@ from core.reports import operations
 from core.reports import report as reports
 from core.responders.guards import Guards
 from core.responders.registry import Registry
+from core.responders.target import level_of
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
@@ -341,7 +342,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
-        *retention_api.endpoints(Holds(database, clock), retention, AuditReader(database, clock)),
+        *retention_api.endpoints(Holds(database, clock), retention, AuditReader(database, clock, level_of)),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),

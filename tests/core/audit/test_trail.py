@@ -10,15 +10,16 @@ from typing import Any, get_args
 
 import pytest
 
-from core.actions.audit import AuditReader
 from core.audit import store as stored
 from core.audit import trail
+from core.audit.reader import AuditReader
 from core.audit.sentences import sentence
 from core.authorization import COMMAND_LINE
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Profile
+from core.responders.target import level_of
 from core.settings import ResponderSection
 from core.store import people as stored_people
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input
@@ -83,7 +84,7 @@ async def test_the_rows_of_a_run_tell_its_story(harness: Harness) -> None:
     assert rows[0]["texts"].keys() == {"inputs", "note"}
     assert "beacons" not in json.dumps(rows)
     assert rows[3]["outcome"] == "succeeded"
-    reader = AuditReader(harness.database, harness.clock)
+    reader = AuditReader(harness.database, harness.clock, level_of)
     said = [row.sentence for row in await reader.story(ANNA, harness.alert_id)]
     assert said[0] == (
         f"anna@example.org asked to run BlockHost_1_0 on {harness.alert_id} as {action.id}; it needs an approval;"

@@ -1,0 +1,98 @@
+"""Reads the audit over HTTP: all of it, or the story of one object within the reader's clearance."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+
+from core.audit import store as stored
+from core.audit import trail
+from core.audit.sentences import sentence
+from core.authorization import Caller
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Transaction
+from core.common.errors import ResponderBotError
+from core.models import AuditRow, parse_id
+
+MAX_ROWS = 1_000
+
+
+LevelOf = Callable[[Reads, int], int]
+"""The clearance that it takes to see an object or a run; red for what is gone."""
+
+
+class AuditReader:
+    """Reads rows, and adds one for each reading."""
+
+    def __init__(self, database: Database, clock: Clock, level_of: LevelOf) -> None:
+        self._database = database
+        self._clock = clock
+        self._level_of = level_of
+
+    async def rows(self, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
+        """The next rows after number `after`, oldest first; with `object_` those about it and what belongs to it."""
+        return await self._read(caller, object_, after, limit)
+
+    async def story(self, caller: Caller, object_id: str) -> list[AuditRow]:
+        """The rows about an alert, a case or a run that the caller may see. Raises "not_found", "forbidden"."""
+        number = parse_id(object_id)
+        if number is None:
+            raise ResponderBotError("not_found", f"{object_id[:64]} is no id; give one such as ~12.")
+
+        def read(reads: Reads) -> None:
+            caller.require_clearance(self._level_of(reads, number), "read the audit of it")
+
+        await self._database.read(read)
+        return await self._read(caller, f"~{number}", 0, MAX_ROWS)
+
+    async def heads(self, caller: Caller, after: int) -> list[AuditRow]:
+        """The next rows after number `after` that were published as heads; the last one without `after` (-1)."""
+
+        def read(reads: Reads) -> list[AuditRow]:
+            last = stored.last_published(reads)
+            if after < 0:
+                return [] if last is None else self._rows(reads, caller, "", last["number"] - 1, 1)
+            return [
+                row
+                for number in trail.heads_after(reads, after)
+                for row in self._rows(reads, caller, "", number - 1, 1)
+            ]
+
+        return await self._database.snapshot(read)
+
+    async def _read(self, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
+        def work(tx: Transaction) -> None:
+            trail.record(tx, self._clock(), "audit.read", by=caller.login, object=object_ or "audit")
+
+        await self._database.transaction(work)
+        return await self._database.snapshot(
+            lambda reads: self._rows(reads, caller, object_, after, min(limit, MAX_ROWS))
+        )
+
+    def _rows(self, reads: Reads, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
+        rows = stored.of_object(reads, object_, after, limit) if object_ else stored.page(reads, after, None, limit)
+        texts: dict[int, dict[str, str]] = {}
+        for text in stored.texts(reads, [row["number"] for row in rows]):
+            texts.setdefault(text["number"], {})[text["name"]] = json.loads(text["text"])
+        level: Callable[[int], int] = cache(lambda number: self._level_of(reads, number))
+        found = []
+        for row in rows:
+            doc = json.loads(row["doc"])
+            about = parse_id(doc["object"])
+            if about is not None and caller.why_not_cleared(level(about)):
+                continue
+            said = texts.get(row["number"], {})
+            found.append(
+                AuditRow(
+                    number=row["number"],
+                    hash=row["hash"],
+                    at=doc["at"],
+                    what=doc["what"],
+                    by=doc["by"],
+                    object=doc["object"],
+                    sentence=sentence(doc, said),
+                    is_right=doc["what"] in trail.RIGHTS,
+                    row=doc,
+                    texts=said,
+                )
+            )
+        return found
