@@ -20,7 +20,6 @@ from core.actions.documents import Documents
 from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
-from core.actions.retention import Retention
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
@@ -76,6 +75,7 @@ from core.reports import report as reports
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.responders.target import level_of
+from core.retention.pruning import Retention
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions

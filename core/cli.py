@@ -905,8 +905,8 @@ def _database_files(args: argparse.Namespace, instead: str) -> tuple[Path, Path]
 
 def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.actions.retention import Retention
     from core.common.clock import now_ms
+    from core.retention.pruning import Retention
     from core.store.database import backup
 
     async def work(database: "Database") -> None:

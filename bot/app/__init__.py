@@ -23,12 +23,12 @@ from bot.app.workers import Workers, cancel_and_wait
 from bot.block_kit.text import utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
+from bot.features.audit.heads import Heads
 from bot.features.base import Check, Services
 from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
-from bot.notifier.heads import Heads
 from bot.notifier.summaries import Summaries
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from core.actions import undo_state
+from core.actions.undo_state import Entry
+from core.audit import trail
 from core.authorization import Caller, expand
 from core.common.clock import Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
@@ -58,8 +60,8 @@ class _Waiting:
     duty: Duty | None
     able: Callable[[], Sequence[str]]
     """The logins of those in Slack who could decide on it now."""
-    save: Callable[[Duty], None]
-    """Stores who was asked, with an event."""
+    save: Callable[[Duty, Entry], None]
+    """Stores who was asked, with an event and a row of the audit."""
 
 
 class Duties:
@@ -127,7 +129,7 @@ class Duties:
             if following is not None and caller.login in duty.asked[-1].logins:
                 stored.delete(tx, waiting.number, following["step"])
                 duty = self._take(tx, waiting, duty, following["step"], 0)
-            waiting.save(duty)
+            waiting.save(duty, Entry("approval.declined", by=caller.login, to=duty.asked[-1].logins))
             return duty
 
         return await self._database.transaction(work)
@@ -159,14 +161,15 @@ class Duties:
         duty, number = waiting.duty or Duty(), step.step
         if number == stored.REMINDER:
             stored.delete(tx, step.number, number)
-            waiting.save(duty.model_copy(update={"reminded_at": self._clock()}))
+            waiting.save(duty.model_copy(update={"reminded_at": self._clock()}), Entry("approval.reminded"))
             return
         _, steps = self._guards.duty(waiting.responder_name)
         while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
             number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
         stored.delete(tx, step.number, step.step)
         if number < len(steps):
-            waiting.save(self._take(tx, waiting, duty, number, late))
+            duty = self._take(tx, waiting, duty, number, late)
+            waiting.save(duty, Entry("approval.asked", to=duty.asked[-1].logins))
 
     def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
         """Ask the people of a step; if nobody of them can decide, those of the next at once."""
@@ -202,9 +205,10 @@ class Duties:
         if row["approval_expires_at"] is not None and action.approval is not None:
             approval = action.approval
 
-            def save(duty: Duty) -> None:
+            def save(duty: Duty, entry: Entry) -> None:
                 changed = approval.model_copy(update={"duty": duty})
                 stored_actions.set_vote(tx, number, action.model_copy(update={"approval": changed}).to_json())
+                entry.record(tx, now, row)
                 _record_event(tx, row, now)
 
             if approval.expires_at <= now:
@@ -216,9 +220,9 @@ class Duties:
             return None
         of_extension = extension.approval
 
-        def save_extension(duty: Duty) -> None:
+        def save_extension(duty: Duty, entry: Entry) -> None:
             asked = extension.model_copy(update={"approval": of_extension.model_copy(update={"duty": duty})})
-            undo_state.save(tx, row, row["created_by"], now, row["undo_at"], extension=asked)
+            undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, extension=asked)
 
         able = partial(self._able, tx, row, action, extension.asked_by, of_extension.approved_by)
         return _Waiting(number, row["responder_name"], of_extension.duty, able, save_extension)
@@ -239,8 +243,9 @@ class Duties:
                     alike[key] = self._able(tx, row, action, row["created_by"], approved_by)
             return list(dict.fromkeys(login for logins in alike.values() for login in logins))
 
-        def save(duty: Duty) -> None:
+        def save(duty: Duty, entry: Entry) -> None:
             stored_bulks.set_duty(tx, number, duty.to_json())
+            trail.record(tx, self._clock(), entry.what, by=entry.by, object=f"~{number}", **entry.details)
             _record_event(tx, rows[0], self._clock())
 
         duty = Duty.model_validate_json(bulk["duty"]) if bulk["duty"] else None

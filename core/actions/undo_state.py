@@ -17,10 +17,25 @@ LAST_RETRY_MS = 60 * MINUTE_MS
 
 
 class Entry:
-    """What the audit says of a change of an undo."""
+    """What the audit says of a change of an undo, or of who is asked to approve."""
 
     def __init__(self, what: trail.What, *, by: str = trail.CORE, text: str | None = None, **details: Any) -> None:
         self.what, self.by, self.text, self.details = what, by, text, details
+
+    def record(self, tx: Transaction, now: int, row: Row) -> None:
+        """Add it as a row of that action."""
+        trail.record(
+            tx,
+            now,
+            self.what,
+            by=self.by,
+            object=f"~{row['id']}",
+            root=f"~{row['root_id']}",
+            on=f"~{row['object_id']}",
+            responder=row["responder_name"],
+            texts={"reason": self.text},
+            **self.details,
+        )
 
 
 def of_run(section: ResponderSection, minutes: int | None, *, is_installed: bool) -> Undo | None:
@@ -208,18 +223,7 @@ def save(
     changed = action.model_copy(update={"undo": undo, "measure": measure or action.measure})
     stored.set_undo(tx, row["id"], changed.to_json(), undo_at)
     events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
-    trail.record(
-        tx,
-        now,
-        entry.what,
-        by=entry.by,
-        object=f"~{row['id']}",
-        root=f"~{row['root_id']}",
-        on=f"~{row['object_id']}",
-        responder=row["responder_name"],
-        texts={"reason": entry.text},
-        **entry.details,
-    )
+    entry.record(tx, now, row)
     return changed
 
 

@@ -4,12 +4,12 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from core.actions.retention import Retention
 from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
 from core.audit.reader import MAX_ROWS, AuditReader
 from core.common.errors import ResponderBotError
 from core.models import Alert, AuditRow, Case, ClosedObjects, HeldObject, HoldInput
 from core.records.holds import Holds
+from core.retention.pruning import Retention
 
 DEFAULT_ROWS = 100
 MAX_DIGITS = 15

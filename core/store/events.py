@@ -2,7 +2,7 @@
 
 from core.common import logs
 from core.common.database import Reads, Row, Transaction
-from core.store import sequences
+from core.store.database import sequences
 
 
 def record(

@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.store import sequences
+from core.store.database import sequences
 
 
 def parsed(doc: str) -> Any:

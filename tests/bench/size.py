@@ -11,11 +11,11 @@ from statistics import median
 from bot.outbox.retention import DAY_MS
 from bot.outbox.retention import Retention as BotRetention
 from bot.outbox.store import open_store
-from core.actions.retention import Retention
 from core.common import logs
 from core.common.clock import now_ms
 from core.common.settings_file import RetentionSection
 from core.models import ClosedObjects
+from core.retention.pruning import Retention
 from core.settings import EngineSection
 from core.store.database.opening import open_database
 from tests import stores

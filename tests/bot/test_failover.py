@@ -18,11 +18,11 @@ import pytest
 from bot.block_kit import ids
 from bot.outbox.replicas import LEASE_MS, LOOK_MS, RENEW_MS
 from bot.slack_emulator import EmulatedUser, SlackEmulator
-from core.actions.retention import DAY_MS, Retention
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database import Database, Dialect
 from core.common.settings_file import RetentionSection
+from core.retention.pruning import DAY_MS, Retention
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users, find_card

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from core.actions.retention import Retention
 from core.app import Core, serving
 from core.common.clock import now_ms
 from core.common.settings_file import RetentionSection
 from core.models import Profile
+from core.retention.pruning import Retention
 from core.settings import CoreSection, CoreSettings
 from tests import stores
 from tests.audited import require_rows

@@ -16,7 +16,7 @@ from pathlib import Path
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.common.private_files import make_private, narrow_database
-from core.store import sequences
+from core.store.database import sequences
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
 ID_GAP = 1_000_000_000  # more ids than a database allocates between a backup and its loss

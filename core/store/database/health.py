@@ -2,7 +2,7 @@
 
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.disk import Share
-from core.store import sequences
+from core.store.database import sequences
 
 
 def touch(tx: Transaction) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.actions.retention import DAY_MS
 from core.models import CaseUpdate, CommentInput, LogInput, TaskInput
+from core.retention.pruning import DAY_MS
 from tests import stores
 from tests.core.actions.harness import ANNA, LEAD
 from tests.core.actions.test_retention import (
@@ -27,7 +27,7 @@ from tests.core.core_process import until
 KILLS = 50
 PRUNE = """
 import asyncio, sys
-from core.actions.retention import Retention
+from core.retention.pruning import Retention
 from core.common.database.location import parse_location
 from core.common.settings_file import RetentionSection
 from core.store.database.opening import open_database

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from bot.cli import main
 from core.actions.bulks import Bulks
-from core.actions.retention import DAY_MS, Retention, longest_rule_ms
 from core.app import Core
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
@@ -40,6 +39,7 @@ from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.holds import Holds
+from core.retention.pruning import DAY_MS, Retention, longest_rule_ms
 from core.settings import BreakerSection, ResponderSection, load
 from core.store.database.backup import copy
 from core.store.database.opening import open_database

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from core.actions.retention import AT_ONCE, Retention
 from core.common.clock import DAY_MS
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.records.events import GATHER_STEP_S, PAGE_EVENTS, Feed
+from core.retention.pruning import AT_ONCE, Retention
 from core.store import events
 from core.store.events import bounds
 from tests.clock import SetClock

@@ -21,7 +21,8 @@ from core.common.database.sqlite.connection import WAL_BYTES
 from core.common.database.sqlite.database import SqliteDatabase
 from core.common.errors import ResponderBotError
 from core.models import parse_id
-from core.store import objects, sequences
+from core.store import objects
+from core.store.database import sequences
 from core.store.database.health import touch
 from core.store.database.schema import migrate
 from tests import programs, stores
@@ -278,7 +279,8 @@ import asyncio, os, sys
 from pathlib import Path
 from core.common.database.sqlite.database import SqliteDatabase
 from core.store.database.schema import migrate
-from core.store import objects, sequences
+from core.store import objects
+from core.store.database import sequences
 async def main():
     database = SqliteDatabase(Path(sys.argv[1]), migrate)
     while True:

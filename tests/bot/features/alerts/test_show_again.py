@@ -7,9 +7,9 @@ from typing import Any
 from bot.block_kit import ids
 from bot.outbox.retention import DAY_MS
 from bot.slack_emulator import EmulatedUser
-from core.actions.retention import Retention
 from core.common.clock import now_ms
 from core.common.settings_file import RetentionSection
+from core.retention.pruning import Retention
 from tests import stores
 from tests.bot.outbox.harness import all_sent
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
