@@ -396,7 +396,7 @@ def approval_request(
     waits = is_open(action, now_ms)
     if not view.is_open:
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
-        text = f"{runs.mark(action)} {state}, {withheld(subject.tlp)}"
+        text = f"{runs.mark(action, view)} {state}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
     on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
     text = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."

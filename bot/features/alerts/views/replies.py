@@ -83,11 +83,10 @@ def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[st
 
 def _headline(action: Action, view: RedactedView) -> str:
     if not view.is_open:
-        return (
-            f"{runs.mark(action)} A run on {action.object_id}: {runs.state(action, view)}, {withheld(view.subject.tlp)}"
-        )
+        state = f"{runs.state(action, view)}, {withheld(view.subject.tlp)}"
+        return f"{runs.mark(action, view)} A run on {action.object_id}: {state}"
     state = f"{runs.state(action)}{runs.on_object(action, view, foreign(runs.target(view), 200))}"
-    return f"{runs.mark(action)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
+    return f"{runs.mark(action, view)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
 
 
 def _context(action: Action, view: RedactedView) -> list[Block]:

@@ -167,9 +167,9 @@ def _unassigned(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
 
 def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
     """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
-    if run.together > 1:
-        return _bulk(run.action, button)
     view = RedactedView(run.subject, person.clearance)
+    if run.together > 1:
+        return _bulk(run.action, view, button)
     line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
@@ -178,10 +178,10 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> B
     return section(line, accessory=again) if again else section(line)
 
 
-def _bulk(action: Action, button: ButtonIds) -> Block:
+def _bulk(action: Action, view: RedactedView, button: ButtonIds) -> Block:
     """The line of several runs of a bulk; how many there are in all is behind its button."""
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
-    line = f"{runs.mark(action)} *{runs.name(action)}* on several targets · {by} · {action.bulk}"
+    line = f"{runs.mark(action, view)} *{runs.name(action)}* on several targets · {by} · {action.bulk}"
     return section(line, accessory=each)

@@ -204,8 +204,11 @@ def state_of(action: Action) -> State:
     return "waiting" if action.status == "Waiting" else "running"
 
 
-def mark(action: Action) -> str:
-    return MARKS[state_of(action)]
+def mark(action: Action, view: RedactedView) -> str:
+    """The sign of its state; a run that has left something in force, or has undone that, is not just done."""
+    if view.is_open and undo_state.is_in_force(action):
+        return "🔒"
+    return "🔓" if view.is_open and action.undoes and action.outcome == "succeeded" else MARKS[state_of(action)]
 
 
 def title(action: Action) -> str:
@@ -255,9 +258,9 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     """
     at = slack_date(action.start_date, DAY_AND_TIME)
     if not view.is_open:
-        return f"{mark(action)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
+        return f"{mark(action, view)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     values = inputs_in_brackets(action, view)
-    what = f"{mark(action)} *{name(action)}*{on_target(action, view)}{values} {state(action)}"
+    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{values} {state(action)}"
     return f"{what} · {_by_whom(action)}, {at}{_tail(action, view, now_ms)}"
 
 
@@ -319,7 +322,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
-    return f"{mark(newest)} *{name(newest)}*{on} {counts} · {last}" + (f" · {result}" if result else "") + override
+    ended = f" · {result}" if result else ""
+    return f"{mark(newest, view)} *{name(newest)}*{on} {counts} · {last}{ended}{override}"
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:

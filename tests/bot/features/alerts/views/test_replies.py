@@ -10,7 +10,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply, report_file, watcher_message
 from bot.features.approvals.views import approval_request, whole_request
 from bot.message import Intent
-from core.models import Action, Approval, Artifact, Policy
+from core.models import Action, Approval, Artifact, Policy, Undo
 from tests.bot.features.alerts.views.test_card import texts_of
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report
 
@@ -40,6 +40,17 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
     ]
     assert report_file(done, SUBJECT, clearance=2) == ("Close_False_Positive_report_40.txt", text)
     assert report_file(done, SUBJECT, clearance=1) is None
+
+
+def test_what_is_in_force_or_was_undone_does_not_look_just_done() -> None:
+    undo = Undo(responder="Release_1_0", status="available", at=NOW)
+    isolated, released = ended().model_copy(update={"undo": undo}), ended(outcome="succeeded", undoes="~39")
+    signs = [
+        texts_of(end_reply(one, SUBJECT, clearance=clearance, button=button))[0][0]
+        for one in (isolated, released)
+        for clearance in (2, 0)
+    ]
+    assert signs == ["🔒", "✅", "🔓", "✅"]  # nobody learns of it who may not see the alert
 
 
 def test_a_report_leaves_out_its_sentence_and_empty_values() -> None:
