@@ -80,7 +80,7 @@ async def test_a_click_and_all_that_comes_of_it_is_one_trace(tmp_path: Path) -> 
     assert {"request_answered", "run_started", "run_ended", "cards_rendered"} <= {span.name for span in trace}
     assert not click.parent_span_id
     assert {span.parent_span_id for span in trace if span is not click} == {click.span_id}
-    started, ended = ([span for span in trace if span.name == name][0] for name in ("run_started", "run_ended"))
+    started, ended = (next(span for span in trace if span.name == name) for name in ("run_started", "run_ended"))
     told = {attribute.key: attribute.value.string_value for span in (started, ended) for attribute in span.attributes}
     assert (told["engine"], told["outcome"], told["root"]) == ("local", "succeeded", alert_id)
     assert ended.start_time_unix_nano < ended.end_time_unix_nano
