@@ -18,6 +18,7 @@ from core.actions.bulks import Bulks
 from core.actions.checks import Checks
 from core.actions.documents import Documents
 from core.actions.duty import Duties
+from core.actions.figures import Figures
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
 from core.actions.runner import Runner
@@ -30,6 +31,7 @@ from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import comments as comments_api
 from core.api import events as events_api
+from core.api import figures as figures_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
@@ -335,6 +337,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos, duties),
+        *figures_api.endpoints(Figures(database, clock), clock),
         *measures_api.endpoints(measures),
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),

@@ -24,6 +24,7 @@ FEW = {
     "access_request",
     "backup",
     "dropped_file",
+    "duty",
     "group_member",
     "host_catalogue",
     "identity",

@@ -40,7 +40,7 @@ from core.records.artifacts import KIND as ARTIFACT
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import check_growth, made, merge_tags, record_event, requested_changes, require_not_held
-from core.store import attachments, objects, texts
+from core.store import attachments, figures, objects, texts
 from core.store.search import docs_of, fitting
 
 KIND: Literal["alert"] = "alert"
@@ -312,6 +312,8 @@ def _update(
     changed.pop("ids", None)
     if request.assignee is not None:
         changed["assignee"] = require_person(tx, request.assignee) if request.assignee else None
+        if changed["assignee"] is not None and figures.is_first(tx, number, "assigned"):
+            figures.count(tx, "assigned", alert.source, "", now - alert.created_at, now)
     if artifacts is not None:
         hidden = _hidden(tx, caller, alert)
         changed["artifacts"] = [*hidden.values(), *_artifacts(tx, artifacts, hidden, user, now, alert)]
