@@ -21,6 +21,7 @@ from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
     from bot.app import Bot
+    from bot.outbox.sending.erasure import Erasure
     from bot.settings import BotSettings
     from core.app import Core
     from core.common.database.transfer import Store
@@ -57,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     doctor.add_argument("--post", metavar="CHANNEL", help=text)
     text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
     _add_command(commands, "forget-messages", _forget_messages, text)
-    core_cli.register(commands)
+    core_cli.register(commands, _erasure)
     core_cli.register_store(commands, _bots_store)
     core_cli.register_prune(commands, _prune)
+    core_cli.register_erase(commands, _erasure, _spelled)
     core_cli.register_source(commands, _card_lines)
     return core_cli.run(parser.parse_args(argv))
 
@@ -285,6 +287,35 @@ async def _prune(
         return await (retention.preview() if args.dry_run else retention.prune())
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def _erasure(args: argparse.Namespace) -> "AsyncIterator[Erasure | None]":
+    """What the bot has of something that is to be erased; None while it has no database."""
+    import aiohttp
+
+    from bot.app.transports import web_client
+    from bot.outbox.sending.erasure import Erasure
+    from bot.outbox.store import open_store
+    from core.common.database.location import files_of
+
+    settings = _bot_settings(args)
+    if not all(file.is_file() for file in files_of(settings.bot.database)):
+        yield None
+        return
+    store = open_store(settings.bot.database, core_cli.opening())
+    try:
+        async with aiohttp.ClientSession() as session:
+            token = settings.slack.bot_token
+            yield Erasure(store, web_client(token, settings.slack, session) if token else None)
+    finally:
+        await store.close()
+
+
+def _spelled(value: str) -> "Callable[[str], bool]":
+    from bot.outbox.sending.erasure import spelled
+
+    return spelled(value)
 
 
 def _forget_messages(args: argparse.Namespace) -> int:

@@ -9,11 +9,12 @@ import json
 import os
 import socket
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar
 
 from core.common.errors import ResponderBotError
 
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
     from datetime import date
 
     from core.authorization import Caller
-    from core.common.database import Database, Transaction
+    from core.common.database import Database, Row, Transaction
     from core.common.database.location import Location
     from core.common.database.schema import Opening
-    from core.common.database.transfer import Store, Sum
+    from core.common.database.transfer import Store, Sum, Table
     from core.common.disk import Share, Stored
     from core.engines.base import Catalogue
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
     from core.models import Alert, ClosedObjects
     from core.people import People
+    from core.retention.erasure import Eraser, Erasure, Matches
     from core.settings import CoreSettings, EngineSection
 
 PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source")
@@ -111,7 +113,32 @@ def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
     )
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+class ErasureElsewhere(Protocol):
+    """What the bot keeps of something that is to be erased."""
+
+    counts: Counter[str]
+    """How much of each kind was found."""
+
+    async def find(self, matches: "Matches", numbers: Collection[int] = ()) -> Sequence[int]:
+        """Look for what matches, and for messages with these numbers; returns the numbers of all messages."""
+
+    async def delete(self) -> Sequence[str]:
+        """Delete it, also in Slack; returns why some of it stays, in sentences."""
+
+    def rows(self, matches: "Matches") -> "AsyncIterator[tuple[Table, Row]]":
+        """Each row that has a text which matches."""
+
+
+OfBot = Callable[[argparse.Namespace], AbstractAsyncContextManager[ErasureElsewhere | None]]
+"""Gives the bot's part, or None while it has no database."""
+
+
+@asynccontextmanager
+async def _without_bot(_: argparse.Namespace) -> AsyncIterator[None]:
+    yield
+
+
+def register(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot = _without_bot) -> None:
     """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
@@ -129,14 +156,11 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
     text = "replace the databases with a backup; actions open in it end as Failure and are not run"
-    restore = _add(subparsers, "restore", _restore, text)
-    restore.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="made by backup; FILE.slack beside it is the bot's; without FILE, mark what is on PostgreSQL as restored",
-    )
+    restore = _add(subparsers, "restore", partial(_restore, of_bot), text)
+    text = "made by backup; FILE.slack beside it is the bot's; without FILE, mark what is on PostgreSQL as restored"
+    restore.add_argument("file", type=Path, nargs="?", metavar="FILE", help=text)
+    text = "an export of the audit: what it says was erased since is erased again"
+    restore.add_argument("--erasures", type=Path, metavar="LIST", help=text)
 
 
 def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_store: "Callable[[], Store]") -> None:
@@ -154,6 +178,28 @@ def register_prune(subparsers: "argparse._SubParsersAction[Any]", of_bot: PruneB
     text = "delete now what [retention] lets go, and print how much"
     prune = _add(subparsers, "prune", partial(_prune, of_bot), text)
     prune.add_argument("--dry-run", action="store_true", help="only print how much it would delete")
+
+
+def register_erase(
+    subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot, spelled: "Callable[[str], Matches]"
+) -> None:
+    """Add `erase` and `export`, which also need what the bot keeps; `spelled` makes what finds a value."""
+    verb = _group(subparsers, "erase", "delete for ever, in both databases and in Slack")
+    alert = verb("alert", partial(_erase_alert, of_bot), "an alert, or a case with its alerts")
+    alert.add_argument("id", metavar="ID", help="such as ~12")
+    person = verb("person", partial(_erase_person, of_bot), "a user; what they decided stays under their login")
+    person.add_argument("login", metavar="LOGIN")
+    text = "who undoes from now on what their runs have left in force"
+    person.add_argument("--undo-for", metavar="LOGIN", default="", help=text)
+    value = verb("value", partial(_erase_value, of_bot, spelled), "all alerts, cases and messages that have a value")
+    value.add_argument("value", metavar="VALUE", help="such as 203.0.113.7, in any spelling")
+    for parser in (alert, person, value):
+        parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the audit")
+        parser.add_argument("--dry-run", action="store_true", help="only print what it would delete")
+        parser.add_argument("--yes", action="store_true", help="don't ask")
+    verb = _group(subparsers, "export", "print what is held")
+    person = verb("person", partial(_export_person, of_bot), "all rows that name somebody, as JSON lines")
+    person.add_argument("login", metavar="LOGIN")
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -950,11 +996,19 @@ def _backup(args: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
+def _restore(of_bot: OfBot, args: argparse.Namespace) -> int:
+    from core.retention.erasure import erasures_in
+
+    rows = [] if args.erasures is None else erasures_in(args.erasures)
+    code = _mark_restored(args) if args.file is None else _restore_files(args)
+    if rows:
+        _erase_again(of_bot, args, rows)
+    return code
+
+
+def _restore_files(args: argparse.Namespace) -> int:
     from core.store.database.backup import as_time, restore_backup
 
-    if args.file is None:
-        return _mark_restored(args)
     core_database, bot_database = _database_files(
         args,
         "This restores SQLite files, and the settings name a PostgreSQL: stop every responder-bot, restore with"
@@ -988,6 +1042,102 @@ def _mark_restored(args: argparse.Namespace) -> int:
     if not marked:
         raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
     print(f"Marked {' and '.join(marked)} as restored; the next start makes it live.", file=sys.stderr)
+    return 0
+
+
+# --- erase, export ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _eraser(args: argparse.Namespace) -> "AsyncIterator[Eraser]":
+    settings = settings_with_database(args)
+    from core.common import logs
+    from core.common.clock import now_ms
+    from core.retention.erasure import Eraser
+    from core.retention.pruning import Retention
+
+    logs.silence()
+    async with _opened(settings.core.database) as database:
+        retention = Retention.of(settings, database, now_ms)
+        yield Eraser(database, now_ms, retention, settings.core.user_domain)
+
+
+def _erase_alert(of_bot: OfBot, args: argparse.Namespace) -> int:
+    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_alert(args.id)))
+
+
+def _erase_person(of_bot: OfBot, args: argparse.Namespace) -> int:
+    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_person(args.login, args.undo_for)))
+
+
+def _erase_value(of_bot: OfBot, spelled: "Callable[[str], Matches]", args: argparse.Namespace) -> int:
+    matches = spelled(args.value)
+    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_value(args.value, matches), matches))
+
+
+async def _erase(
+    of_bot: OfBot,
+    args: argparse.Namespace,
+    find: "Callable[[Eraser], Coroutine[Any, Any, Erasure]]",
+    matches: "Matches" = lambda _: False,
+) -> int:
+    from core.store.database import backup
+
+    async with _eraser(args) as eraser, of_bot(args) as bot:
+        if await eraser.database.read(backup.made_at) is not None:
+            raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+        erasure = await find(eraser)
+        messages = await bot.find(lambda text: matches(text) or erasure.names(text)) if bot else []
+        rows = [("IN", "KIND", "COUNT")]
+        for name, counts in (("core", erasure.counts), ("bot", bot.counts if bot else {})):
+            rows += [(name, kind, str(count)) for kind, count in sorted(counts.items()) if count]
+        rows += [("core", "text of the audit", str(len(erasure.rows)))] if erasure.rows else []
+        if len(rows) == 1:
+            print("Nothing has it.", file=sys.stderr)
+            return 0
+        _print_table(rows)
+        if erasure.roots:
+            print("Alerts and cases:", *(f"~{number}" for _, number in erasure.roots))
+        if args.dry_run:
+            return 0
+        if not args.yes and not _is_confirmed():
+            print("Nothing was erased.", file=sys.stderr)
+            return 1
+        if bot:
+            erasure.counts.update({f"{kind} of the bot": count for kind, count in bot.counts.items()})
+        await eraser.carry_out(erasure, why=args.reason, messages=messages, heir=getattr(args, "undo_for", ""))
+        problems = await bot.delete() if bot else []
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        return 1 if problems else 0
+
+
+def _is_confirmed() -> bool:
+    """Whether somebody types yes. Raises ResponderBotError("bad_request") if nobody can."""
+    if not sys.stdin.isatty():
+        raise ResponderBotError("bad_request", "Nothing was erased; look at what is listed, and repeat it with --yes.")
+    return input("This can't be undone. Type yes to erase it: ").strip() == "yes"
+
+
+def _erase_again(of_bot: OfBot, args: argparse.Namespace, rows: "list[dict[str, Any]]") -> None:
+    async def work() -> None:
+        async with _eraser(args) as eraser, of_bot(args) as bot:
+            erasure = await eraser.again(rows)
+            if bot:
+                await bot.find(erasure.names, [number for row in rows for number in row.get("messages", ())])
+                await bot.delete()
+
+    asyncio.run(work())
+    print(f"Erased again what {len(rows)} rows of {args.erasures} say.", file=sys.stderr)
+
+
+def _export_person(of_bot: OfBot, args: argparse.Namespace) -> int:
+    async def work() -> None:
+        async with _eraser(args) as eraser, of_bot(args) as bot:
+            async for line in eraser.held_about(args.login, bot.rows if bot else None):
+                print(line)
+
+    asyncio.run(work())
     return 0
 
 

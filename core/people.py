@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -477,6 +477,15 @@ class People:
             return member
 
         return await self._change(work)
+
+    def erase_in(self, tx: Transaction, now: int, login: str, slack: Iterable[str]) -> None:
+        """Delete a user with keys, links, groups and requests; `slack` are their `team:user`."""
+        for group in [row["name"] for row in stored.members(tx) if row["login"] == login]:
+            members = [member for member in stored.members_of(tx, group) if member != login]
+            _set_members(tx, now, COMMAND_LINE.login, group, members)
+        for link in slack:
+            stored.delete_requests(tx, *link.rsplit(":", 1))
+        stored.delete_user(tx, login)
 
     # --- requests for access ----------------------------------------------------------------------------------------
 

@@ -69,6 +69,9 @@ ENDING: Mapping[str, str] = {
         "responder-bot key add --help"
     ),
     "responder-bot restore": "responder-bot restore --help",
+    "responder-bot restore FILE --erasures LIST": "responder-bot restore --help",
+    "responder-bot erase": "responder-bot erase --help",
+    "responder-bot export person LOGIN": "responder-bot export --help",
     "responder-bot hosts": "",
     "responder-bot check": "",
     "responder-bot check --schema": "",

@@ -99,6 +99,12 @@ def _settings(row: _Fields) -> str:
     return f"started on {row['object']}{changed}"
 
 
+def _erased(row: _Fields) -> str:
+    counts = ", ".join(f"{count} {kind}" for kind, count in row.get("counts", {}).items()) or "texts of the audit"
+    to = f"; {row['to']} undoes {_listed(row['handed_over'])} from now on" if "to" in row else ""
+    return f"erased {'a value' if row['object'] == 'value' else row['object']}: {counts}{to}"
+
+
 def _pruned(row: _Fields) -> str:
     return f"deleted what [retention] lets go: {', '.join(f'{count} {kind}' for kind, count in row['counts'].items())}"
 
@@ -150,6 +156,7 @@ _SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
     "hold.set": lambda row: f"put {row['object']} on hold",
     "hold.lifted": lambda row: f"lifted the hold on {row['object']}",
     "settings.loaded": _settings,
+    "erased": _erased,
     "pruned": _pruned,
     "audit.pruned": lambda row: f"deleted the rows of the audit up to {row['until']}",
     "backup.restored": lambda row: f"started from a backup of {at(row['made_at'])}",

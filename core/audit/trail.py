@@ -73,6 +73,7 @@ What = Literal[
     "hold.set",
     "hold.lifted",
     "settings.loaded",
+    "erased",
     "pruned",
     "audit.pruned",
     "backup.restored",
@@ -94,9 +95,10 @@ RIGHTS: frozenset[What] = frozenset(
         "key.made",
         "key.revoked",
         "group.members",
+        "erased",
     }
 )
-"""Changes of rights, which are announced at once."""
+"""Changes of rights, and what is gone for ever; these are announced at once."""
 MAX_HEADS = 50
 """Heads that are read at once."""
 PUBLISH_MS = 60 * MINUTE_MS

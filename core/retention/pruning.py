@@ -24,7 +24,7 @@ from core.records.writes import record_event
 from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
-from core.store import attachments, events
+from core.store import attachments, events, measures
 from core.store import retention as stored
 from core.store.database import backup
 
@@ -33,6 +33,7 @@ STEP_S = 0.008  # of the writer's time; the commit comes on top
 PAUSE_S = 0.05  # after each step, for all others
 AT_ONCE = 200  # rows that are looked up together
 MAX_IDS = 200
+FOR_EVER = 2**62
 ROOTS: tuple[stored.Root, ...] = ("case", "alert")
 
 Position = tuple[int, int]
@@ -49,6 +50,8 @@ class Step:
     counts: Counter[str] = field(default_factory=Counter)
     deleted: list[str] = field(default_factory=list)
     """The alerts and cases."""
+    is_silent: bool = False
+    """Whether there is no event of it: in a backup its number would be that of one which is lost."""
 
     @property
     def is_over(self) -> bool:
@@ -138,6 +141,33 @@ class Retention:
         await self._run(_delete_files)
         await shrink(self._database, self._step_s, self._pause_s)
         return self.counts - already
+
+    async def delete(self, roots: Sequence[tuple[stored.Root, int]], *, is_forced: bool = False) -> Counter[str]:
+        """Delete these alerts and cases whatever their age, and return how much of each kind.
+
+        What is open, in force or on hold stays, unless it `is_forced`, as in a backup from before it was erased; that
+        has no events then.
+        """
+        already = self.counts.copy()
+        await self._run(partial(self._delete_each, roots, is_forced))
+        await self._run(_delete_files)
+        await shrink(self._database, self._step_s, self._pause_s)
+        return self.counts - already
+
+    def _delete_each(
+        self, roots: Sequence[tuple[stored.Root, int]], is_forced: bool, tx: Transaction, step: Step, at: Position
+    ) -> Position | None:
+        step.is_silent = is_forced
+        for place, (kind, number) in enumerate(roots[at[0] :], at[0]):
+            goes = is_forced or stored.is_due(tx, number, FOR_EVER)
+            for item in stored.items(tx, kind, number, number) if goes else ():
+                if is_forced and item.kind == "action":
+                    stored_actions.delete_report(tx, item.id)
+                    measures.delete(tx, item.id)
+                self._delete(tx, item, step)
+                if step.is_over:
+                    return place, 0
+        return None
 
     async def preview(self) -> Counter[str]:
         """How much of each kind `prune` would delete now."""
@@ -275,6 +305,8 @@ class Retention:
         for kind in ROOTS:
             if item.kind == kind:
                 step.deleted.append(f"~{item.id}")
+                if step.is_silent:
+                    return
                 record_event(tx, kind, "deleted", item.id, item.id, "", self._clock())
 
     def _delete_bulks(self, tx: Transaction, step: Step, at: Position) -> Position | None:

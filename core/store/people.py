@@ -99,6 +99,18 @@ def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
     )
 
 
+def delete_user(tx: Transaction, login: str) -> None:
+    """Delete a user with keys and links."""
+    for table in ("api_key", "slack_link", '"user"'):
+        tx.run(f"DELETE FROM {table} WHERE login = :login", {"login": login})
+
+
+def delete_requests(tx: Transaction, team: str, slack_user: str) -> int:
+    """Delete what a person in Slack asked for."""
+    values = {"team": team, "user": slack_user}
+    return tx.run("DELETE FROM access_request WHERE team = :team AND slack_user = :user", values)
+
+
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,12 @@ class Database(Protocol):
     def version(self) -> int:
         """A number that changes when another process has committed."""
 
+    async def overwrite_deleted(self) -> None:
+        """Leave nothing of what was deleted in the files. PostgreSQL locks one table after the other for it.
+
+        Raises ResponderBotError("conflict") while somebody reads what was there before.
+        """
+
     async def size_bytes(self) -> int:
         """The size of what is stored."""
 

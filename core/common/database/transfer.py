@@ -6,7 +6,7 @@ The first line names the store. A line with `table` begins a table, and each row
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -43,7 +43,9 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
+    """A table of a store."""
+
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -60,7 +62,7 @@ async def export(store: Store, database: Database, file: TextIO, now: int) -> Ma
             raise ResponderBotError("conflict", sentence)
         _write(file, {"store": store.name})
         sums = {}
-        for table in _tables(store):
+        for table in tables(store):
             _write(file, {"table": table.name, "columns": table.columns})
             sums[table.name] = _sum(_each(_lines(reads, table), file.write))
         _write(file, {"tables": {name: [each.rows, each.sha256] for name, each in sums.items()}})
@@ -75,10 +77,10 @@ async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, S
     Raises ResponderBotError: "exists" if it isn't empty, "bad_request" for a file that is no export of this store, is
     cut or was changed.
     """
-    tables = {table.name: table for table in _tables(store)}
+    by_name = {table.name: table for table in tables(store)}
 
     def fill(tx: Transaction) -> dict[str, Sum]:
-        _clear(tx, tables)
+        _clear(tx, by_name)
         file.seek(0)
         if next(_parsed(file), None) != {"store": store.name}:
             raise _unreadable(f"it is no export of the {store.name}")
@@ -95,28 +97,29 @@ async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, S
                 sums[table.name] = _sum(_lines(tx, table))
             match line:
                 case {"table": str(name), "columns": list(columns)}:
-                    table = tables.get(name)
+                    table = by_name.get(name)
                     if table is None or columns != list(table.columns) or name in sums:
                         raise _unreadable(f"its table {name} isn't one of this release")
                 case {"tables": dict(found)}:
                     expected, table = found, None
                 case _:
                     raise _unreadable("it is damaged")
-        if expected != {name: [each.rows, each.sha256] for name, each in sums.items()} or sums.keys() != tables.keys():
+        if expected != {name: [each.rows, each.sha256] for name, each in sums.items()} or sums.keys() != by_name.keys():
             raise _unreadable("it is cut or was changed, or the database stored something else")
         if database.dialect == "postgresql":
-            for numbered in tables.values():
+            for numbered in by_name.values():
                 _go_on_numbering(tx, numbered)
         return sums
 
     return await database.transaction(fill)
 
 
-def _tables(store: Store) -> list[_Table]:
+def tables(store: Store) -> list[Table]:
+    """The tables of a store, without those of an index."""
     with closing(sqlite_utils.Database(memory=True)) as db:
         store.migrate(db)
         return [
-            _Table(
+            Table(
                 table.name,
                 tuple(column.name for column in table.columns),
                 tuple(table.pks if table.pks != ["rowid"] else table.columns_dict),
@@ -127,18 +130,42 @@ def _tables(store: Store) -> list[_Table]:
         ]
 
 
-def _lines(reads: Reads, table: _Table) -> Iterator[str]:
-    """The rows of a table by its key, each as a line."""
+def page(reads: Reads, table: Table, last: Row | None) -> list[Row]:
+    """The next rows of a table after `last`, by its key; the last page has fewer than ROWS_AT_ONCE."""
     columns, key = _quoted(table.columns), _quoted(table.key)
     after = f"({key}) > ({', '.join(f':after_{number}' for number in range(len(table.key)))})"
+    values = {f"after_{number}": last[column] for number, column in enumerate(table.key)} if last else {}
+    where = f"WHERE {after}" if last else ""
+    return reads.rows(f'SELECT {columns} FROM "{table.name}" {where} ORDER BY {key} LIMIT {ROWS_AT_ONCE}', values)
+
+
+async def matching(
+    store: Store, database: Database, matches: Callable[[str], bool]
+) -> AsyncIterator[tuple[Table, Row]]:
+    """Each row that has a text which matches, with its table; reads all of the store, page by page."""
+    for table in tables(store):
+        last: Row | None = None
+        while True:
+            rows = await database.snapshot(lambda reads, table=table, last=last: page(reads, table, last))  # type: ignore[misc]
+            for row in rows:
+                if any(isinstance(row[column], str) and matches(row[column]) for column in table.columns):
+                    yield table, row
+            if len(rows) < ROWS_AT_ONCE:
+                break
+            last = rows[-1]
+
+
+def delete(tx: Transaction, table: Table, row: Row) -> int:
+    """Delete a row of a table."""
+    where = " AND ".join(f'"{column}" = :{column}' for column in table.key)
+    return tx.run(f'DELETE FROM "{table.name}" WHERE {where}', {column: row[column] for column in table.key})
+
+
+def _lines(reads: Reads, table: Table) -> Iterator[str]:
+    """The rows of a table by its key, each as a line."""
     last: Row | None = None
     while True:
-        values = {f"after_{number}": last[column] for number, column in enumerate(table.key)} if last else {}
-        rows = reads.rows(
-            f'SELECT {columns} FROM "{table.name}" {f"WHERE {after}" if last else ""}'
-            f" ORDER BY {key} LIMIT {ROWS_AT_ONCE}",
-            values,
-        )
+        rows = page(reads, table, last)
         for row in rows:
             yield _line([_portable(row[column]) for column in table.columns])
         if len(rows) < ROWS_AT_ONCE:
@@ -146,18 +173,18 @@ def _lines(reads: Reads, table: _Table) -> Iterator[str]:
         last = rows[-1]
 
 
-def _clear(tx: Transaction, tables: Mapping[str, _Table]) -> None:
+def _clear(tx: Transaction, by_name: Mapping[str, Table]) -> None:
     """Delete what every new database has. Raises ResponderBotError("exists") if it has more."""
     first = ("sequence", "identity")
-    for name in tables:
+    for name in by_name:
         if name not in first and tx.row(f'SELECT 1 FROM "{name}" LIMIT 1') is not None:
             raise ResponderBotError("exists", "The database of the settings isn't empty; name a new one.")
     for name in first:
-        if name in tables:
+        if name in by_name:
             tx.run(f'DELETE FROM "{name}"')
 
 
-def _insert(tx: Transaction, table: _Table, rows: list[dict[str, Any]]) -> None:
+def _insert(tx: Transaction, table: Table, rows: list[dict[str, Any]]) -> None:
     places = ", ".join(f":{column}" for column in table.columns)
     sql = f'INSERT INTO "{table.name}" ({_quoted(table.columns)}) VALUES ({places})'
     try:
@@ -169,7 +196,7 @@ def _insert(tx: Transaction, table: _Table, rows: list[dict[str, Any]]) -> None:
     rows.clear()
 
 
-def _go_on_numbering(tx: Transaction, table: _Table) -> None:
+def _go_on_numbering(tx: Transaction, table: Table) -> None:
     if table.is_numbered:
         (key,) = table.key
         tx.row(

@@ -246,6 +246,18 @@ class PostgresqlDatabase:
 
     # --- health -------------------------------------------------------------------------------------------------------
 
+    async def overwrite_deleted(self) -> None:
+        """Writes each table into a new file. The write-ahead log, archives and replicas keep older ones for a while."""
+
+        def rewrite(connection: Connection) -> None:
+            connection.answer_s = BACKGROUND_S
+            schema, sql = self._server.schema, "SELECT tablename FROM pg_tables WHERE schemaname = :schema ORDER BY 1"
+            run_plainly(connection, f"SET statement_timeout = '{BACKGROUND_S}s'")
+            for row in connection.reads.rows(sql, {"schema": schema}):
+                run_plainly(connection, f'VACUUM FULL {schema}."{row["tablename"]}"')
+
+        await self._in_thread(self._background, rewrite)
+
     async def size_bytes(self) -> int:
         return await self.read(lambda reads: size_bytes(reads, self._server.schema))
 

@@ -194,6 +194,17 @@ class SqliteDatabase:
     def version(self) -> int:
         return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
+    async def overwrite_deleted(self) -> None:
+        """Empties the write-ahead log: in the file `secure_delete` has overwritten it."""
+
+        def truncate() -> bool:
+            with closing(connect(self.path)) as connection:
+                return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+
+        if not await asyncio.to_thread(truncate):
+            sentence = f"Somebody reads {self.path} all the time, so its log still has what was deleted; repeat it."
+            raise ResponderBotError("conflict", sentence)
+
     async def size_bytes(self) -> int:
         """The size of the file, without its write-ahead log."""
         row = self._reads.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")

@@ -1,0 +1,155 @@
+"""Deletes what the bot keeps of what is erased, and its messages and files in Slack (core/docs/storage.md#erasure)."""
+
+import asyncio
+import html
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clearance import finder
+from bot.outbox.errors import classify
+from bot.outbox.models import is_person
+from bot.outbox.retention import PAUSE_S, STEP_S
+from bot.outbox.sending.uploads import DELETE_FILE, NO_FILE
+from bot.outbox.store import STORE
+from core.common.database import Database, Row, Transaction
+from core.common.database.shrinking import shrink
+from core.common.database.transfer import Table, delete, matching
+from core.common.errors import ResponderBotError
+
+SHORTEST = 3  # characters of a value
+ATTEMPTS = 5
+RETRY_S = 1.0
+_OWN = ("state", "lease", "replica")  # which name nothing of an alert or a person
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+
+
+def spelled(value: str) -> Callable[[str], bool]:
+    """Whether a text has a value, in any case and spelling, as a word of its own; also where it is JSON or HTML.
+
+    Raises ResponderBotError("bad_request") for one that is too short.
+    """
+    if len(value.strip()) < SHORTEST:
+        raise ResponderBotError("bad_request", f"Give a value of at least {SHORTEST} characters.")
+    find = finder(value)
+
+    def matches(text: str) -> bool:
+        while True:
+            if find(text):
+                return True
+            plain = html.unescape(_ESCAPE.sub(_unescaped, text))
+            if plain == text:
+                return False
+            text = plain
+
+    return matches
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2])
+
+
+class Erasure:
+    """What goes; without `slack` nothing can be deleted there."""
+
+    def __init__(self, store: Database, slack: AsyncWebClient | None) -> None:
+        self._store = store
+        self._slack = slack
+        self._messages: dict[int, Row] = {}
+        self._rows: list[tuple[Table, Row]] = []
+        self.counts: Counter[str] = Counter()
+        """How much of each kind was found."""
+
+    async def find(self, matches: Callable[[str], bool], numbers: Collection[int] = ()) -> Sequence[int]:
+        """Look for what has a text that matches, and for messages with these numbers; returns those of all messages."""
+        keys = set[str]()
+        async for table, row in self.rows(matches):
+            if table.name == "message":
+                self._messages[row["number"]] = row
+            elif table.name == "file":
+                keys.add(row["message_key"])
+            elif table.name not in _OWN:
+                self._rows.append((table, row))
+        for key in keys:
+            await self._add("key = :value", key)
+        for number in numbers:
+            await self._add("number = :value", number)
+        self.counts = Counter(table.name for table, _ in self._rows)
+        self.counts["message"] = len(self._messages)
+        return sorted(self._messages)
+
+    async def _add(self, where: str, value: str | int) -> None:
+        sql = f"SELECT * FROM message WHERE {where}"  # noqa: S608 - a constant
+        row = await self._store.read(lambda reads: reads.row(sql, {"value": value}))
+        if row is not None:
+            self._messages[row["number"]] = row
+
+    def rows(self, matches: Callable[[str], bool]) -> AsyncIterator[tuple[Table, Row]]:
+        """Each row that has a text which matches."""
+        return matching(STORE, self._store, matches)
+
+    async def delete(self) -> Sequence[str]:
+        """Delete what was found, first in Slack; returns why some of it stays, in sentences."""
+        problems = list[str]()
+        for message in self._messages.values():
+            problem = await self._delete_in_slack(message)
+            if problem:
+                problems.append(problem)
+            else:
+                await self._store.transaction(lambda tx, key=message["key"]: _forget(tx, key))  # type: ignore[misc]
+
+        def forget(tx: Transaction) -> None:
+            for table, row in self._rows:
+                delete(tx, table, row)
+
+        await self._store.transaction(forget)
+        await shrink(self._store, STEP_S, PAUSE_S)
+        await self._store.overwrite_deleted()
+        return list(dict.fromkeys(problems))
+
+    async def _delete_in_slack(self, message: Row) -> str:
+        """Delete a message and its file; returns why that can't be done, or ""."""
+        key, channel = message["key"], message["conversation"] or message["channel"]
+        sql = "SELECT slack_id FROM file WHERE message_key = :key AND slack_id <> ''"
+        file = await self._store.read(lambda reads: reads.row(sql, {"key": key}))
+        if not message["ts"] and file is None:
+            if message["status"] != "posting":
+                return ""
+            return f"A message to {channel} may be on its way to Slack; repeat this in a minute."
+        if self._slack is None:
+            return "Messages stay in Slack, since there is no [slack] bot_token; set it, and repeat this."
+        if file is not None and (problem := await self._call(DELETE_FILE, file=file["slack_id"])):
+            return f"{problem} So a file in {channel} stays in Slack."
+        if not message["ts"] or is_person(channel):
+            return ""
+        problem = await self._call("chat.delete", channel=channel, ts=message["ts"])
+        return f"{problem} So a message in {channel} stays in Slack." if problem else ""
+
+    async def _call(self, method: str, **values: str) -> str:
+        """Call a method until Slack answers; returns why it refuses, or ""."""
+        failure = None
+        for _ in range(ATTEMPTS):
+            try:
+                await self._slack.api_call(method, json=values)  # type: ignore[union-attr]
+            except Exception as error:
+                failure = classify(error, values.get("channel", ""))
+                if failure.kind == "deleted" or failure.code in NO_FILE:
+                    return ""
+                if not failure.is_temporary:
+                    break
+                await asyncio.sleep(failure.wait_s or RETRY_S)
+            else:
+                return ""
+        return failure.message if failure else ""
+
+
+def _forget(tx: Transaction, key: str) -> None:
+    for sql in (
+        "DELETE FROM file WHERE message_key = :key",
+        "DELETE FROM button_set WHERE message_key = :key",
+        "DELETE FROM message WHERE key = :key",
+    ):
+        tx.run(sql, {"key": key})

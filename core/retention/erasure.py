@@ -1,0 +1,327 @@
+"""Erases alerts, people and values (core/docs/storage.md#erasure).
+
+The row of the audit comes first, with all that is to go: whoever is interrupted repeats the command.
+"""
+
+import base64
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.audit import trail
+from core.audit.verify import ForgedError, verify
+from core.authorization import COMMAND_LINE, current_permissions
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Row, Transaction
+from core.common.database.transfer import Table, delete, matching
+from core.common.errors import ResponderBotError
+from core.models import number_of, parse_id
+from core.people import People
+from core.retention import store as stored
+from core.retention.pruning import FOR_EVER, ROOTS, Retention
+from core.store import attachments, objects
+from core.store import people as stored_people
+from core.store import retention as stored_items
+from core.store.database.opening import STORE
+
+Matches = Callable[[str], bool]
+Rows = Callable[[Matches], AsyncIterator[tuple[Table, Row]]]
+
+_ID = re.compile(r"~\d{1,18}")
+_USER = re.compile(r"\b[UW][A-Z0-9]+\b")
+_OF_OBJECT = {
+    "object": "id",
+    "object_text": "object_id",
+    "alert_tag": "alert_id",
+    "action": "id",
+    "ending": "action_id",
+}
+"""The column of each table that names an object or a run."""
+_ALONE = ("bulk", "idempotency", "access_request")
+"""Tables whose rows may go by themselves."""
+_SECRET = ("hash", "parameters", "whole_parameters")
+_OF_PEOPLE = ("user", "api_key", "slack_link", "group_member")
+
+
+@dataclass
+class Erasure:
+    """What is to be erased."""
+
+    object: str
+    """What the audit names: an id, a login, or `value`."""
+    roots: list[tuple[stored_items.Root, int]] = field(default_factory=list)
+    """Alerts in no case, and cases."""
+    objects: set[int] = field(default_factory=set)
+    """These, and the alerts of the cases."""
+    ids: set[int] = field(default_factory=set)
+    """All of these and what belongs to them."""
+    rows: set[int] = field(default_factory=set)
+    """The rows of the audit whose texts go."""
+    alone: list[tuple[Table, Row]] = field(default_factory=list)
+    """Rows of tables that belong to no alert and no case."""
+    slack: Sequence[str] = ()
+    """A person's `team:user` in Slack."""
+    handed_over: Sequence[int] = ()
+    """A person's runs that core will undo."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How much of each kind."""
+
+    def names(self, text: str) -> bool:
+        """Whether a text names one of the ids, or somebody in Slack."""
+        users = {slack.rpartition(":")[2] for slack in self.slack}
+        return any(number_of(id_) in self.ids for id_ in _ID.findall(text)) or not users.isdisjoint(_USER.findall(text))
+
+
+class Eraser:
+    """Finds and deletes; `domain` is that of logins."""
+
+    def __init__(self, database: Database, clock: Clock, retention: Retention, domain: str) -> None:
+        self.database = database
+        self._clock = clock
+        self._retention = retention
+        self._people = People(database, domain, clock)
+
+    # --- what goes --------------------------------------------------------------------------------------------------
+
+    async def of_alert(self, object_id: str) -> Erasure:
+        """An alert in no case, or a case with its alerts. Raises ResponderBotError: not_found, conflict."""
+        number = parse_id(object_id)
+
+        def read(reads: Reads) -> Erasure:
+            row = None if number is None else objects.find_any(reads, number)
+            if row is None or row["kind"] not in ("alert", "case"):
+                raise ResponderBotError(
+                    "not_found", f"{object_id[:64]} is no alert and no case; give an id such as ~12."
+                )
+            case = stored_items.deciding_root(reads, row["id"])
+            if case != row["id"]:
+                sentence = f"{object_id} is in the case ~{case}, which has what it had; erase that."
+                raise ResponderBotError("conflict", sentence)
+            erasure = Erasure(object_id)
+            _add_root(reads, erasure, row["id"])
+            _require_due(reads, erasure)
+            return erasure
+
+        return await self.database.snapshot(read)
+
+    async def of_value(self, value: str, matches: Matches) -> Erasure:
+        """All that has a text which `matches`: whole alerts and cases. Raises ResponderBotError("conflict")."""
+        erasure, found, elsewhere = Erasure("value"), set[int](), set[str]()
+        login = self._people.full_login(value)
+        if await self.database.read(lambda reads: stored_people.by_login(reads, login)) is not None:
+            raise ResponderBotError("conflict", f"{login} is a user; `responder-bot erase person {login}`.")
+        async for table, row in matching(STORE, self.database, lambda text: matches(text) or matches(_content(text))):
+            if table.name == "audit_text":
+                erasure.rows.add(row["number"])
+            elif table.name in _OF_OBJECT:
+                found.add(row[_OF_OBJECT[table.name]])
+            elif table.name in _ALONE:
+                erasure.alone.append((table, row))
+                erasure.counts[table.name] += 1
+            else:
+                elsewhere.add("people" if table.name in _OF_PEOPLE else f"the table {table.name}")
+
+        def read(reads: Reads) -> None:
+            for number in found:
+                for root in _roots_of(reads, number):
+                    kind = _add_root(reads, erasure, root)
+                    if kind not in ("alert", "case"):
+                        elsewhere.add(f"the {kind.replace('_', ' ')} ~{root}")
+            _require_due(reads, erasure)
+
+        await self.database.snapshot(read)
+        if elsewhere:
+            places = " and ".join(sorted(elsewhere))
+            raise ResponderBotError(
+                "conflict", f"The value is also in {places}; change that first. Nothing was erased."
+            )
+        return erasure
+
+    async def of_person(self, name: str, heir: str) -> Erasure:
+        """A user with keys, links and groups; what they decided stays. `heir` undoes what their runs have left.
+
+        Raises ResponderBotError: not_found, conflict (runs are open), bad_request (an heir is needed, or may not).
+        """
+        login, to = self._people.full_login(name), self._people.full_login(heir) if heir else ""
+
+        def read(reads: Reads) -> Erasure:
+            if stored_people.by_login(reads, login) is None:
+                raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` has all.")
+            if runs := stored.open_of(reads, login):
+                sentence = f"{login} has runs under way ({_ids(runs)}); cancel them, or wait until they have ended."
+                raise ResponderBotError("conflict", sentence)
+            timed = stored.timed_of(reads, login)
+            if timed and (not to or to == login):
+                sentence = (
+                    f"Core is to undo {_ids(timed)} for {login}; say who undoes it from now on, with --undo-for LOGIN."
+                )
+                raise ResponderBotError("bad_request", sentence)
+            if timed and "manageAction" not in current_permissions(reads, to):
+                raise ResponderBotError("bad_request", f"{to} may not run responders; name somebody who may.")
+            links = [f"{link['team']}:{link['slack_user']}" for link in stored_people.links_of(reads, login)]
+            erasure = Erasure(login, slack=links, handed_over=timed, rows=set(stored.rows_of_requests(reads, links)))
+            erasure.counts.update({"user": 1, "link": len(links), "key": len(stored_people.keys_of(reads, login))})
+            erasure.counts["timed undo"] = len(timed)
+            return erasure
+
+        return await self.database.snapshot(read)
+
+    async def held_about(self, name: str, elsewhere: Rows | None) -> AsyncIterator[str]:
+        """Each row of core's, and of the bot's `elsewhere`, that names somebody, as a line of JSON; without secrets."""
+        login = self._people.full_login(name)
+        links = await self.database.read(lambda reads: stored_people.links_of(reads, login))
+        person = Erasure(login, slack=[f":{link['slack_user']}" for link in links])
+        said = re.compile(rf"(?<![\w.-]){re.escape(login)}(?![\w-])", re.IGNORECASE)
+
+        def matches(text: str) -> bool:
+            return said.search(text) is not None or person.names(text)
+
+        for place, rows in (
+            ("core", matching(STORE, self.database, matches)),
+            ("bot", elsewhere and elsewhere(matches)),
+        ):
+            async for table, row in rows or _none():
+                kept = {column: row[column] for column in table.columns if column not in _SECRET}
+                yield json.dumps({"in": place, "table": table.name, "row": kept}, ensure_ascii=False)
+
+    # --- deletion ---------------------------------------------------------------------------------------------------
+
+    async def carry_out(
+        self, erasure: Erasure, *, why: str = "", messages: Sequence[int] = (), heir: str = "", is_forced: bool = False
+    ) -> None:
+        """Add the row, then delete. `messages` are the numbers of the bot's; `is_forced`: also what is open or held.
+
+        Raises ResponderBotError("conflict") if something has changed since.
+        """
+        to = self._people.full_login(heir) if heir else ""
+
+        def begin(tx: Transaction) -> None:
+            if not is_forced:
+                _require_due(tx, erasure)
+            is_person = "user" in erasure.counts
+            stored.delete_texts(tx, erasure.rows)
+            for table, row in erasure.alone:
+                delete(tx, table, row)
+            stored.hand_over(tx, erasure.handed_over, to)
+            if is_person:
+                self._people.erase_in(tx, self._clock(), erasure.object, erasure.slack)
+            trail.record(
+                tx,
+                self._clock(),
+                "erased",
+                by=COMMAND_LINE.login,
+                object=erasure.object,
+                objects=[f"~{number}" for number in sorted(erasure.objects)],
+                erased=sorted(erasure.rows),
+                messages=sorted(messages),
+                counts=dict(+erasure.counts),
+                handed_over=[f"~{number}" for number in erasure.handed_over],
+                to=to if erasure.handed_over else None,
+                person=is_person,
+                texts={"reason": why},
+            )
+
+        await self.database.transaction(begin)
+        await self._retention.delete(erasure.roots, is_forced=is_forced)
+        if self.database.dialect == "sqlite":
+            await self.database.transaction(stored.merge_words)
+        await self.database.overwrite_deleted()
+
+    async def again(self, rows: Iterable[Mapping[str, Any]]) -> Erasure:
+        """Erase what these rows of another copy say, whatever state it is in here; returns what that was."""
+        erasure, people = Erasure("backup"), list[str]()
+
+        def read(reads: Reads) -> None:
+            for row in rows:
+                for text in row.get("objects", ()):
+                    if objects.find_any(reads, number_of(text)) is not None:
+                        _add_root(reads, erasure, number_of(text))
+                erasure.rows.update(row.get("erased", ()))
+                if row.get("person") and stored_people.by_login(reads, row["object"]) is not None:
+                    people.append(row["object"])
+
+        await self.database.snapshot(read)
+        await self.carry_out(erasure, is_forced=True)
+        for login in dict.fromkeys(people):
+            person = await self.database.snapshot(
+                lambda reads, login=login: Erasure(  # type: ignore[misc]
+                    login,
+                    slack=[f"{link['team']}:{link['slack_user']}" for link in stored_people.links_of(reads, login)],
+                    counts=Counter(user=1),
+                )
+            )
+            await self.carry_out(person, is_forced=True)
+            erasure.slack = [*erasure.slack, *person.slack]
+        return erasure
+
+
+async def _none() -> AsyncIterator[tuple[Table, Row]]:
+    """No rows."""
+    for row in tuple[tuple[Table, Row], ...]():
+        yield row
+
+
+def erasures_in(file: Path) -> list[dict[str, Any]]:
+    """The rows of an export of the audit that say what was erased. Raises ResponderBotError("bad_request")."""
+    try:
+        with file.open("rb") as lines:
+            verify(lines)
+        with file.open("rb") as lines:
+            rows = [json.loads(line)["row"] for line in lines if line.startswith(b'{"hash":')]
+    except ForgedError as error:
+        raise ResponderBotError("bad_request", f"{file} is no true export of the audit: {error}") from error
+    except OSError as error:
+        sentence = f"{file} can't be read ({error.strerror}); name an export of the audit."
+        raise ResponderBotError("bad_request", sentence) from error
+    return [row for row in rows if row["what"] == "erased"]
+
+
+def _content(text: str) -> str:
+    """The content of a file, of its JSON; "" for any other text."""
+    if not text.startswith('{"hashes":'):
+        return ""
+    return base64.b64decode(json.loads(text)["content"]).decode("utf-8", "replace")
+
+
+def _roots_of(reads: Reads, number: int) -> set[int]:
+    """The alert in no case, or the case, that an object or a run belongs to; of a file all that have it."""
+    row = objects.find_any(reads, number)
+    if row is not None and row["kind"] == "file":
+        holders = stored.files_with(reads, objects.parsed(row["doc"])["hashes"][0])
+        return {root for holder in holders for root in _roots_of(reads, holder)} or {number}
+    root = stored_items.root_of(reads, number)
+    return set() if root is None else {stored_items.deciding_root(reads, root)}
+
+
+def _add_root(reads: Reads, erasure: Erasure, number: int) -> str:
+    """Add an alert or a case with all that belongs to it; returns its kind."""
+    row = objects.find_any(reads, number)
+    kind = "" if row is None else str(row["kind"])
+    if row is None or number in erasure.ids or kind not in ("alert", "case"):
+        return kind
+    root: stored_items.Root = "alert" if kind == "alert" else "case"
+    erasure.roots.append((root, number))
+    items = list(stored_items.items(reads, root, number, number))
+    erasure.objects.update(item.id for item in items if item.kind in ROOTS)
+    erasure.ids.update(item.id for item in items)
+    erasure.counts.update(Counter(item.kind for item in items))
+    erasure.counts["file"] += sum(len(attachments.files_of(reads, item.id)) for item in items if item.kind != "action")
+    erasure.rows.update(stored.rows_about(reads, (item.id for item in items)))
+    return kind
+
+
+def _require_due(reads: Reads, erasure: Erasure) -> None:
+    staying = [number for _, number in erasure.roots if not stored_items.is_due(reads, number, FOR_EVER)]
+    if staying:
+        is_are = "is" if len(staying) == 1 else "are"
+        sentence = f"{_ids(staying)} {is_are} open, on hold, or a run on it waits, runs or is in force; end that first."
+        raise ResponderBotError("conflict", f"{sentence} Nothing was erased.")
+
+
+def _ids(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    return ", ".join(f"~{number}" for number in numbers[:5]) + more

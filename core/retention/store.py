@@ -1,0 +1,71 @@
+"""SQL for what `erase` deletes beside alerts and cases (core/docs/storage.md#erasure)."""
+
+import json
+from collections.abc import Iterable
+
+from core.common.database import Reads, Transaction
+
+
+def rows_about(reads: Reads, ids: Iterable[int]) -> list[int]:
+    """The rows of the audit that have texts and are about these objects, or about what belongs to them."""
+    about = "SELECT number FROM audit WHERE {} IN (SELECT value FROM json_each(:ids))"
+    rows = reads.rows(
+        "SELECT DISTINCT number FROM audit_text"
+        f" WHERE number IN ({about.format('object')} UNION {about.format('root')}) ORDER BY number",
+        {"ids": json.dumps([f"~{number}" for number in ids])},
+    )
+    return [row["number"] for row in rows]
+
+
+def rows_of_requests(reads: Reads, slack: Iterable[str]) -> list[int]:
+    """The rows of the audit with the names that these people (`team:user`) had in Slack when they asked for access."""
+    rows = reads.rows(
+        "SELECT number, doc FROM audit WHERE what = 'access.requested'"
+        " AND number IN (SELECT number FROM audit_text) ORDER BY number"
+    )
+    asked = set(slack)
+    return [row["number"] for row in rows if json.loads(row["doc"])["slack"] in asked]
+
+
+def delete_texts(tx: Transaction, numbers: Iterable[int]) -> int:
+    """Delete the texts of rows of the audit, with their salts."""
+    return tx.run(
+        "DELETE FROM audit_text WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))",
+        {"numbers": json.dumps(list(numbers))},
+    )
+
+
+def open_of(reads: Reads, login: str) -> list[int]:
+    """The runs of a person that have not ended."""
+    rows = reads.rows(
+        "SELECT id FROM action WHERE created_by = :login AND status IN ('Waiting', 'InProgress') ORDER BY id",
+        {"login": login},
+    )
+    return [row["id"] for row in rows]
+
+
+def timed_of(reads: Reads, login: str) -> list[int]:
+    """The runs of a person that core will undo."""
+    rows = reads.rows(
+        "SELECT id FROM action WHERE created_by = :login AND undo_at IS NOT NULL ORDER BY id", {"login": login}
+    )
+    return [row["id"] for row in rows]
+
+
+def hand_over(tx: Transaction, numbers: Iterable[int], login: str) -> None:
+    """Have core undo these runs for somebody else."""
+    tx.run_all(
+        "UPDATE action SET created_by = :login, acted_through = :login WHERE id = :id",
+        [{"id": number, "login": login} for number in numbers],
+    )
+
+
+def merge_words(tx: Transaction) -> None:
+    """Leave nothing of deleted words in the full-text index on SQLite."""
+    tx.run("INSERT INTO object_text_fts (object_text_fts) VALUES ('optimize')")
+
+
+def files_with(reads: Reads, file_id: str) -> list[int]:
+    """The alerts and artifacts that have a file."""
+    rows = reads.rows("SELECT object_id FROM file_reference WHERE file_id = :file", {"file": file_id})
+    return [row["object_id"] for row in rows]

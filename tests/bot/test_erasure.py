@@ -1,0 +1,242 @@
+"""`responder-bot erase`: nothing of it is left in the databases, in Slack, in the log, or in a restored backup."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.clearance import defang
+from bot.outbox.sending.erasure import spelled
+from core.audit.verify import verify
+from core.common.errors import ResponderBotError
+from core.models import RunInput
+from core.settings import ResponderSection
+from tests import programs, stores
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.core.test_cli import Ended
+from tests.programs import PIPE
+
+VALUE = "203.0.113.7"
+NEIGHBOUR = "203.0.113.70"
+LOOKUP = "Look_1_0"
+PROGRAM = """#!/usr/bin/env python3
+import json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+asked = json.loads((folder / "input/input.json").read_text())
+said = "seen: " + asked["data"]["title"]
+operations = [{"type": "AddTagToAlert", "tag": "looked"}]
+report = {"success": True, "full": {"message": said}, "operations": operations}
+(folder / "output/output.json").write_text(json.dumps(report))
+"""
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
+    folder = tmp_path / "responders" / "Look"
+    folder.mkdir(parents=True)
+    definition = {"name": "Look", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Look/run.py"}
+    (folder / "Look.json").write_text(json.dumps(definition))
+    (folder / "run.py").write_text(PROGRAM)
+    async with running_bot(
+        tmp_path,
+        engine=({"name": "local", "responders": (tmp_path / "responders",)},),
+        responder={LOOKUP: ResponderSection()},
+    ) as scene:
+        yield scene
+
+
+async def command(scene: BotEnvironment, folder: Path, *args: str) -> Ended:
+    """Run a command beside core and bot; in another folder than theirs without Slack."""
+    slack = scene.settings.slack
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "RESPONDER_BOT_CORE_DATABASE": stores.setting(folder / "core.db"),
+        "RESPONDER_BOT_BOT_DATABASE": stores.setting(folder / "slack.db"),
+        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_API_URL": slack.api_url,
+    }
+    process = await programs.start("bot.cli", *args, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
+    out, err = await process.communicate()
+    return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+async def seen_and_run(scene: BotEnvironment, **fields: Any) -> str:
+    """The id of an alert whose card shows a run that has ended."""
+    anna = await scene.person(ANNA)
+    alert_id = await scene.post_alert(**fields)
+    await scene.card(anna, alert_id)
+    body = RunInput(responder_id=LOOKUP, object_type="alert", object_id=alert_id, note=f"about {fields['title']}")
+    action = await scene.client.run(body)
+    await anna.until(lambda view: action.id in str(view.messages(SOC)) or "Look" in str(view.messages(SOC)))
+    while (await scene.client.action(action.id, 20)).end_date is None:
+        pass
+    return alert_id
+
+
+async def close(scene: BotEnvironment, alert_id: str) -> None:
+    answer = await scene.core.send("PATCH", f"/api/alert/{alert_id}", {"status": "Ignored"})
+    assert answer.status_code == 200, answer.text
+
+
+def hits(content: bytes) -> list[bytes]:
+    """Where bytes have the value, plain or defanged."""
+    spellings = (VALUE, defang(VALUE), base64.b64encode(VALUE.encode()).decode()[:-4])
+    return [match[0] for text in spellings for match in re.finditer(re.escape(text.encode()) + rb"(?!\d)", content)]
+
+
+def files_with(folder: Path) -> dict[str, int]:
+    """The files of databases in a folder that have the value, with how often.
+
+    Another process reads them: closing such a file would take SQLite's locks from this one.
+    """
+    found = {file.name: len(hits(subprocess.check_output(["cat", file]))) for file in folder.glob("*.db*")}
+    return {name: count for name, count in found.items() if count}
+
+
+def in_slack(scene: BotEnvironment) -> int:
+    channels = scene.emulator._team.channels.values()
+    shown = json.dumps([list(channel.messages.values()) for channel in channels], ensure_ascii=False)
+    return len(hits(shown.encode()))
+
+
+@pytest.mark.sqlite
+async def test_a_value_is_nowhere_afterwards_nor_in_a_backup_restored_with_the_list(
+    scene: BotEnvironment, tmp_path: Path
+) -> None:
+    with capture_logs() as logs:
+        fields = {"title": f"Beacon from {VALUE}", "description": f"first\n{VALUE}\tü", "sourceRef": "1"}
+        gone = await seen_and_run(scene, **fields, artifacts=[{"dataType": "ip", "data": VALUE}])
+        other = {"title": f"Beacon from {NEIGHBOUR}", "description": "d", "sourceRef": "2"}
+        stays = await seen_and_run(scene, **other, artifacts=[{"dataType": "ip", "data": NEIGHBOUR}])
+        assert files_with(tmp_path)
+        assert in_slack(scene)
+        assert (await command(scene, tmp_path, "backup", "copy.backup")).code == 0
+
+        refused = await command(scene, tmp_path, "erase", "value", VALUE, "--yes")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert f"{gone} is open, on hold" in refused.err
+        await close(scene, gone)
+        listed = await command(scene, tmp_path, "erase", "value", VALUE, "--dry-run")
+        assert listed.code == 0, listed.err
+        assert re.search(r"core +alert +1", listed.out)
+        assert re.search(r"bot +message +[1-9]", listed.out)
+        assert stays not in listed.out
+        assert "repeat it with --yes" in (await command(scene, tmp_path, "erase", "value", VALUE)).err
+        assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 200
+
+        erased = await command(scene, tmp_path, "erase", "value", "203[.]0[.]113[.]7", "--yes", "--reason", "asked to")
+        assert (erased.code, erased.err) == (0, "")
+        assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 404
+        assert (await scene.core.send("GET", f"/api/alert/{stays}")).status_code == 200
+        assert files_with(tmp_path) == {}
+        assert in_slack(scene) == 0
+        assert NEIGHBOUR in json.dumps([list(c.messages.values()) for c in scene.emulator._team.channels.values()])
+    assert hits(json.dumps(logs, default=str).encode()) == []
+
+    again = await command(scene, tmp_path, "erase", "value", VALUE, "--yes")
+    assert (again.code, again.err) == (0, "Nothing has it.\n")
+    exported = await command(scene, tmp_path, "audit", "export")
+    lines = exported.out.encode().splitlines(keepends=True)
+    verify(lines)
+    (row,) = [row for line in lines if (row := json.loads(line).get("row", {})).get("what") == "erased"]
+    assert row["objects"] == [gone]
+    assert row["counts"]["alert"] == 1
+    assert row["erased"]
+    assert row["messages"]
+    assert hits(exported.out.encode()) == []
+
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    for suffix in ("", ".slack"):
+        shutil.copy(tmp_path / f"copy.backup{suffix}", restored / f"copy.backup{suffix}")
+    (restored / "list.jsonl").write_text(exported.out)
+    (restored / "forged.jsonl").write_text(exported.out.replace('"erased"', '"raised"', 1))
+    forged = await command(scene, restored, "restore", "copy.backup", "--erasures", "forged.jsonl")
+    assert (forged.code, "is no true export of the audit" in forged.err) == (2, True)
+    assert not (restored / "core.db").exists()
+    done = await command(scene, restored, "restore", "copy.backup", "--erasures", "list.jsonl")
+    assert done.code == 0, done.err
+    assert files_with(restored) == {}
+    assert stores.rows(restored / "core.db", "SELECT count(*) FROM object WHERE kind = 'alert'") == [(1,)]
+
+
+async def test_an_alert_goes_with_its_messages_and_the_texts_of_the_audit(
+    scene: BotEnvironment, tmp_path: Path
+) -> None:
+    gone = await seen_and_run(scene, title="Secret incident", sourceRef="1")
+    stays = await seen_and_run(scene, title="Another one", sourceRef="2")
+    await close(scene, gone)
+    erased = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
+    assert (erased.code, erased.err) == (0, "")
+    shown = json.dumps([list(channel.messages.values()) for channel in scene.emulator._team.channels.values()])
+    assert "Secret incident" not in shown
+    assert "Another one" in shown
+    texts = stores.rows(tmp_path / "core.db", "SELECT text FROM audit_text")
+    assert "Secret incident" not in str(texts)
+    assert "Another one" in str(texts)
+    assert (await scene.core.send("GET", f"/api/alert/{stays}")).status_code == 200
+    verify((await command(scene, tmp_path, "audit", "export")).out.encode().splitlines(keepends=True))
+    missing = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
+    assert (missing.code, missing.err) == (2, f"{gone} is no alert and no case; give an id such as ~12.\n")
+
+
+async def test_a_person_is_exported_and_erased_and_what_they_decided_stays(
+    scene: BotEnvironment, tmp_path: Path
+) -> None:
+    alert_id = await scene.post_alert()
+    key = await scene.core.core.people.new_key(
+        (await scene.core.core.people.authenticate(await scene.core.key("org-admin", "admin"))), "anna"
+    )
+    body = {"responderId": LOOKUP, "objectType": "alert", "objectId": alert_id}
+    headers = {"Authorization": f"Bearer {key.key}"}
+    answer = await scene.core.send("POST", "/api/connector/engine/action", body, headers=headers)
+    assert answer.status_code == 201, answer.text
+    action_id = answer.json()["id"]
+    while (await scene.client.action(action_id, 20)).end_date is None:
+        pass
+    held = [json.loads(line) for line in (await command(scene, tmp_path, "export", "person", "anna")).out.splitlines()]
+    assert {"user", "slack_link", "action", "audit"} <= {row["table"] for row in held if row["in"] == "core"}
+    assert not any("hash" in row["row"] for row in held if row["table"] == "api_key")
+    erased = await command(scene, tmp_path, "erase", "person", "anna", "--yes")
+    assert (erased.code, erased.err) == (0, "")
+    people = stores.rows(tmp_path / "core.db", """SELECT login FROM "user" WHERE login LIKE 'anna%'""")
+    keys = stores.rows(tmp_path / "core.db", "SELECT login FROM api_key WHERE login LIKE 'anna%'")
+    links = stores.rows(tmp_path / "core.db", "SELECT login FROM slack_link WHERE login LIKE 'anna%'")
+    assert people == keys == links == []
+    assert (await scene.client.action(action_id)).created_by == "anna@responder-bot.local"
+    refused = await scene.core.send("GET", "/api/user/current", headers=headers)
+    assert refused.status_code == 401
+    again = await command(scene, tmp_path, "erase", "person", "anna", "--yes")
+    assert again.err == "There is no user anna@responder-bot.local; `responder-bot user list` has all.\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "has"),
+    [
+        (VALUE, f"x {VALUE}, y", True),
+        (VALUE, NEIGHBOUR, False),
+        (VALUE, f"1{VALUE}", False),
+        (VALUE, rf"first\n{VALUE}\tlast", True),
+        (VALUE, rf"first\\n{VALUE}", True),
+        (VALUE, "203[.]0[.]113[.]7", True),
+        ("evil.example", "https://EVIL.example/a", True),
+        ("evil.example", "devil.example", False),
+        ("https://evil.example/?a=1&b=2", "hxxps[://]evil[.]example/?a=1&amp;b=2", True),
+        ("Müller", r'{"name":"m\u00fcller"}', True),
+        ("anna smith", "Anna\nSmith", True),
+    ],
+)
+def test_a_value_is_found_in_each_spelling_as_a_word_of_its_own(value: str, text: str, has: bool) -> None:
+    assert spelled(value)(text) is has
+
+
+def test_a_value_that_is_in_everything_is_refused() -> None:
+    with pytest.raises(ResponderBotError, match="at least 3 characters"):
+        spelled(" a ")

@@ -1,0 +1,124 @@
+"""What is erased, what is refused, and who undoes what a person's runs have left; on both databases."""
+
+import base64
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.common.clock import MINUTE_MS
+from core.common.database.transfer import matching
+from core.common.errors import ResponderBotError
+from core.common.settings_file import RetentionSection
+from core.engines.base import Report
+from core.models import AlertInput, AlertUpdate, CaseTemplateInput
+from core.records.alerts import Alerts
+from core.records.case_templates import CaseTemplates
+from core.records.holds import Holds
+from core.retention.erasure import Eraser
+from core.retention.pruning import Retention
+from core.settings import ResponderSection
+from core.store.database.opening import STORE
+from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
+from tests.core.actions.test_undo import BLOCK, RELEASE, engine
+
+VALUE = "203.0.113.7"
+
+
+def has(text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(VALUE)}(?!\w)", text) is not None
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
+    policies = {BLOCK: ResponderSection(undo=RELEASE, undo_after_minutes=60)}
+    async with open_harness(tmp_path, policies=policies, engine=engine(), title=f"from {VALUE}") as opened:
+        yield opened
+
+
+def eraser(harness: Harness) -> Eraser:
+    retention = Retention(harness.database, harness.clock, RetentionSection(), pause_s=0)
+    return Eraser(harness.database, harness.clock, retention, "example.org")
+
+
+async def refused(work: Any) -> str:
+    with pytest.raises(ResponderBotError) as raised:
+        await work
+    return raised.value.message
+
+
+async def left(harness: Harness) -> list[str]:
+    return [table.name async for table, _ in matching(STORE, harness.database, has)]
+
+
+async def another_alert(harness: Harness, ref: str, **fields: Any) -> str:
+    body = {"type": "t", "source": "s", "sourceRef": ref, "title": "t", "description": "d", **fields}
+    alerts = Alerts(harness.database, harness.clock, "default")
+    return (await alerts.create(ANNA, AlertInput.model_validate(body))).id
+
+
+async def test_what_is_open_held_or_in_a_case_is_refused(harness: Harness) -> None:
+    alerts = Alerts(harness.database, harness.clock, "default")
+    assert "is open, on hold" in await refused(eraser(harness).of_alert(harness.alert_id))
+    await Holds(harness.database, harness.clock).set(LEAD, "alert", harness.alert_id, "evidence")
+    await alerts.update(ANNA, harness.alert_id, AlertUpdate(status="Ignored"))
+    assert "is open, on hold" in await refused(eraser(harness).of_value(VALUE, has))
+    await Holds(harness.database, harness.clock).lift(LEAD, "alert", harness.alert_id)
+    in_case = await another_alert(harness, "2", title=f"about {VALUE}")
+    case = await alerts.create_case(LEAD, in_case, None)
+    assert (
+        await refused(eraser(harness).of_alert(in_case))
+        == f"{in_case} is in the case {case.id}, which has what it had; erase that."
+    )
+    assert "is open" in await refused(eraser(harness).of_alert(case.id))
+    assert "is no alert and no case" in await refused(eraser(harness).of_alert("~999"))
+    assert await left(harness)
+
+
+async def test_a_value_in_a_file_or_a_template_is_found(harness: Harness) -> None:
+    content = base64.b64encode(f"log of {VALUE}".encode()).decode()
+    attached = {"dataType": "file", "attachment": f"log.txt;text/plain;{content}"}
+    alert = await another_alert(harness, "2", artifacts=[attached])
+    for id_ in (alert, harness.alert_id):
+        await Alerts(harness.database, harness.clock, "default").update(ANNA, id_, AlertUpdate(status="Ignored"))
+    erasure = await eraser(harness).of_value(VALUE, has)
+    assert {f"~{number}" for number in erasure.objects} == {alert, harness.alert_id}
+    assert erasure.counts["file"] == 1
+    templates = CaseTemplates(harness.database, harness.clock)
+    template = await templates.create(LEAD, CaseTemplateInput(name="scan", description=f"of {VALUE}"))
+    message = await refused(eraser(harness).of_value(VALUE, has))
+    assert message == f"The value is also in the case template {template.id}; change that first. Nothing was erased."
+    assert await left(harness)
+
+
+async def test_a_value_is_in_no_table_afterwards(harness: Harness) -> None:
+    await Alerts(harness.database, harness.clock, "default").update(
+        ANNA, harness.alert_id, AlertUpdate(status="Ignored")
+    )
+    await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has), why="asked to")
+    assert await left(harness) == []
+
+
+async def test_whoever_is_named_undoes_what_an_erased_person_left(harness: Harness) -> None:
+    action = (await harness.actions.start(ANNA, run_input(harness))).action
+    assert f"anna@example.org has runs under way ({action.id})" in await refused(eraser(harness).of_person("anna", ""))
+    (await next_run(harness.engine)).finish(Report(True))
+    await harness.ended(action.id)
+    assert await refused(eraser(harness).of_person("anna", "")) == (
+        f"Core is to undo {action.id} for anna@example.org; say who undoes it from now on, with --undo-for LOGIN."
+    )
+    assert "may not run responders" in await refused(eraser(harness).of_person("anna", "nobody"))
+    erasure = await eraser(harness).of_person("anna", "lead")
+    await eraser(harness).carry_out(erasure, heir="lead")
+    assert "anna@example.org" not in [user.login for user in await harness.people.list_users(LEAD)]
+    harness.clock.now_ms += 61 * MINUTE_MS
+    assert await harness.undos.run_due() == 1
+    undoing = await next_run(harness.engine)
+    assert undoing.job.responder_name == RELEASE
+    undoing.finish(Report(True))
+    (row,) = await harness.database.read(
+        lambda reads: reads.rows("SELECT created_by FROM action WHERE undoes IS NOT NULL")
+    )
+    assert row["created_by"] == LEAD.login
