@@ -275,11 +275,6 @@ class CoreClient:
         path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
         return await self._ask(Action, "POST", path, body, idempotency_key=idempotency_key)
 
-    async def set_undo_time(self, action_id: str, minutes: int) -> Action:
-        """Set when core undoes an action: `minutes` from now, 0 for never."""
-        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo"
-        return await self._ask(Action, "PATCH", path, {"undoAfterMinutes": minutes})
-
     async def audit(self, object_id: str) -> list[AuditRow]:
         """Who decided what about an object and what belongs to it, oldest first."""
         return await self._ask(list[AuditRow], "GET", f"/api/audit/{_quoted(object_id)}")
@@ -297,18 +292,9 @@ class CoreClient:
         params = {name: value for name, value in wanted.items() if value}
         return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)
 
-    async def undo_measure(self, measure_id: str, *, idempotency_key: str = "") -> list[Action]:
-        """Undo a measure now; returns the runs that do so."""
-        path = f"{_ENGINE}/measure/{_quoted(measure_id)}/undo"
-        return await self._ask(list[Action], "POST", path, {}, idempotency_key=idempotency_key)
-
     async def extend_measure(self, measure_id: str, until: int | None) -> Action:
         """Have a measure last until a later time (ms), or (None) until somebody undoes it."""
         return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", {"until": until})
-
-    async def shorten_measure(self, measure_id: str, until: int) -> Action:
-        """Have a measure end earlier (ms)."""
-        return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/shorten", {"until": until})
 
     async def end_measure(self, measure_id: str, reason: str) -> list[Action]:
         """Mark a measure as ended, without running anything."""

@@ -149,7 +149,8 @@ def _action(id_: str, status: Any, now_ms: int, **more: Any) -> Action:
         "created_by": "anna",
         "created_at": now_ms,
     }
-    return Action(id_=id_, id=id_, status=status, **{**base, **more})
+    outcome = {"Success": "succeeded", "Failure": "failed"}.get(status)
+    return Action(id_=id_, id=id_, status=status, outcome=outcome, **{**base, **more})
 
 
 def _approval(now_ms: int) -> Approval:

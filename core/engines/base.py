@@ -84,7 +84,6 @@ class Job:
     tlp: int
     """0 (CLEAR) to 3 (RED), as is `pap`."""
     pap: int
-    message: str = ""
     parameters: JsonObject = field(default_factory=dict)
     engine_job_id: str = ""
     """The engine's id of the job as reported by an earlier `Progress`, if any."""

@@ -251,7 +251,7 @@ def program_input(job: Job, configured: ConfiguredResponder[Any]) -> dict[str, A
         "dataType": job.data_type,
         "tlp": job.tlp,
         "pap": job.pap,
-        "message": job.message,
+        "message": "",
         "parameters": job.parameters,
         "config": _program_config(configured),
     }

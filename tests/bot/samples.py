@@ -72,6 +72,7 @@ def action(number: int = 40, **more: Any) -> Action:
         "created_by": "anna@soc.example",
         "created_at": NOW - 30_000,
     }
+    base["outcome"] = next(iter(OUTCOMES[more.get("status", "Waiting")]), None)
     return Action(**{**base, **more})
 
 
@@ -211,7 +212,7 @@ def actions(draw: st.DrawFn, mark: str = "", inputs_mark: str = "", name_mark: s
         ],
         created_by=login,
         ended_by=draw(st.sampled_from([None, login])) if over else None,
-        outcome=draw(st.sampled_from([None, *OUTCOMES[status]])),
+        outcome=draw(st.sampled_from(OUTCOMES[status]) if over else st.none()),
         dispatched_at=draw(st.sampled_from([None, NOW - 20_000])),
         status=status,
         approval=approval,

@@ -111,7 +111,7 @@ def run_body(job: Job) -> JsonObject:
         "dataType": job.data_type,
         "tlp": job.tlp,
         "pap": job.pap,
-        "message": job.message,
+        "message": "",
         "parameters": job.parameters,
     }
 

@@ -642,11 +642,10 @@ async def test_a_timed_run_is_undone_once_though_every_core_was_down_and_several
         body = run_body(alert, "Block_1_0", parameters={"runs": str(setup.runs("block"))})
         action = await core.client().run(body)
         assert (await core.ended(action.id)).undo is not None
-        with pytest.raises(ResponderBotError):
-            await core.client().set_undo_time(action.id, 31)
-        moved = await core.client("ben").set_undo_time(action.id, 20)
-        assert moved.undo is not None
-        assert moved.undo.at is not None
+        path = f"/api/connector/engine/action/{action.id}/undo"
+        answers = [await core.send("PATCH", path, {"undoAfterMinutes": minutes}) for minutes in (31, 20)]
+        assert [answer.status_code for answer in answers] == [400, 200]
+        assert answers[1].json()["undo"]["at"]
         await core.kill()
     come(setup)
     async with core_process(setup) as first, core_process(setup, "second") as second:

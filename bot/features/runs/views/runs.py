@@ -28,7 +28,7 @@ from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS
-from core.models import OPEN_STATUSES, Action, ActionStatus, InputTitle, Outcome, Parameter, Policy, TargetArtifact
+from core.models import OPEN_STATUSES, Action, InputTitle, Outcome, Parameter, Policy, TargetArtifact
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
@@ -47,7 +47,6 @@ _WORDS: Mapping[State, str] = {
     "succeeded": "done",
     "expired": "not approved in time",
 }  # the others are called as they are
-_OUTCOMES: Mapping[ActionStatus, State] = {"Success": "succeeded", "Failure": "failed", "Deleted": "cancelled"}
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
 CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
@@ -196,9 +195,9 @@ def newest_first(actions: Sequence[Action]) -> list[Action]:
 
 
 def state_of(action: Action) -> State:
-    """What is the case now; of an action that ended in a release without outcomes what its status says."""
-    if not is_open(action):
-        return action.outcome or _OUTCOMES[action.status]
+    """What is the case now."""
+    if action.outcome is not None:
+        return action.outcome
     if awaits_approval(action):
         return "approval"
     return "waiting" if action.status == "Waiting" else "running"

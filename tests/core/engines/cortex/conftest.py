@@ -30,7 +30,6 @@ JOB = Job(
     data_type="thehive:alert",
     tlp=2,
     pap=1,
-    message="please",
     parameters={"user": "anna@soc.local"},
 )
 RESUMED = replace(JOB, resumed=True)

@@ -52,7 +52,7 @@ async def test_the_call_carries_the_label_and_what_the_responder_needs(
         "dataType": "thehive:alert",
         "tlp": 2,
         "pap": 1,
-        "message": "please",
+        "message": "",
         "parameters": {"user": "anna@soc.local"},
     }
     assert (await cortex.until("wait")).query == {"atMost": "1seconds"}
