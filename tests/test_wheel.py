@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,7 @@ from tests.documents import ROOT
 
 pytestmark = pytest.mark.slow
 TOP = "responder_bot/"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 OTHER = {
     "core/__init__.py": "MAKER = 'somebody else'\n",
     "bot.py": "MAKER = 'somebody else'\n",
@@ -62,20 +62,41 @@ def test_the_wheel_has_every_file_of_both_packages_below_a_folder_of_its_own(whe
     assert installed == {f"{TOP}{name}" for name in tracked if (ROOT / name).is_file()}
 
 
+def interpreter(version: str) -> Path:
+    """The Python of this version: beside the one that runs this, as pyenv keeps them, or on the path."""
+    beside = Path(sys.base_prefix).parent.glob(f"{version}.*/bin")
+    for folder in (Path(sys.base_prefix, "bin"), *beside, *map(Path, os.get_exec_path())):
+        program = folder / f"python{version}"
+        if program.is_file() and not subprocess.run([program, "--version"], capture_output=True).returncode:
+            return program
+    pytest.skip(f"there is no Python {version} here")
+
+
+def tries_and_finds_its_files(command: Path, folder: Path) -> None:
+    """The command does the main job once outside the tree, and has the files that its packages need."""
+    steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=folder).splitlines()]
+    assert steps[-1]["ok"]
+    assert "display_information:" in run(command, "doctor", "--manifest", "https://bot.example", cwd=folder)
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_it_runs_beside_another_core(wheel: Path, tmp_path: Path, version: str) -> None:
-    own = Path(sys.base_prefix, "bin", f"python{version}")
-    program = own if own.is_file() else shutil.which(f"python{version}")
-    if program is None or subprocess.run([program, "--version"], capture_output=True).returncode:  # pyenv's may fail
-        pytest.skip(f"there is no Python {version} here")
+    program = interpreter(version)
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
     places = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
     run("uv", "tool", "install", "--quiet", "--python", program, "--with", other, wheel, environment=places)
-    command = tmp_path / "bin" / "responder-bot"
-    steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=tmp_path).splitlines()]
-    assert steps[-1]["ok"]
-    assert "display_information:" in run(command, "doctor", "--manifest", "https://bot.example", cwd=tmp_path)
+    tries_and_finds_its_files(tmp_path / "bin" / "responder-bot", tmp_path)
     theirs = tmp_path / "tools" / "responder-bot" / "bin" / "python"
     makers = run(theirs, "-c", "import bot, core; print(bot.MAKER, core.MAKER)", cwd=tmp_path)
     assert makers == "somebody else somebody else\n"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pipx_installs_the_sdist(wheel: Path, tmp_path: Path, version: str) -> None:
+    program = interpreter(version)
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
+    run("uvx", "pipx", "install", "--quiet", "--python", program, sdist, environment=places)
+    tries_and_finds_its_files(tmp_path / "bin" / "responder-bot", tmp_path)
