@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -84,14 +85,10 @@ def newest_ids(reads: Reads, state: str, by: str, since: int, limit: int) -> lis
     return reads.rows(f"SELECT id FROM action WHERE {condition} LIMIT :limit", values)
 
 
-def recent_runs(reads: Reads) -> dict[str, int]:
+def recent_runs(reads: Reads) -> Counter[str]:
     """How many of the newest actions are runs of each responder."""
-    newest = f"SELECT kind, responder_name FROM action WHERE id > 0 ORDER BY id DESC LIMIT {RECENT}"
-    rows = reads.rows(
-        f"SELECT responder_name, count(*) AS total FROM ({newest}) AS newest WHERE kind <> 'check'"
-        " GROUP BY responder_name"
-    )
-    return {row["responder_name"]: row["total"] for row in rows}
+    newest = reads.rows(f"SELECT kind, responder_name FROM action WHERE id > 0 ORDER BY id DESC LIMIT {RECENT}")
+    return Counter(row["responder_name"] for row in newest if row["kind"] != "check")
 
 
 def ids_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[Row]:
