@@ -47,6 +47,7 @@ from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
 from core.audit import trail
+from core.audit.delivery import Delivery
 from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
@@ -315,6 +316,10 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
     others: dict[str, Callable[[], Awaitable[str]]] = {}
+    if section.audit_url:
+        delivery = Delivery(database, clock, section.audit_url, section.audit_token, observe_lag=metrics.set_audit_lag)
+        others["collector of the audit"] = delivery.problem
+        stack.push_async_callback(_cancel, asyncio.create_task(delivery.run()))
 
     reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
 

@@ -95,6 +95,14 @@ class CoreSection(SettingsSection):
     )
     """Whose `X-Forwarded-For` says where a request comes from."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    audit_url: str = Field(
+        "",
+        pattern=r"^(https://\S+|http://(127\.0\.0\.1|localhost|\[::1\])[:/]\S*)?$",
+        description="an address such as https://collector.example.org/audit; http:// on this machine only",
+    )
+    """Where the rows of the audit are delivered; "" for nowhere."""
+    audit_token: str = ""
+    """What is sent there as a bearer token."""
     metrics_token: str = ""
     """What whoever reads `/metrics` has to send; "" asks for nothing."""
 

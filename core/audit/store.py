@@ -62,11 +62,26 @@ def set_settings(tx: Transaction, host: str, digests: Mapping[str, str]) -> None
     )
 
 
-_ROW = "number, hash, doc"
+def delivered(reads: Reads, url: str) -> int:
+    """The number of the last row that the collector at this address has; 0 for none."""
+    row = reads.row("SELECT number FROM audit_delivery WHERE url = :url", {"url": url})
+    return 0 if row is None else int(row["number"])
+
+
+def set_delivered(tx: Transaction, url: str, number: int, at: int) -> None:
+    """Note what a collector has, unless another core has delivered more."""
+    tx.run(
+        "INSERT INTO audit_delivery (url, number, at) VALUES (:url, :number, :at) ON CONFLICT (url)"
+        " DO UPDATE SET number = :number, at = :at WHERE audit_delivery.number < :number",
+        {"url": url, "number": number, "at": at},
+    )
+
+
+_ROW = "number, at, hash, doc"
 
 
 def page(reads: Reads, after: int, last: int | None, limit: int) -> list[Row]:
-    """The next rows (`number, hash, doc`) after a number, up to the number `last`."""
+    """The next rows (`number, at, hash, doc`) after a number, up to the number `last`."""
     return reads.rows(
         f"SELECT {_ROW} FROM audit WHERE number > :after AND number <= :last ORDER BY number LIMIT :limit",
         {"after": after, "last": 2**62 if last is None else last, "limit": limit},
