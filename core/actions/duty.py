@@ -105,8 +105,9 @@ class Duties:
         for step, late in due:
             try:
                 await self._database.transaction(partial(self._take_due, step=step, late=late))
-            except ValueError:  # one record that is damaged must not hold up the others
+            except ValueError:  # nobody can decide on a record that is damaged
                 log.exception("record_unreadable", id=f"~{step.number}")
+                await self._database.transaction(partial(stored.delete, number=step.number))
         return len(due)
 
     async def not_me(self, caller: Caller, number: str) -> Duty:

@@ -34,7 +34,8 @@ def _asked(duty: Duty, number: int, *, is_open: bool, users: Mapping[str, str]) 
     if not step.logins:
         return f"Nobody else among {_who(step.ask)} could decide."
     if step.ask != ASK_CHANNEL:
-        return f"Asked {_listed([person_name(login) for login in step.logins])} ({_who(step.ask)}) to decide."
+        of_group = f" ({_who(step.ask)})" if step.ask.startswith("@") else ""
+        return f"Asked {_listed([person_name(login) for login in step.logins])}{of_group} to decide."
     if not is_open:
         return "Asked here who could decide."
     named = [users[login] for login in step.logins if login in users]
@@ -71,7 +72,8 @@ def why_asked(duty: Duty | None, login: str) -> str:
     if duty is None or step is None:
         return ""
     passed = " You passed it on." if login in duty.not_me else ""
-    return f"You are asked as {_who(step.ask)} of the duty {code(duty.name, 100)}.{passed}"
+    as_member = f" as {_who(step.ask)}" if step.ask.startswith("@") else ""
+    return f"You are asked{as_member}, by the duty {code(duty.name, 100)}.{passed}"
 
 
 def not_me_button(duty: Duty | None, login: str, asked_id: str, button: ButtonIds) -> list[dict[str, Any]]:

@@ -319,6 +319,17 @@ async def test_who_approves_an_override_is_asked(tmp_path: Path) -> None:
         assert asked(await duty_of(harness, action.id), harness.clock()) == [(0, "channel", "lea")]
 
 
+async def test_a_damaged_record_holds_up_no_other(tmp_path: Path) -> None:
+    async with night(tmp_path) as harness:
+        damaged = (await harness.actions.start(ANNA, run_input(harness))).action
+        other = (await harness.actions.start(ANNA, run_input(harness))).action
+        sql = "UPDATE action SET doc = '[]' WHERE id = :id"
+        await harness.database.transaction(lambda tx: tx.run(sql, {"id": damaged.number}))
+        assert await harness.duties.run_due() == 2
+        assert len((await duty_of(harness, other.id) or Duty()).asked) == 1
+        assert await harness.duties.run_due() == 0
+
+
 async def test_half_of_the_time_is_said_once(tmp_path: Path) -> None:
     async with night(tmp_path, section={"approval_expires_minutes": 30}) as harness:
         start = harness.clock()

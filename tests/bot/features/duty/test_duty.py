@@ -81,7 +81,7 @@ async def test_one_is_asked_and_the_next_once_they_pass_it_on(tmp_path: Path) ->
         card = await env.card_of("ben", alert)
         await isolate(env, alert)
         request = within_limits(await env.until("anna", asked_directly()))
-        assert "You are asked as `@oncall` of the duty `leads`." in text_of(request)
+        assert "You are asked as `@oncall`, by the duty `leads`." in text_of(request)
         (first,) = await env.until("ben", has_lines(card, 1))
         assert first.startswith("🔔 Asked anna (`@oncall`) to decide. If nobody decides, next at <!date^")
         assert first.endswith(": `@leads`.")
