@@ -18,7 +18,6 @@ from core.actions.bulks import Bulks
 from core.actions.checks import Checks
 from core.actions.documents import Documents
 from core.actions.duty import Duties
-from core.actions.figures import Figures
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
 from core.actions.runner import Runner
@@ -31,7 +30,6 @@ from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
 from core.api import comments as comments_api
 from core.api import events as events_api
-from core.api import figures as figures_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
@@ -42,6 +40,7 @@ from core.api import retention as retention_api
 from core.api.aliases import alias, v1
 from core.api.aliases import choices as choices_api
 from core.api.aliases import query as query_api
+from core.api.http import figures as figures_api
 from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
@@ -63,6 +62,7 @@ from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
+from core.figures.figures import Figures
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
 from core.people import People

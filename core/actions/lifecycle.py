@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from core.actions import duty, figures, in_force, rights, undo_state
+from core.actions import duty, in_force, rights, undo_state
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
@@ -24,6 +24,7 @@ from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, JsonObject, Progress, Report, Responder
+from core.figures import figures
 from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,

@@ -12,6 +12,7 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_BULK_VALUES, AlertStatus
+from core.figures import store as figures
 from core.models import (
     Alert,
     AlertInput,
@@ -40,7 +41,7 @@ from core.records.artifacts import KIND as ARTIFACT
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import check_growth, made, merge_tags, record_event, requested_changes, require_not_held
-from core.store import attachments, figures, objects, texts
+from core.store import attachments, objects, texts
 from core.store.search import docs_of, fitting
 
 KIND: Literal["alert"] = "alert"

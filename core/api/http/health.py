@@ -28,8 +28,9 @@ from core.common.database import Database
 from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
+from core.figures import store as figures
 from core.models import ApiModel
-from core.store import figures, sources
+from core.store import sources
 from core.store.database import health as stored
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action

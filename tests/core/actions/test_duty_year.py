@@ -60,7 +60,6 @@ class Model:
     due_at: int
     asked: list[str] = field(default_factory=list)
     following: int = 0
-    lateness_ms: list[int] = field(default_factory=list)
 
     def take(self, now: int) -> None:
         """The newest step that is due comes."""

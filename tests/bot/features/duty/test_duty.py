@@ -8,6 +8,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
+from core.common.database import Transaction
 from core.models import Alert
 from core.settings import DutySection
 from tests.bot.features.approvals.test_decisions import button, direct
@@ -166,8 +167,12 @@ async def test_what_expired_was_not_denied_and_is_offered_again(tmp_path: Path) 
         card = await env.card_of("anna", alert)
         await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
         await env.until("anna", asked_directly("asks to run"))
-        database = env.core.core.database
-        await database.transaction(lambda tx: tx.run("UPDATE action SET approval_expires_at = 1"))
+
+        def expire(tx: Transaction) -> None:
+            tx.run("UPDATE action SET approval_expires_at = 1")
+            tx.run("DELETE FROM unaudited")  # nobody has decided this
+
+        await env.core.core.database.transaction(expire)
         assert (await env.ended_run(alert)).outcome == "expired"
         asked = await env.until("anna", asked_directly("Not approved in time"))
         assert ids.APPROVE not in text_of(within_limits(asked))

@@ -10,8 +10,8 @@ from typing import Literal, get_args
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Row, Transaction
 from core.common.errors import bad_request
+from core.figures import store as stored
 from core.models import Figure
-from core.store import figures as stored
 from core.store import objects
 
 Kind = Literal["assigned", "first_run", "contained", "approved", "denied", "expired"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from core.actions.figures import MAX_DAYS, WITHIN, Figures
 from core.api.http.endpoint import Endpoint, Request, int_param, json_list_response
 from core.common.clock import DAY_MS, Clock
 from core.common.errors import bad_request
+from core.figures.figures import MAX_DAYS, WITHIN, Figures
 from core.models import Figure
 
 DEFAULT_DAYS = 28

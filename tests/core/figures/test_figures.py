@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from core.actions.figures import Figures
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from core.common.database import Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
+from core.figures import store as stored
+from core.figures.figures import Figures
 from core.models import AlertInput, AlertUpdate, Figure
 from core.records.alerts import Alerts
 from core.settings import ResponderSection
-from core.store import figures as stored
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.running import running_core
 

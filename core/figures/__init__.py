@@ -1,0 +1,1 @@
+"""How long people took, counted where it happens (core/docs/stats.md)."""
