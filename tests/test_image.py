@@ -181,3 +181,24 @@ async def test_it_needs_no_root_writes_to_its_volume_only_confines_responders_an
         async with CoreClient(f"http://127.0.0.1:{port}", key) as core:
             assert (await core.action(waiting.id)).status == "Success"
         await asyncio.to_thread(podman, "stop", "--time", "60", "bot")
+        podman.remove_containers()
+
+
+async def test_compose_starts_one_on_sqlite_that_drains(tmp_path: Path, podman: Podman, image: str) -> None:
+    compose = shutil.which("podman-compose", path=str(Path(sys.executable).parent))
+    if compose is None:
+        pytest.skip("there is no podman-compose here; `uv run --group container` brings it")
+    manifest = (ROOT / ".github" / "deploy" / "compose.yaml").read_text()
+    (tmp_path / "compose.yaml").write_text(manifest.replace("127.0.0.1:9000:", "127.0.0.1::"))  # on any free port
+    (tmp_path / "responder-bot.toml").touch(0o644)
+    (tmp_path / ".env").write_text("SLACK_BOT_TOKEN=xoxb-1\nSLACK_APP_TOKEN=xapp-1\n")
+    up = await asyncio.create_subprocess_exec(
+        *(compose, "--profile", "sqlite", "up", "--detach"), cwd=tmp_path, env={**os.environ, **podman.environment}
+    )
+    assert await up.wait() == 0
+    (name,) = podman.containers()
+    await until(
+        lambda: podman.run("exec", name, "responder-bot", "health").stdout == b"ok\n", "health of the container"
+    )
+    await asyncio.to_thread(podman, "stop", "--time", "60", name)
+    assert podman("inspect", "--format", "{{.State.ExitCode}}", name) == "0"
