@@ -179,6 +179,15 @@ async def test_each_bad_export_is_one_sentence(database: Database) -> None:
             verify.verify(forged, published)
 
 
+async def test_the_rows_of_several_processes_are_one_chain(database: Database, tmp_path: Path) -> None:
+    clocks = SetClock(), SetClock()
+    async with opened(tmp_path / "core.db") as other:
+        hosts = [(store, clock) for store, clock in zip((database, other), clocks, strict=True) for _ in range(10)]
+        await asyncio.gather(*(written(store, clock, 20) for store, clock in hosts))
+    lines = await lines_of(database, clocks[0])
+    assert verify.verify(lines, head_of(lines)).number == 401
+
+
 async def test_a_part_is_verified_and_a_head_before_it_is_explained(database: Database) -> None:
     clock = SetClock()
     await written(database, clock, 5)
