@@ -238,6 +238,7 @@ def settings_text(
         *(f"{key} = {json.dumps(value)}" for key, value in (core or {}).items()),
         "[bot]",
         f"core_url = 'http://{address}:{port}'",
+        "allow_http = true",
         *(f"{key} = {json.dumps(value)}" for key, value in (bot or {}).items()),
     ]
     lines += [

@@ -99,7 +99,7 @@ async def test_a_probe_asks_core_or_a_bot_that_runs_alone(tmp_path: Path) -> Non
         assert env.bot.health_server is not None
         core, bot = (url.rpartition(":")[2] for url in (env.core.url, env.bot.health_server.url))
         of_core = {"RESPONDER_BOT_CORE_PORT": core}
-        of_bot = {"RESPONDER_BOT_BOT_CORE_URL": "http://core.example:9000", "RESPONDER_BOT_BOT_HEALTH_PORT": bot}
+        of_bot = {"RESPONDER_BOT_BOT_CORE_URL": "https://core.example:9000", "RESPONDER_BOT_BOT_HEALTH_PORT": bot}
         assert await probed(tmp_path, of_core) == (0, "ok\n")
         assert await probed(tmp_path, of_bot) == (0, "ok\n")
         (tmp_path / "slack.db").unlink()
