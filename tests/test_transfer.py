@@ -129,6 +129,7 @@ async def test_numbers_go_on_where_they_were(tmp_path: Path, target: str) -> Non
     assert await next_message(targets[1], "c") == 3
 
 
+@pytest.mark.slow
 async def test_what_an_import_refuses_leaves_nothing(tmp_path: Path) -> None:
     source, target = tmp_path / "a.db", on_postgresql(tmp_path / "b")
     await CORES.open(source, Opening()).close()

@@ -56,6 +56,7 @@ def fail_beyond(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite
 async def test_a_log_that_can_not_be_checkpointed_is_told_and_bounded(tmp_path: Path) -> None:
     setup = await setup_in(tmp_path)

@@ -86,6 +86,7 @@ async def test_hostile_runs_at_once_end_at_their_deadline(tmp_path: Path) -> Non
         assert await stopped(core) == 0
 
 
+@pytest.mark.slow
 async def test_after_a_crash_the_next_core_ends_hostile_runs(tmp_path: Path) -> None:
     setup = await planting_setup(tmp_path)
     async with core_process(setup) as core:

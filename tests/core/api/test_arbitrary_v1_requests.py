@@ -60,6 +60,7 @@ KEYED = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(body=body_of(AlertInput), fields=FIELDS, keyed=KEYED)
 def test_any_alert_of_version_1(server: Server, body: Any, fields: Any, keyed: Any) -> None:
     check(server.send("POST", "/api/v1/alert", body))
@@ -71,6 +72,7 @@ def test_any_alert_of_version_1(server: Server, body: Any, fields: Any, keyed: A
     check(server.send("GET", "/api/customField"))
 
 
+@pytest.mark.slow
 @given(body=body_of(CaseInput), several=body_of(AlertsUpdate), merge=body_of(MergeInput))
 def test_any_case_and_any_several(server: Server, body: Any, several: Any, merge: Any) -> None:
     check(server.send("POST", "/api/v1/case", body))

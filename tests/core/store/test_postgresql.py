@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from bot.outbox.store import open_store
-from core.common.database import Database, Search, Transaction
+from core.common.database import Database, Row, Search, Transaction
 from core.common.database.location import PostgresqlUrl
 from core.common.database.postgresql import PostgresqlDatabase
 from core.common.database.schema import Opening
@@ -585,6 +585,29 @@ async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> 
         assert await database.search(lambda search: next(search.rows("SELECT 1 AS n"))["n"]) == 1
     finally:
         await database.close()
+
+
+async def test_each_search_is_planned_for_what_it_looks_for(url: str) -> None:
+    """As many alerts have one tag, and few another."""
+    sql = "SELECT alert_id FROM alert_tag WHERE tag = ANY(:tags)"
+
+    def searched(search: Search) -> list[int]:
+        return [row["alert_id"] for row in search.rows(sql, {"tags": ["rare"]})]
+
+    def plans(search: Search) -> list[Row]:
+        counts = (
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE 'SELECT alert_id %'"
+        )
+        return list(search.rows(counts))
+
+    async with opened(url) as database:
+        found = []
+        for _ in range(60):  # over all threads that search; from the sixth time on a statement is a prepared one
+            await database.search(searched)
+            found += await database.search(plans)
+    assert found
+    assert max(row["custom_plans"] for row in found) > 5
+    assert {row["generic_plans"] for row in found} == {0}
 
 
 async def test_a_search_that_nobody_waits_for_is_stopped(url: str) -> None:
