@@ -24,8 +24,8 @@ MONDAY = 4  # 5 January 1970, in days since 1970
 
 def count_first(tx: Transaction, kind: Kind, alert_id: int, responder: str, now: int) -> None:
     """Count how long after an alert was created something happened for the first time; nothing for what is none."""
-    row = objects.find(tx, "alert", alert_id)
-    if row is not None and stored.is_first(tx, alert_id, kind):
+    row = objects.find(tx, "alert", alert_id) if stored.is_first(tx, alert_id, kind) else None
+    if row is not None:
         alert = objects.parsed(row["doc"])
         stored.count(tx, kind, str(alert.get("source") or ""), responder, now - int(alert["createdAt"]), now)
 

@@ -42,8 +42,11 @@ def count(tx: Transaction, figure: str, source: str, responder: str, ms: int, no
 
 
 def is_first(tx: Transaction, alert_id: int, figure: str) -> bool:
-    """Note that this happened to an alert; False if it had happened before."""
-    sql = "INSERT INTO first_time (alert_id, figure) VALUES (:id, :figure) ON CONFLICT DO NOTHING"
+    """Note that this happened to an alert; False if it had happened before, and for what is none."""
+    sql = (
+        "INSERT INTO first_time (alert_id, figure) SELECT id, :figure FROM object WHERE id = :id AND kind = 'alert'"
+        " ON CONFLICT DO NOTHING"
+    )
     return bool(tx.run(sql, {"id": alert_id, "figure": figure}))
 
 
