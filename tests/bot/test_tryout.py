@@ -166,7 +166,20 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
     assert await process.wait() == 0
     assert (doctor.returncode, err.decode()) == (1, "")
     results = {tuple(line.split(":")[0].split(None, 1)) for line in out.decode().splitlines()}
-    fine = ("settings", "disk", "key", "token", "scopes", "files", "payloads", "clock", "socket", "people", "bot")
+    fine = (
+        "settings",
+        "disk",
+        "key",
+        "keys",
+        "token",
+        "scopes",
+        "files",
+        "payloads",
+        "clock",
+        "socket",
+        "people",
+        "bot",
+    )
     assert results == {
         *(("ok", name) for name in (*fine, "channel C0GENERAL")),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),

@@ -78,11 +78,11 @@ async def test_a_core_that_ends_in_the_middle(tmp_path: Path, dialect: Dialect, 
         async with soc_in(tmp_path) as soc:
             before = await seeded(soc)
         first, second = [await host_in(tmp_path / name, soc) for name in ("first", "second")]
+        goal = left(soc) - 20
         async with AsyncExitStack() as stack:
             core = await stack.enter_async_context(core_process(first))
             if number == signal.SIGKILL:
                 await stack.enter_async_context(core_process(second))
-            goal = left(soc) - 20
             await until(lambda: left(soc) <= goal or None, "some parts are gone")
             core.process.send_signal(number)
             assert await core.process.wait() == (0 if number == signal.SIGTERM else -number)
