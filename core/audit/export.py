@@ -13,6 +13,7 @@ from core.audit.sentences import sentence
 from core.audit.verify import at, canonical, row_line
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row
+from core.common.errors import ResponderBotError
 
 PAGE = 1_000
 _COLUMNS = ("number", "time", "what", "by", "through", "object", "root", "sentence", "hash")
@@ -22,7 +23,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would calculat
 async def export(
     database: Database, clock: Clock, by: str, *, since: date | None, until: date | None, as_csv: bool
 ) -> AsyncIterator[str]:
-    """The lines of an export, after a row that says who made it: of these days (UTC, both included), or of all."""
+    """The lines of an export, after a row that says who made it: of these days (UTC, both included), or of all.
+
+    Raises ResponderBotError("conflict") if rows are pruned meanwhile.
+    """
     first = await database.read(lambda reads: stored.first_since(reads, _ms(since)) if since else stored.first(reads))
     now = clock()
     await database.transaction(lambda tx: trail.record(tx, now, "audit.exported", by=by, object="audit", first=first))
@@ -33,6 +37,9 @@ async def export(
     number, hash_ = first - 1, before
     while number < last:
         rows, texts = await database.snapshot(lambda reads, after=number: _page(reads, after, last))  # type: ignore[misc]
+        if not rows or rows[0]["number"] != number + 1:
+            message = f"The rows after {number} were pruned meanwhile, so this export is of no use; export again."
+            raise ResponderBotError("conflict", message)
         for row in rows:
             number, hash_ = row["number"], row["hash"]
             for line in _csv_lines(row, texts) if as_csv else _json_lines(row, texts):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,7 +17,11 @@ from core.audit import trail, verify
 from core.audit.export import export
 from core.audit.verify import ForgedError, canonical, digest, row_line
 from core.common.clock import DAY_MS
-from core.common.database import Database
+from core.common.database import Database, Dialect
+from core.common.errors import ResponderBotError
+from core.common.settings_file import RetentionSection
+from core.retention.pruning import AT_ONCE, Retention
+from tests import stores
 from tests.clock import SetClock
 from tests.stores import opened
 
@@ -205,6 +209,69 @@ async def test_a_part_is_verified_and_a_head_before_it_is_explained(database: Da
         verify.verify(later, head)
     ended = await lines_of(database, clock, until=today - timedelta(days=2))
     assert verify.verify(ended).number == 6
+
+
+def retention_of(database: Database, clock: SetClock) -> Retention:
+    return Retention(database, clock, RetentionSection(audit_days=5), pause_s=0)
+
+
+def rows_in(lines: Sequence[bytes]) -> list[Any]:
+    return [json.loads(line) for line in lines if line.startswith(b'{"hash":')]
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_after_retention_an_export_is_verified_from_its_anchor(tmp_path: Path, dialect: Dialect) -> None:
+    clock, path, old = SetClock(), tmp_path / "core.db", AT_ONCE + 20
+    with stores.using(dialect):
+        async with opened(path) as database:
+            await written(database, clock, old - 1)
+            before = await lines_of(database, clock)
+            clock.now_ms += 6 * DAY_MS
+            await written(database, clock, 3)
+            retention = retention_of(database, clock)
+            assert await retention.preview() == await retention.prune() == {"audit": old}
+            assert not await retention.prune()
+            after = await lines_of(database, clock)
+            clock.now_ms += 6 * DAY_MS
+            assert (await retention.prune())["audit"] == len(rows_in(after))
+            at_last = await lines_of(database, clock)
+        for table in ("audit", "audit_text", "audit_head"):
+            assert stores.rows(path, f"SELECT count(*) FROM {table} WHERE number <= {old + 3}") == [(0,)]  # noqa: S608
+    known = {row["row"]["number"]: row["hash"] for row in rows_in(before)}
+    head = head_of(before)
+    assert json.loads(after[0])["anchor"] == {"number": old, "hash": known[old]}
+    pruned = [row["row"] for row in rows_in(after) if row["row"]["what"] == "audit.pruned"]
+    assert [(row["until"], row["hash"]) for row in pruned] == [(until, known[until]) for until in (AT_ONCE, old)]
+    audit = verify.verify(after, head)  # the published head is that of the anchor
+    said = f"Rows up to {old} are not in this export; row {old} and those before it were pruned."
+    assert said in verify.report(audit, head)
+    later = f"{old + 2}:{rows_in(after)[1]['hash']}"
+    assert verify.verify(after, later).has_published
+    with pytest.raises(
+        ForgedError, match=rf"The published head is of row 7, and this export begins after row {old}; give a later head"
+    ):
+        verify.verify(after, f"7:{known[7]}")
+    with pytest.raises(ForgedError, match="The published head is no row here"):
+        verify.verify(after, known[7])
+    forged = canonical({"anchor": {"number": old, "hash": known[7]}}).encode() + b"\n"
+    with pytest.raises(ForgedError, match=f"Row {old + 1} .* does not follow from row {old}"):
+        verify.verify([forged, *after[1:]])
+    assert verify.verify(at_last, head_of(after)).has_published
+    assert [row["row"]["what"] for row in rows_in(at_last)] == ["audit.pruned", "pruned", "audit.exported"]
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_an_export_whose_rows_go_meanwhile_ends_with_a_sentence(tmp_path: Path, dialect: Dialect) -> None:
+    clock = SetClock()
+    with stores.using(dialect):
+        async with opened(tmp_path / "core.db") as database:
+            await written(database, clock)
+            clock.now_ms += 6 * DAY_MS
+            lines = export(database, clock, "the command line", since=None, until=None, as_csv=False)
+            assert json.loads(await anext(lines)) == {"anchor": {"number": 0, "hash": verify.NO_HASH}}
+            await retention_of(database, clock).prune()
+            with pytest.raises(ResponderBotError, match="The rows after 0 were pruned meanwhile"):
+                await anext(lines)
 
 
 async def test_a_clock_that_was_set_back_is_a_remark(database: Database) -> None:
