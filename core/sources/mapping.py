@@ -420,9 +420,10 @@ def _observable(kind: str, value: str) -> tuple[str, str] | None:
     line = _line(value, OBSERVABLE_LIMIT + 1)
     if kind in _HOSTS:
         line = _PORT.sub("", line)
-    if kind == "ip" or (kind in _HOSTS and (":" in line or line[-1:].isdigit())):
+    address = line.strip("[]").partition("%")[0]
+    if kind == "ip" or (kind in _HOSTS and (":" in address or address[-1:].isdigit())):
         try:
-            return "ip", str(ipaddress.ip_address(line.strip("[]").partition("%")[0]))
+            return "ip", str(ipaddress.ip_address(address))
         except ValueError:
             pass
     return (kind, line) if line and kind != "ip" else None

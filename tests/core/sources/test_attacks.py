@@ -53,6 +53,23 @@ def test_a_path_reaches_nothing_but_what_was_sent(path: str) -> None:
     assert incoming.request.tags == ["mine"]
 
 
+@pytest.mark.parametrize(
+    ("host", "kind", "data"),
+    [
+        ("[203.0.113.7]", "ip", "203.0.113.7"),
+        ("203.0.113.7:8080", "ip", "203.0.113.7"),
+        ("203.0.113.7%eth0", "ip", "203.0.113.7"),
+        ("[2001:db8::1]:443", "ip", "2001:db8::1"),
+        ("web-3:443", "hostname", "web-3"),
+        ("web-3", "hostname", "web-3"),
+    ],
+)
+def test_a_host_that_is_an_address_becomes_one(host: str, kind: str, data: str) -> None:
+    body = json.dumps({**EVENT, "host": host}).encode()
+    (incoming,) = read(body, observables=[{"type": "hostname", "path": "host"}]).incoming
+    assert [(one.data_type, one.data) for one in incoming.request.artifacts] == [(kind, [data])]
+
+
 def test_a_map_that_looks_at_everything_again_and_again_ends() -> None:
     nested: Any = ["x"] * 20
     for _ in range(3):
