@@ -25,13 +25,14 @@ async def export(
 ) -> AsyncIterator[str]:
     """The lines of an export, after a row that says who made it: of these days (UTC, both included), or of all.
 
+    It goes on to the row by which a text of these days was erased later, without which the text seems to be removed.
     Raises ResponderBotError("conflict") if rows are pruned meanwhile.
     """
     first = await database.read(lambda reads: stored.first_since(reads, _ms(since)) if since else stored.first(reads))
     now = clock()
     await database.transaction(lambda tx: trail.record(tx, now, "audit.exported", by=by, object="audit", first=first))
     end = _ms(until + timedelta(days=1)) if until else None
-    last = await database.read(lambda reads: stored.last_before(reads, end))
+    last = await database.read(lambda reads: _last(reads, first, stored.last_before(reads, end)))
     before = await database.read(lambda reads: stored.hash_before(reads, first))
     yield _csv(_COLUMNS) if as_csv else canonical({"anchor": {"number": first - 1, "hash": before}}) + "\n"
     number, hash_ = first - 1, before
@@ -46,6 +47,14 @@ async def export(
                 yield line
     if not as_csv:
         yield canonical({"head": {"number": number, "hash": hash_}}) + "\n"
+
+
+def _last(reads: Reads, first: int, last: int) -> int:
+    """The last row of an export that is to end with row `last`."""
+    for row in stored.erasures_after(reads, last):
+        if any(first <= number <= last for number in json.loads(row["doc"]).get("erased", ())):
+            last = row["number"]
+    return last
 
 
 def _page(reads: Reads, after: int, last: int) -> tuple[list[Row], dict[int, list[Row]]]:

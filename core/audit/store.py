@@ -155,6 +155,12 @@ def last_before(reads: Reads, at: int | None) -> int:
     return int(row["number"]) if row else 0
 
 
+def erasures_after(reads: Reads, number: int) -> list[Row]:
+    """The rows after this one (`number, doc`) that say what was erased, oldest first."""
+    sql = "SELECT number, doc FROM audit WHERE number > :number AND what = 'erased' ORDER BY number"
+    return reads.rows(sql, {"number": number})
+
+
 def hash_before(reads: Reads, number: int) -> str:
     """The hash that the row with this number names as that of the one before."""
     row = reads.row("SELECT doc FROM audit WHERE number = :number", {"number": number})

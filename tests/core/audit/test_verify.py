@@ -17,10 +17,11 @@ from core.audit import trail, verify
 from core.audit.export import export
 from core.audit.verify import ForgedError, canonical, digest, row_line
 from core.common.clock import DAY_MS
-from core.common.database import Database, Dialect
+from core.common.database import Database, Dialect, Transaction
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import AT_ONCE, Retention
+from core.retention.store import delete_texts
 from tests import stores
 from tests.clock import SetClock
 from tests.stores import opened
@@ -209,6 +210,25 @@ async def test_a_part_is_verified_and_a_head_before_it_is_explained(database: Da
         verify.verify(later, head)
     ended = await lines_of(database, clock, until=today - timedelta(days=2))
     assert verify.verify(ended).number == 6
+
+
+async def test_a_part_goes_on_to_the_row_that_erased_a_text_of_it_later(database: Database) -> None:
+    clock = SetClock()
+    await written(database, clock, 5)
+    first_day = datetime.fromtimestamp(clock.now_ms / 1000, UTC).date()
+    clock.now_ms += 3 * DAY_MS
+    await written(database, clock, 2)
+
+    def erase(tx: Transaction, numbers: list[int]) -> int:
+        delete_texts(tx, numbers)
+        return trail.record(tx, clock(), "erased", by="the command line", object="value", erased=numbers)
+
+    erased = await database.transaction(lambda tx: erase(tx, [1, 6]))
+    of_the_day = await database.transaction(lambda tx: erase(tx, [erased]))  # of what is only in the part by then
+    await database.transaction(lambda tx: erase(tx, [of_the_day + 9]))
+    part = await lines_of(database, clock, until=first_day)
+    assert verify.verify(part).number == of_the_day
+    assert not any(b"reason 0" in line for line in part)
 
 
 def retention_of(database: Database, clock: SetClock) -> Retention:
