@@ -181,6 +181,7 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
         (f"list {alert_id}", "Can run", "list"),
         (f"case {alert_id}", "Malware", "template"),
         (f"actions {alert_id}", "runs", "what-ran"),
+        (f"audit {alert_id}", "asked to run", "audit"),
     ):
         await command(page, f"/responder {typed}")
         await expect(modal(page)).to_contain_text(words)
