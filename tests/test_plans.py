@@ -12,7 +12,10 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import STORE as BOTS
+from core.common.clock import now_ms
 from core.common.database.schema import Opening
+from core.retention.erasure import Eraser
+from core.retention.pruning import Retention
 from core.store.database.opening import STORE as CORES
 from tests import statements, stores
 from tests.bench.grown import fill_postgresql
@@ -56,6 +59,7 @@ FEW_IN = {
     "action_unfinished",
     "action_unclaimed",
     "alert_group_changed",
+    "audit_access",
     "file_pending",
     "inbox_pending",
     "object_hold",
@@ -64,7 +68,7 @@ FEW_IN = {
     "message_pending",
     "pause_open",
 }
-"""Indexes of what is open or pending."""
+"""Indexes of what is open or pending, and of requests for access."""
 
 BOUNDED: Mapping[str, str] = {
     r"FROM \(SELECT CAST\(substr\(": "artifacts in the documents of some alerts",
@@ -135,7 +139,7 @@ def excess(plan: list[str]) -> list[str]:
 
 
 async def flows(env: FeatureEnvironment) -> None:
-    """What people do every day."""
+    """What people do every day, and what an erasure looks for."""
     anna, lea = env["anna"], env["lea"]
     alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
     first, second, _ = alerts
@@ -154,6 +158,9 @@ async def flows(env: FeatureEnvironment) -> None:
     case = await env.client.create_case_from_alert(second.id)
     await env.client.merge_alerts([first.id], case.id)
     await env.until("anna", lambda view: card_in(view, SOC, first.id, case.id))
+    core, domain = env.core.core, env.core.core.settings.core.user_domain
+    eraser = Eraser(core.database, now_ms, Retention.of(core.settings, core.database, now_ms), domain)
+    assert (await eraser.of_person("eve", "")).slack
 
 
 async def test_no_statement_reads_a_table_that_grows_as_a_whole(tmp_path: Path) -> None:
@@ -194,6 +201,10 @@ CORES_ROWS = """
     INSERT INTO file_reference (file_id, object_id) SELECT 'f' || n / 2, n FROM generate_series(1, 20000) AS n;
     INSERT INTO idempotency (login, key, digest, action_id, created_at)
     SELECT 'a', 'k' || n, '', n, n FROM generate_series(1, 20000) AS n;
+    INSERT INTO audit (number, at, what, object, root, hash, doc)
+    SELECT n, n, CASE n % 500 WHEN 0 THEN 'access.requested' ELSE 'run.ended' END, '~' || n, '~' || n / 5, '', '{}'
+    FROM generate_series(1, 50000) AS n;
+    INSERT INTO audit_text (number, name, salt, text) SELECT n, 'note', '', '' FROM generate_series(1, 50000) AS n;
     INSERT INTO pause (id, responder_name, opened_at, failures, within_minutes, action_id, closed_at)
     SELECT n, 'r' || n % 5, n, 3, 9, n, n FROM generate_series(1, 20000) AS n
 """
