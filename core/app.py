@@ -50,6 +50,7 @@ from core.audit.delivery import Delivery
 from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
+from core.audit.syslog import send_heads
 from core.common import systemd
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
@@ -286,6 +287,9 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
     stack.push_async_callback(_cancel, asyncio.create_task(_publish_heads(database, clock, logged)))
+    if section.audit_syslog:
+        sending = send_heads(database, clock, section.audit_syslog, host.name)
+        stack.push_async_callback(_cancel, asyncio.create_task(sending))
 
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
     stack.push_async_callback(_cancel, asyncio.create_task(people.note_uses_forever()))

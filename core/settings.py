@@ -103,6 +103,12 @@ class CoreSection(SettingsSection):
     """Where the rows of the audit are delivered; "" for nowhere."""
     audit_token: str = ""
     """What is sent there as a bearer token."""
+    audit_syslog: str = Field(
+        "",
+        pattern=r"^(tls://([^\s/:@\[\]]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?)?$",
+        description="an address such as tls://logs.example.org:6514",
+    )
+    """The log server that gets the heads of the audit; "" for none."""
     metrics_token: str = ""
     """What whoever reads `/metrics` has to send; "" asks for nothing."""
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import base64
-import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.cortex import CortexEngine
+from tests.certificates import Certificates, certificates_in
 from tests.core.engines.cortex.conftest import JOB, ProgressLog
 from tests.fake_cortex import FakeCortex, at_once
 
@@ -79,35 +78,9 @@ async def proxy() -> AsyncIterator[Proxy]:
     await made.stop()
 
 
-@dataclass(frozen=True)
-class Certificates:
-    ca: Path
-    other_ca: Path
-    server: ssl.SSLContext
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    folder = tmp_path_factory.mktemp("ca")
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    for name in ("ca", "other"):
-        openssl(
-            "req", "-x509", *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem",
-            "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # which Python demands of a CA from 3.13 on
-        )  # fmt: skip
-    openssl(
-        "req", "-x509", *new, "-subj", "/CN=soar", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "authorityKeyIdentifier=keyid",
-        "-CA", "ca.pem", "-CAkey", "ca.key",
-        "-keyout", "server.key", "-out", "server.pem",
-    )  # fmt: skip
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    return Certificates(folder / "ca.pem", folder / "other.pem", context)
+    return certificates_in(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture
