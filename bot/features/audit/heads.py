@@ -35,6 +35,8 @@ class Heads:
                     await self._post(channel)
             except ResponderBotError as error:
                 log.warning("heads_not_posted", code=error.code, reason=error.message)
+            except Exception:  # the bot would stop to lead
+                log.exception("heads_not_posted")
             await asyncio.sleep(LOOK_S)
 
     async def _post(self, channel: str) -> None:

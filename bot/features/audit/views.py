@@ -1,5 +1,6 @@
 """The story of one object, in plain sentences."""
 
+import re
 from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
@@ -9,6 +10,7 @@ from bot.message import Message
 from core.models import AuditRow
 
 ROW_CHARS = 400
+_LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 def story(object_id: str, rows: Sequence[AuditRow]) -> Message:
@@ -36,9 +38,14 @@ def _line(row: AuditRow) -> str:
 
 
 def _said(row: AuditRow) -> str:
-    """The sentence of a row, with people by the first part of their logins."""
-    sentence = row.sentence
-    for login in (row.by, row.object):
-        name, _, domain = login.partition("@")
-        sentence = sentence.replace(login, name) if name and domain else sentence
-    return foreign(defang_indicators(sentence), ROW_CHARS)
+    """The sentence of a row, with people by the first part of their logins, which are no indicators."""
+    names = {
+        value: value if field == "through" else value.partition("@")[0]
+        for field, values in row.row.items()
+        for value in (values if isinstance(values, list) else [values])
+        if isinstance(value, str) and _LOGIN.fullmatch(value)
+    }
+    if not names:
+        return foreign(defang_indicators(row.sentence), ROW_CHARS)
+    parts = re.split(rf"(?<![^\s(])({'|'.join(map(re.escape, names))})(?![^\s,;:)])", row.sentence)
+    return foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)

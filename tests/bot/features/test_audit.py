@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from bot.features.audit.views import story
+from core.models import AuditRow
 from tests.bot.features.access_requests.test_access_requests import ADMINS, SETUP, message_with, modal_with, seen
 from tests.bot.features.environment import text_of
 from tests.bot.outbox.harness import until_read
@@ -44,3 +46,15 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     assert "evidence" not in refused
     await anna.command(SOC, "/responder audit")
     await seen(env, ANNA, message_with(SOC, "Type `/responder audit` and the id"))
+
+
+def test_people_are_no_indicators() -> None:
+    asked = ["ben@example.org", "lea@example.org"]
+    sentence = f"Core asked {' and '.join(asked)} to approve ~3; note: it wrote to ben@example.org.evil.example"
+    doc = {"by": "core", "object": "~3", "to": asked}
+    row = AuditRow(
+        number=1, hash="", at=0, what="approval.asked", by="core", object="~3", sentence=sentence, is_right=False,
+        row=doc, texts={},
+    )  # fmt: skip
+    shown = text_of(story("~3", [row]).payload())
+    assert "asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example" in shown
