@@ -47,10 +47,10 @@ from core.api.http.router import Router
 from core.api.http.starting import Starting
 from core.audit import trail
 from core.audit.delivery import Delivery
+from core.audit.heads import publish_forever, send_forever
 from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
-from core.audit.syslog import send_heads
 from core.common import systemd
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
@@ -88,7 +88,6 @@ from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
-PUBLISH_EVERY_S = 5.0  # how late a head may be
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
 Open = Callable[[Location, Opening], Database]
@@ -286,9 +285,9 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = _prune_hourly(settings, retention, database, clock, keeping)
     stack.push_async_callback(_cancel, asyncio.create_task(pruning))
-    stack.push_async_callback(_cancel, asyncio.create_task(_publish_heads(database, clock, logged)))
+    stack.push_async_callback(_cancel, asyncio.create_task(publish_forever(database, clock, logged)))
     if section.audit_syslog:
-        sending = send_heads(database, clock, section.audit_syslog, host.name)
+        sending = send_forever(database, clock, section.audit_syslog, host.name)
         stack.push_async_callback(_cancel, asyncio.create_task(sending))
 
     stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
@@ -501,22 +500,6 @@ def _summary(catalogue: Catalogue) -> str:
         return summary
     more = f" and {len(unusable) - 3} more" if len(unusable) > 3 else ""
     return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
-
-
-async def _publish_heads(database: Database, clock: Clock, logged: int) -> None:
-    """Publish the head of the audit each hour, and log what was published after row `logged`, by whichever process."""
-    log = structlog.get_logger("core.app")
-    while True:
-        await asyncio.sleep(PUBLISH_EVERY_S)
-        try:
-            if await database.read(lambda reads: trail.is_due(reads, clock())):
-                await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
-            heads = await database.read(partial(trail.heads_after, number=logged))
-            for head in heads.values():
-                log.info("audit_head", head=head)
-            logged = max(heads, default=logged)
-        except ResponderBotError as error:
-            log.warning("head_not_published", reason=error.message)
 
 
 async def _prune_hourly(

@@ -10,6 +10,7 @@ from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -60,6 +61,12 @@ def _network(text: str) -> str:
 Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST_OR_ONE]
 
 
+def _with_port(url: str) -> str:
+    """Raises ValueError for a port beyond 65535."""
+    _ = urlsplit(url).port
+    return url
+
+
 class CoreSection(SettingsSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
@@ -103,7 +110,7 @@ class CoreSection(SettingsSection):
     """Where the rows of the audit are delivered; "" for nowhere."""
     audit_token: str = ""
     """What is sent there as a bearer token."""
-    audit_syslog: str = Field(
+    audit_syslog: Annotated[str, AfterValidator(_with_port)] = Field(
         "",
         pattern=r"^(tls://([^\s/:@\[\]]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?)?$",
         description="an address such as tls://logs.example.org:6514",

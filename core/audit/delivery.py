@@ -1,6 +1,7 @@
 """Delivers rows of the audit to a collector, from the table and at least once (core/docs/audit.md#delivery)."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import aiohttp
@@ -8,14 +9,14 @@ import structlog
 
 from core.audit import store as stored
 from core.audit.verify import canonical, row_line
-from core.common.clock import MINUTE_MS, Clock
-from core.common.database import Database, Reads, Row
+from core.common.clock import MINUTE_MS, Clock, boot_ms
+from core.common.database import Database, Row
 from core.common.errors import ResponderBotError
 
 BATCH = 500  # rows
 TICK_S = 5.0  # between looks at the table, and attempts
 TIMEOUT_S = 30.0
-LATE_MS = 5 * MINUTE_MS  # until health says that the collector lags
+LATE_MINUTES = 5  # until health says that the collector lags
 
 log = structlog.get_logger("core.audit")
 
@@ -31,11 +32,13 @@ class Delivery:
         token: str,
         *,
         observe_lag: Callable[[float], None] = lambda _: None,
+        steady_clock: Clock = boot_ms,
         tick_s: float = TICK_S,
     ) -> None:
         """`observe_lag` is given how many seconds ago the oldest row was written that is not delivered."""
         self._database = database
         self._clock = clock
+        self._steady = steady_clock
         self._url = url
         self._headers = {"Content-Type": "application/x-ndjson"}
         if token:
@@ -43,57 +46,69 @@ class Delivery:
         self._observe_lag = observe_lag
         self._tick_s = tick_s
         self._reason = ""
-        self._late_since: int | None = None
-        """When the oldest row was written that is not delivered (ms)."""
+        self._oldest: tuple[int, int] | None = None
+        """The oldest row that is not delivered, and when it was written by the steady clock (ms)."""
 
     async def run(self) -> None:
         """Deliver what is new until cancelled."""
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
             while True:
-                self._reason = ""
+                reason = ""
                 try:
                     while await self._deliver(session):
                         pass
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                    self._reason = str(error) or type(error).__name__
+                    reason = str(error) or type(error).__name__
                 except ResponderBotError as error:
-                    self._reason = error.message
-                if self._reason:
-                    log.warning("audit_not_delivered", reason=self._reason)
-                late = 0 if self._late_since is None else self._clock() - self._late_since
-                self._observe_lag(max(late, 0) / 1000)
+                    reason = error.message
+                except Exception:  # the lag must show
+                    reason = "the log says why"
+                    log.exception("audit_delivery_failed")
+                if reason:
+                    log.warning("audit_not_delivered", reason=reason)
+                self._reason = reason
+                self._observe_lag(self._lag_ms() / 1000)
                 await asyncio.sleep(self._tick_s)
 
     async def problem(self) -> str:
         """Why the collector lags, as a sentence; "" if it doesn't."""
-        if self._late_since is None or self._clock() - self._late_since < LATE_MS:
+        minutes = self._lag_ms() // MINUTE_MS
+        if minutes < LATE_MINUTES:
             return ""
-        minutes = (self._clock() - self._late_since) // MINUTE_MS
         reason = f" ({self._reason})" if self._reason else ""
         return f"The collector of [core] audit_url lacks rows of the last {minutes} minutes{reason}; look at it."
 
+    def _lag_ms(self) -> int:
+        return 0 if self._oldest is None else self._steady() - self._oldest[1]
+
+    def _note(self, oldest: Row | None) -> None:
+        """Note the oldest row that is not delivered. Its time is by the wall clock, which may be set back meanwhile."""
+        if oldest is None:
+            self._oldest = None
+            return
+        written = self._steady() - max(0, self._clock() - oldest["at"])
+        if self._oldest is not None and self._oldest[0] == oldest["number"]:
+            written = min(written, self._oldest[1])
+        self._oldest = oldest["number"], written
+
     async def _deliver(self, session: aiohttp.ClientSession) -> bool:
-        """Deliver the next rows; False if there are none."""
-
-        def read(reads: Reads) -> tuple[str, list[Row]]:
-            rows = stored.page(reads, stored.delivered(reads, self._url), None, BATCH)
-            return (stored.hash_before(reads, rows[0]["number"]) if rows else ""), rows
-
-        before, rows = await self._database.snapshot(read)
-        self._late_since = rows[0]["at"] if rows else None
+        """Deliver the next rows; False if there are none. Raises ResponderBotError, aiohttp.ClientError, OSError."""
+        rows = await self._database.snapshot(
+            lambda reads: stored.page(reads, stored.delivered(reads, self._url), None, BATCH)
+        )
+        self._note(rows[0] if rows else None)
         if not rows:
             return False
-        last = rows[-1]
+        last, previous = rows[-1], json.loads(rows[0]["doc"])["previous"]
         lines = [
-            canonical({"anchor": {"number": rows[0]["number"] - 1, "hash": before, "texts": False}}),
+            canonical({"anchor": {"number": rows[0]["number"] - 1, "hash": previous, "texts": False}}),
             *(row_line(row["hash"], row["doc"]) for row in rows),
             canonical({"head": {"number": last["number"], "hash": last["hash"]}}),
         ]
         body = "".join(f"{line}\n" for line in lines).encode()
         async with session.post(self._url, data=body, headers=self._headers, allow_redirects=False) as response:
             if not 200 <= response.status < 300:
-                self._reason = f"it answered {response.status}"
-                return False
+                raise ResponderBotError("unavailable", f"it answered {response.status}")
         number, now = last["number"], self._clock()
         await self._database.transaction(lambda tx: stored.set_delivered(tx, self._url, number, now))
         return True

@@ -19,11 +19,7 @@ def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
     who = {CORE: "Core", COMMAND_LINE.login: "The command line"}.get(row["by"], row["by"])
     through = f" (through {row['through']})" if "through" in row else ""
     erased = sorted(row.get("texts", {}).keys() - texts.keys())
-    more = [
-        f"{name}: {texts[name]}"
-        for name in ("target", "object", "note", "reason", "message", "name", "address")
-        if name in texts
-    ]
+    more = [f"{name}: {texts[name]}" for name in _SHOWN if name in texts]
     more += [f"{', '.join(erased)}: erased"] if erased else []
     return f"{who}{through} {said}{'; ' if more else ''}{'; '.join(more)}".strip()
 

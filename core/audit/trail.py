@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from core.audit import store as stored
 from core.audit.verify import NO_HASH, canonical, digest
@@ -26,7 +26,23 @@ TEXT_CHARS = 8_192
 CORE = "core"
 """Who decided, if no person did."""
 
+Right = Literal[
+    "user.added",
+    "user.disabled",
+    "user.enabled",
+    "user.profile",
+    "user.clearance",
+    "user.linked",
+    "user.unlinked",
+    "key.made",
+    "key.revoked",
+    "group.members",
+    "erased",
+]
+"""Changes of rights, and what is gone for ever; these are announced at once."""
+RIGHTS = frozenset(get_args(Right))
 What = Literal[
+    Right,
     "run.requested",
     "run.refused",
     "run.approved",
@@ -52,16 +68,6 @@ What = Literal[
     "measure.checked",
     "request.refused",
     "login.refused",
-    "user.added",
-    "user.disabled",
-    "user.enabled",
-    "user.profile",
-    "user.clearance",
-    "user.linked",
-    "user.unlinked",
-    "key.made",
-    "key.revoked",
-    "group.members",
     "access.requested",
     "access.approved",
     "access.denied",
@@ -73,7 +79,6 @@ What = Literal[
     "hold.set",
     "hold.lifted",
     "settings.loaded",
-    "erased",
     "pruned",
     "audit.pruned",
     "backup.restored",
@@ -81,24 +86,6 @@ What = Literal[
     "audit.exported",
 ]
 """Each decision and refusal; the list with its fields is in core/docs/audit.md."""
-
-
-RIGHTS: frozenset[What] = frozenset(
-    {
-        "user.added",
-        "user.disabled",
-        "user.enabled",
-        "user.profile",
-        "user.clearance",
-        "user.linked",
-        "user.unlinked",
-        "key.made",
-        "key.revoked",
-        "group.members",
-        "erased",
-    }
-)
-"""Changes of rights, and what is gone for ever; these are announced at once."""
 MAX_HEADS = 50
 """Heads that are read at once."""
 PUBLISH_MS = 60 * MINUTE_MS

@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from core.audit import trail
-from core.audit.delivery import LATE_MS, Delivery
+from core.audit.delivery import LATE_MINUTES, Delivery
 from core.audit.verify import NO_HASH, verify
+from core.common.clock import DAY_MS, MINUTE_MS
 from core.common.database import Database
 from core.settings import CoreSection
 from tests.clock import SetClock
+from tests.core.core_process import until
 from tests.core.running import running_core
 from tests.stores import opened
 
 ROWS = 3_000
+LATE_MS = LATE_MINUTES * MINUTE_MS
 Answer = Callable[[bytes], Awaitable[int]]
 
 
@@ -46,6 +50,16 @@ async def collector(answer: Answer) -> AsyncIterator[str]:
         yield f"http://{host}:{port}/audit"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def delivering(delivery: Delivery) -> AsyncIterator[None]:
+    task = asyncio.create_task(delivery.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def write(database: Database, clock: SetClock, count: int) -> None:
@@ -102,7 +116,7 @@ async def test_a_collector_that_often_fails_loses_nothing_while_the_delivery_is_
 
 
 async def test_a_collector_that_lags_degrades_health(database: Database) -> None:
-    clock, lags, asked = SetClock(), list[float](), asyncio.Event()
+    clock, steady, lags, asked = SetClock(), SetClock(0), list[float](), asyncio.Event()
     await write(database, clock, 1)
     clock.now_ms += LATE_MS
 
@@ -114,15 +128,55 @@ async def test_a_collector_that_lags_degrades_health(database: Database) -> None
         asked.set()
 
     async with collector(answer) as url:
-        delivery = Delivery(database, clock, url, "t", observe_lag=observe, tick_s=60)
-        task = asyncio.create_task(delivery.run())
-        await asked.wait()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        delivery = Delivery(database, clock, url, "t", observe_lag=observe, steady_clock=steady, tick_s=60)
+        async with delivering(delivery):
+            await asked.wait()
     assert lags == [LATE_MS / 1000]
     assert await delivery.problem() == (
         "The collector of [core] audit_url lacks rows of the last 5 minutes (it answered 401); look at it."
     )
+
+
+async def test_a_clock_that_is_set_back_hides_no_lag(database: Database) -> None:
+    clock, steady, lags, asked = SetClock(), SetClock(0), list[float](), asyncio.Queue[None]()
+    await write(database, clock, 1)
+    clock.now_ms -= DAY_MS
+
+    async def answer(_: bytes) -> int:
+        steady.now_ms += LATE_MS
+        asked.put_nowait(None)
+        return 503
+
+    async with collector(answer) as url:
+        delivery = Delivery(database, clock, url, "t", observe_lag=lags.append, steady_clock=steady, tick_s=0)
+        async with delivering(delivery):
+            for _ in range(2):
+                await asked.get()
+    assert lags[0] == LATE_MS / 1000
+    assert "lacks rows of the last" in await delivery.problem()
+
+
+async def test_what_nobody_expected_shows_and_delivery_goes_on(database: Database) -> None:
+    clock, came = SetClock(), asyncio.Queue[bytes]()
+    await write(database, clock, 3)
+    (row,) = await database.read(lambda reads: reads.rows("SELECT doc FROM audit WHERE number = 1"))
+    change = "UPDATE audit SET doc = :doc WHERE number = 1"
+    await database.transaction(lambda tx: tx.run(change, {"doc": "{"}))
+    clock.now_ms += LATE_MS
+
+    async def answer(body: bytes) -> int:
+        came.put_nowait(body)
+        return 200
+
+    async with collector(answer) as url:
+        delivery = Delivery(database, clock, url, "t", tick_s=0.01)
+        with capture_logs() as logged:
+            async with delivering(delivery):
+                await until(lambda: logged or None, "an error")
+                assert "(the log says why)" in await delivery.problem()
+                await database.transaction(lambda tx: tx.run(change, {"doc": row["doc"]}))
+                assert verify((await came.get()).splitlines(keepends=True)).number == 3
+    assert logged[0]["event"] == "audit_delivery_failed"
 
 
 async def test_core_delivers_its_own_rows(tmp_path: Path) -> None:
