@@ -6,7 +6,6 @@ from typing import TypeVar
 from bot.block_kit import ids
 from bot.features.access_requests import handlers as access_requests
 from bot.features.alert_groups import handlers as alert_groups
-from bot.features.alert_groups import runs as group_runs
 from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
 from bot.features.audit import handlers as audit
@@ -55,7 +54,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     clicks.FEATURE,
     choose.FEATURE,
     alert_groups.FEATURE,
-    group_runs.FEATURE,
     home.FEATURE,
     access_requests.FEATURE,
 )

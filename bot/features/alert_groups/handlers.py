@@ -15,6 +15,10 @@ from bot.features.alerts.views.card import is_closed
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
+from bot.features.runs import choose
+from bot.features.runs.targets import MOST, find_targets
+from bot.features.runs.views.request import RunRequest
+from bot.features.runs.views.run_form import SEVERAL_TITLE
 from bot.message import Intent
 from bot.outbox import RefreshRequest
 from bot.outbox.alert_groups import AlertGroup
@@ -42,19 +46,11 @@ async def on_group_button(context: Context) -> None:
         text = f"{intent.object_id} gets a card of its own."
         await responses.respond(context, notices.notice(text), "Own card")
         return
-    group, handler = await clicked_group(context, intent), _HANDLERS.get(intent.what)
-    if group is not None and handler is not None:
-        await handler(context, group, intent)
-
-
-async def clicked_group(context: Context, intent: Intent | None) -> AlertGroup | None:
-    """The group that a button is about; None if it is forgotten, and the person reads so."""
-    if intent is None:
-        return None
-    group = await context.services.outbox.alert_groups.group(intent.object_id)
+    group, handler = await context.services.outbox.alert_groups.group(intent.object_id), _HANDLERS.get(intent.what)
     if group is None:
         await responses.respond(context, notices.notice(_too_old(context)), "Too old")
-    return group
+    elif handler is not None:
+        await handler(context, group, intent)
 
 
 def _too_old(context: Context) -> str:
@@ -79,6 +75,24 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
         f"{group.key}:{offset}",
         lambda button: views.alerts_page(content, alerts, offset, clearance=clearance, button=button),
     )
+
+
+async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Ask what to run on the newest alerts of the group that this person may see."""
+    responses.require_permission(context, "manageAction")
+    groups = context.services.outbox.alert_groups
+    newest, content = await groups.members(group.key, 0, MOST), await groups.content(group, CLEAR)
+    targets = list((await find_targets(context, [member.root_id for member in newest])).values())
+    if not targets:
+        raise ResponderBotError("forbidden", NONE_VISIBLE)
+    on = count(len(newest), "alert")
+    if len(newest) < content.count:
+        on = f"the newest {len(newest)} of {content.count:,} alerts"
+    if len(targets) < len(newest):
+        on = f"{len(targets)} of {on}, those that you may see"
+    shown = choose.responder_view(RunRequest(channel=group.channel), targets, on)
+    if not await responses.show_view(context, shown):
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Run on all* again.")
 
 
 async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) -> None:
@@ -194,6 +208,7 @@ def _subject(document: Document | None) -> Subject | None:
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {
     "group_alerts": _show_alerts,
+    "group_run": _choose_responder,
     "group_read": _ask_to_close,
     "group_case": _make_case,
     "group_ungroup": _ungroup,
@@ -203,6 +218,7 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
 FEATURE = Feature(
     actions={
         ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
+        ids.GROUP_RUN: Entry(on_group_button, modal_title=SEVERAL_TITLE),
         ids.GROUP_READ: Entry(on_group_button, modal_title=close_views.ALL),
         ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
         ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from bot.block_kit import ids, names
-from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
+from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
-    OPTION_LIMIT,
     clip,
     code,
     context,
@@ -18,7 +16,6 @@ from bot.block_kit.text import (
     defang_indicators,
     duration,
     foreign,
-    foreign_plain,
     plain,
     section,
     slack_date,
@@ -26,7 +23,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, defang
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
-from core.models import SEVERITY_NAMES, OfferedResponder
+from core.models import SEVERITY_NAMES
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
@@ -217,26 +214,6 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
         "Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id, about=alert.id
     )
     return [{**head, "accessory": lift}, about]
-
-
-def which_responder(key: str, offered: Sequence[OfferedResponder], on: str, *, button: ButtonIds) -> Message:
-    """A menu of the responders that can run on all alerts of a group; `on` says on which of them."""
-    options = [
-        {
-            "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
-            "value": button(Intent("group_ask", key, responder.id)),
-        }
-        for responder in offered[:MAX_OPTIONS]
-    ]
-    element: dict[str, Any] = {
-        "type": "static_select",
-        "action_id": ids.numbered(ids.GROUP_RUN, "choose"),
-        "placeholder": plain("Choose a responder"),
-        "options": options,
-    }
-    text = f"Run on {on}"
-    only = "Only responders that can run on each of them, and need no inputs, are here. It asks before it runs."
-    return Message(text, (section(text), actions(element), context(only)))
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

@@ -1,5 +1,6 @@
 """Choose several objects to run on: observables of an alert or case, or alerts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
-from bot.features.runs.targets import MOST, Target, find_targets, offered_on, run_target
+from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
@@ -104,14 +105,25 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     targets = list((await find_targets(context, chosen)).values())
     if not targets:
         return modals.problem(GONE)
+    try:
+        return modals.update(responder_view(request, targets, on_so_many(len(targets), len(chosen))))
+    except ResponderBotError as error:
+        return modals.errors({"targets": error.message})
+
+
+def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> dict[str, Any]:
+    """Asks for a responder that can run on at least one of these; `on` says on which.
+
+    Raises ResponderBotError("not_found") if there is none.
+    """
     offered = offered_on(targets)
     counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
     runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
     if not runnable:
-        return modals.errors({"targets": "No responder can run on any of these now."})
+        raise ResponderBotError("not_found", "No responder can run on any of these now.")
     runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    return modals.update(run_form.responder_view(request, runnable))
+    return run_form.responder_view(request, runnable, on)
 
 
 def _can_run(target: Target, responder: OfferedResponder) -> bool:

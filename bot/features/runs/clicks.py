@@ -1,4 +1,4 @@
-"""The menus and buttons that lead to a run: on cards, in questions, on groups, and for several objects."""
+"""The menus and buttons that lead to a run: on cards and in questions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -110,9 +110,6 @@ async def on_run_again_button(context: Context) -> None:
 async def on_dismiss_button(context: Context) -> None:
     """Delete the question and run nothing."""
     await context.replace_original(None)
-
-
-# --- all alerts of a group ------------------------------------------------------------------------------------------
 
 
 FEATURE = Feature(

@@ -77,8 +77,8 @@ def targets_view(request: RunRequest, chosen: Sequence[Block], most: int) -> dic
     return _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
 
 
-def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]]) -> dict[str, Any]:
-    """Asks for one of these responders, each with the number of the objects that it can run on."""
+def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str) -> dict[str, Any]:
+    """Asks for one of these responders, each with the number of the objects that it can run on; `on` says on which."""
     total = len(request.targets)
     options = [
         {
@@ -90,7 +90,7 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
     menu = {"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element}
-    return _modal(request, [section(f"*{count(total, 'target')}*"), menu], "Next", is_several=True)
+    return _modal(request, [section(f"*{on}*"), menu], "Next", is_several=True)
 
 
 def form_view(

@@ -9,7 +9,15 @@ from bot.outbox import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
-from tests.bot.features.alert_groups.test_alert_groups import choose, group_card, group_cards, grouping_bot, modal, post
+from tests.bot.features.alert_groups.test_alert_groups import (
+    choose,
+    choose_responder,
+    group_card,
+    group_cards,
+    grouping_bot,
+    modal,
+    post,
+)
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.running import OPEN, SOC, UNLIMITED, find_card
 
@@ -92,9 +100,7 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         card = await group_card(anna, 120)
         await anna.click(SOC, card["ts"], action_id="group_run")
         asked = await modal(anna, "the newest 100 of 120 alerts")
-        options = asked["blocks"][1]["elements"][0]["options"]
-        isolate = next(option["value"] for option in options if option["text"]["text"] == "Isolate")
-        await anna.click(None, view_id=asked["id"], action_id="group_run:choose", value=isolate)
+        await choose_responder(anna, asked, "Isolate")
         question = await modal(anna, "Runs on 100 targets")
         await anna.click(None, view_id=question["id"], action_id="bulk_start")
         await modal(anna, "100 runs accepted, 0 refused")
