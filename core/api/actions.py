@@ -1,6 +1,7 @@
 """Routes of actions: run a responder, list and follow its runs, cancel, approve, deny."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -11,8 +12,8 @@ from core.actions.undos import Undos
 from core.api.http import search as search_api
 from core.api.http.endpoint import (
     Endpoint,
-    Handler,
     Request,
+    Routes,
     int_param,
     json_list_response,
     json_response,
@@ -30,6 +31,7 @@ _RANGE = {
     " Link say what is left. Long lists shorten reports"
 }
 KEY_LIMIT = 255
+KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same with 200 and starts nothing"}
 MAX_NEWEST = 500
 MAX_MILLIS = 2**53
 
@@ -45,26 +47,27 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
 
 
-def decision_endpoint(
-    base: str, word: str, handler: Handler, summary: str, response: Any, *, part: str = "{id}"
-) -> Endpoint:
-    """A route for a decision on what waits for approval; `word` is the verb, and ends its path."""
-    return Endpoint(
-        "POST",
-        f"{base}/{part}/{word}",
-        handler,
-        summary,
-        body=Decision,
-        response=response,
-        permission="manageAction",
-        purpose=f"{word} an action",
-        errors=(404, 409, 429),
-    )
+def decision(word: str) -> Mapping[str, Any]:
+    """What routes of a decision on what waits for approval have in common; `word` is the verb."""
+    return {"body": Decision, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
 def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
+    route = Routes(BASE)
 
+    @route(
+        "POST",
+        "Run a responder",
+        body=RunInput,
+        response=Action,
+        status=201,
+        permission="manageAction",
+        purpose="create action",
+        permission_label="manageAction (manageTask)",
+        errors=(404, 409, 422, 429),
+        request_headers=KEY_HEADER,
+    )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
         started = await actions.start(request.caller, request.body, key=key, body=body)
@@ -72,6 +75,14 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
             return json_response(started.action)
         return json_response(await actions.with_job_id(started.action), status=201)
 
+    @route(
+        "GET /responder/{kind}/{id}",
+        "List the actions run on an object",
+        response=list[Action],
+        errors=(404,),
+        query=_RANGE,
+    )
+    @route("GET /{kind}/{id}", "List the actions run on an object", response=list[Action], errors=(404,), query=_RANGE)
     async def list_actions(request: Request) -> Response:
         kind, object_id = targets.parse_kind(request.path["kind"]), request.path["id"]
         window = parse_range(request.query.get("range", "all"))
@@ -81,26 +92,65 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
         docs, total = await request.run_search(actions.list_range(kind, object_id, window))
         return search_api.partial_list_response(docs, total, window)
 
+    @route(
+        "GET /_newest",
+        "List the newest actions in a state",
+        response=list[Action],
+        query={
+            "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`, with what expired",
+            "by": "the login of who asked for them",
+            "since": "in ms; `failed` lists only those that ended since then",
+            "limit": f"how many, at most {MAX_NEWEST}; default: 50",
+        },
+    )
     async def newest(request: Request) -> Response:
         query = request.query
         since, limit = int_param(request, "since", 0, MAX_MILLIS), int_param(request, "limit", 50, MAX_NEWEST)
         return json_list_response(await actions.newest(query.get("state", ""), query.get("by", ""), since, limit))
 
+    @route(
+        "GET /{id}",
+        "Get an action with its whole report",
+        response=Action,
+        errors=(404,),
+        query={"wait": f"seconds to wait for its next change, at most {MAX_WAIT_S}"},
+    )
     async def get(request: Request) -> Response:
         wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
         return json_response(await actions.wait(request.path["id"], wait_s))
 
+    @route(
+        "DELETE /{id}",
+        "Cancel an action",
+        response=Action,
+        permission="manageAction",
+        purpose="cancel action",
+        errors=(404, 409),
+    )
     async def cancel(request: Request) -> Response:
         await actions.cancel(request.caller, request.path["id"])
         return json_response(await actions.get_json(request.path["id"]))
 
+    @route("POST /{id}/approve", "Approve an action that waits for approval", response=Action, **decision("approve"))
     async def approve(request: Request) -> Response:
         return json_response(await actions.approve(request.caller, request.path["id"]))
 
+    @route("POST /{id}/deny", "Deny an action that waits for approval", response=Action, **decision("deny"))
     async def deny(request: Request) -> Response:
         decision: Decision = request.body
         return json_response(await actions.deny(request.caller, request.path["id"], decision.message))
 
+    @route(
+        "POST /{id}/undo",
+        "Undo an action",
+        body=UndoInput,
+        response=Action,
+        status=201,
+        permission="manageAction",
+        purpose="undo action",
+        errors=(404, 409, 422),
+        request_headers=KEY_HEADER,
+    )
     async def undo(request: Request) -> Response:
         key, body = idempotency_key(request)
         number = request.path["id"]
@@ -109,129 +159,42 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
             return json_response(started.action)
         return json_response(await actions.with_job_id(started.action), status=201)
 
+    @route(
+        "PATCH /{id}/undo",
+        "Change when core undoes an action",
+        body=UndoTimeInput,
+        response=Action,
+        permission="manageAction",
+        purpose="change when an action is undone",
+        errors=(404, 409),
+    )
     async def set_undo_time(request: Request) -> Response:
         minutes = request.body.undo_after_minutes
         return json_response(await undos.set_time(request.caller, request.path["id"], minutes))
 
+    @route("POST /{id}/undo/{extension}/approve", "Approve an extension", response=Action, **decision("approve"))
     async def approve_extension(request: Request) -> Response:
         path = request.path
         return json_response(await undos.decide(request.caller, path["id"], path["extension"], "approve"))
 
+    @route("POST /{id}/undo/{extension}/deny", "Deny an extension", response=Action, **decision("deny"))
     async def deny_extension(request: Request) -> Response:
         path = request.path
         message = request.body.message
         return json_response(await undos.decide(request.caller, path["id"], path["extension"], "deny", message))
 
+    @route(
+        "POST /{id}/notme",
+        "Pass on what one was asked to approve: an action, its extension, or a bulk",
+        response=Duty,
+        permission="manageAction",
+        purpose="pass on an approval",
+        errors=(409,),
+    )
     async def not_me(request: Request) -> Response:
         return json_response(await duties.not_me(request.caller, request.path["id"]))
 
-    undo_path = f"{BASE}/{{id}}/undo"
     return [
-        Endpoint(
-            "POST",
-            BASE,
-            run,
-            "Run a responder",
-            body=RunInput,
-            response=Action,
-            status=201,
-            permission="manageAction",
-            purpose="create action",
-            permission_label="manageAction (manageTask)",
-            errors=(404, 409, 422, 429),
-            request_headers={
-                "Idempotency-Key": "a repeated key within 24 hours answers 200 with the same action and starts nothing"
-            },
-        ),
-        Endpoint(
-            "GET",
-            f"{BASE}/responder/{{kind}}/{{id}}",
-            list_actions,
-            "List the actions run on an object",
-            response=list[Action],
-            errors=(404,),
-            query=_RANGE,
-        ),
-        Endpoint(
-            "GET",
-            f"{BASE}/{{kind}}/{{id}}",
-            list_actions,
-            "List the actions run on an object",
-            response=list[Action],
-            errors=(404,),
-            query=_RANGE,
-        ),
-        Endpoint(
-            "GET",
-            f"{BASE}/{{id}}",
-            get,
-            "Get an action with its whole report",
-            response=Action,
-            errors=(404,),
-            query={"wait": f"seconds to wait for its next change, at most {MAX_WAIT_S}"},
-        ),
-        Endpoint(
-            "DELETE",
-            f"{BASE}/{{id}}",
-            cancel,
-            "Cancel an action",
-            response=Action,
-            permission="manageAction",
-            purpose="cancel action",
-            errors=(404, 409),
-        ),
+        *route,
         search_api.endpoint(BASE, actions.search, list[Action], "actions"),
-        Endpoint(
-            "GET",
-            f"{BASE}/_newest",
-            newest,
-            "List the newest actions in a state",
-            response=list[Action],
-            query={
-                "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`, with what expired",
-                "by": "the login of who asked for them",
-                "since": "in ms; `failed` lists only those that ended since then",
-                "limit": f"how many, at most {MAX_NEWEST}; default: 50",
-            },
-        ),
-        decision_endpoint(BASE, "approve", approve, "Approve an action that waits for approval", Action),
-        decision_endpoint(BASE, "deny", deny, "Deny an action that waits for approval", Action),
-        Endpoint(
-            "POST",
-            f"{BASE}/{{id}}/notme",
-            not_me,
-            "Pass on what one was asked to approve: an action, its extension, or a bulk",
-            response=Duty,
-            permission="manageAction",
-            purpose="pass on an approval",
-            errors=(409,),
-        ),
-        Endpoint(
-            "POST",
-            undo_path,
-            undo,
-            "Undo an action",
-            body=UndoInput,
-            response=Action,
-            status=201,
-            permission="manageAction",
-            purpose="undo action",
-            errors=(404, 409, 422),
-            request_headers={
-                "Idempotency-Key": "a repeated key within 24 hours answers 200 with the same action and starts nothing"
-            },
-        ),
-        Endpoint(
-            "PATCH",
-            undo_path,
-            set_undo_time,
-            "Change when core undoes an action",
-            body=UndoTimeInput,
-            response=Action,
-            permission="manageAction",
-            purpose="change when an action is undone",
-            errors=(404, 409),
-        ),
-        decision_endpoint(undo_path, "approve", approve_extension, "Approve an extension", Action, part="{extension}"),
-        decision_endpoint(undo_path, "deny", deny_extension, "Deny an extension", Action, part="{extension}"),
     ]

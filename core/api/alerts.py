@@ -1,11 +1,11 @@
 """Routes of alerts."""
 
-from typing import Any
+from functools import partial
 
 from starlette.responses import Response
 
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
 from core.models import (
     Alert,
     AlertInput,
@@ -24,145 +24,97 @@ BASE = "/api/alert"
 
 def endpoints(alerts: Alerts) -> list[Endpoint]:
     """Routes under `/api/alert`."""
+    route = Routes(BASE)
+    change = partial(route, response=Alert, permission="manageAlert", purpose="change alert", errors=(404,))
+    make_case = partial(route, response=Case, permission="manageCase", purpose="create case", errors=(404,))
 
+    @route(
+        "POST",
+        "Create an alert",
+        body=AlertInput,
+        response=Alert,
+        status=201,
+        permission="manageAlert",
+        or_permission="createAlert",
+        purpose="create alert",
+    )
     async def create(request: Request) -> Response:
         return json_response(await alerts.create(request.caller, request.body), status=201)
 
+    @route("GET /{id}", "Get an alert by id or by `type;source;sourceRef`", response=Alert, errors=(404,))
     async def get(request: Request) -> Response:
         return json_response(await alerts.get_json(request.path["id"]))
 
+    @change(
+        "POST /{id}/artifact",
+        "Add an artifact to an alert, or several if `data` is a list",
+        body=ArtifactsInput,
+        response=list[Artifact],
+        status=201,
+    )
     async def add_artifact(request: Request) -> Response:
         added = await alerts.add_artifacts(request.caller, request.path["id"], request.body)
         return json_list_response(added, status=201)
 
+    @change("PATCH /{id}", "Change an alert", body=AlertUpdate)
     async def update(request: Request) -> Response:
         return json_response(await alerts.update(request.caller, request.path["id"], request.body))
 
+    @change("PATCH /_bulk", "Change several alerts, all or none", body=AlertsUpdate, response=list[Alert])
     async def update_all(request: Request) -> Response:
         body: AlertsUpdate = request.body
         return json_list_response(await alerts.update_all(request.caller, body.ids, body))
 
+    @route(
+        "GET /_find",
+        "Find the newest alerts with all words of a text",
+        response=list[Alert],
+        query={"text": "words, each whole or its beginning"},
+    )
     async def find(request: Request) -> Response:
         docs = await request.run_search(alerts.find(request.caller, request.query.get("text", "")))
         return json_list_response(docs)
 
+    @route(
+        "GET /_open",
+        "List the newest open alerts of an assignee",
+        response=list[Alert],
+        query={"assignee": "the login of who works on them; without it those that nobody works on"},
+    )
     async def open_of(request: Request) -> Response:
         return json_list_response(await alerts.open_of(request.query.get("assignee", "")))
 
+    @change("POST /{id}/markAsRead", "Mark an alert as read")
     async def mark_read(request: Request) -> Response:
         return json_response(await alerts.mark_read(request.caller, request.path["id"]))
 
+    @change("POST /{id}/markAsUnread", "Mark an alert as unread")
     async def mark_unread(request: Request) -> Response:
         return json_response(await alerts.mark_unread(request.caller, request.path["id"]))
 
+    @change("POST /{id}/follow", "Follow an alert")
     async def follow(request: Request) -> Response:
         return json_response(await alerts.set_follow(request.caller, request.path["id"], True))
 
+    @change("POST /{id}/unfollow", "Stop following an alert")
     async def unfollow(request: Request) -> Response:
         return json_response(await alerts.set_follow(request.caller, request.path["id"], False))
 
+    @make_case("POST /{id}/createCase", "Create a case from an alert", body=CreateCaseInput, status=201)
     async def create_case(request: Request) -> Response:
         return json_response(await alerts.create_case(request.caller, request.path["id"], request.body), status=201)
 
+    @make_case("POST /{id}/merge/{caseId}", "Merge an alert into a case")
     async def merge(request: Request) -> Response:
         return json_response(await alerts.merge_into(request.caller, [request.path["id"]], request.path["caseId"]))
 
+    @make_case("POST /merge/_bulk", "Merge several alerts into a case, all or none", body=MergeInput)
     async def merge_all(request: Request) -> Response:
         body: MergeInput = request.body
         return json_response(await alerts.merge_into(request.caller, body.alert_ids, body.case_id))
 
-    def alert_endpoint(method: str, path: str, handler: Any, summary: str, **options: Any) -> Endpoint:
-        options = {
-            "response": Alert,
-            "permission": "manageAlert",
-            "purpose": "change alert",
-            "errors": (404,),
-            **options,
-        }
-        return Endpoint(method, f"{BASE}/{{id}}{path}", handler, summary, **options)
-
-    case_options: dict[str, Any] = {"response": Case, "permission": "manageCase", "purpose": "create case"}
     return [
-        Endpoint(
-            "GET",
-            f"{BASE}/_find",
-            find,
-            "Find the newest alerts with all words of a text",
-            response=list[Alert],
-            query={"text": "words, each whole or its beginning"},
-        ),
-        Endpoint(
-            "GET",
-            f"{BASE}/_open",
-            open_of,
-            "List the newest open alerts of an assignee",
-            response=list[Alert],
-            query={"assignee": "the login of who works on them; without it those that nobody works on"},
-        ),
-        Endpoint(
-            "POST",
-            BASE,
-            create,
-            "Create an alert",
-            body=AlertInput,
-            response=Alert,
-            status=201,
-            permission="manageAlert",
-            or_permission="createAlert",
-            purpose="create alert",
-        ),
+        *route,
         search.endpoint(BASE, alerts.search, list[Alert], "alerts"),
-        Endpoint(
-            "GET",
-            f"{BASE}/{{id}}",
-            get,
-            "Get an alert by id or by `type;source;sourceRef`",
-            response=Alert,
-            errors=(404,),
-        ),
         search.list_endpoint(BASE, alerts.search, list[Alert], "alerts"),
-        alert_endpoint(
-            "POST",
-            "/artifact",
-            add_artifact,
-            "Add an artifact to an alert, or several if `data` is a list",
-            body=ArtifactsInput,
-            response=list[Artifact],
-            status=201,
-        ),
-        alert_endpoint("PATCH", "", update, "Change an alert", body=AlertUpdate),
-        Endpoint(
-            "PATCH",
-            f"{BASE}/_bulk",
-            update_all,
-            "Change several alerts, all or none",
-            body=AlertsUpdate,
-            response=list[Alert],
-            permission="manageAlert",
-            purpose="change alert",
-            errors=(404,),
-        ),
-        alert_endpoint("POST", "/markAsRead", mark_read, "Mark an alert as read"),
-        alert_endpoint("POST", "/markAsUnread", mark_unread, "Mark an alert as unread"),
-        alert_endpoint("POST", "/follow", follow, "Follow an alert"),
-        alert_endpoint("POST", "/unfollow", unfollow, "Stop following an alert"),
-        alert_endpoint(
-            "POST",
-            "/createCase",
-            create_case,
-            "Create a case from an alert",
-            body=CreateCaseInput,
-            status=201,
-            **case_options,
-        ),
-        Endpoint(
-            "POST",
-            f"{BASE}/merge/_bulk",
-            merge_all,
-            "Merge several alerts into a case, all or none",
-            body=MergeInput,
-            errors=(404,),
-            **case_options,
-        ),
-        alert_endpoint("POST", "/merge/{caseId}", merge, "Merge an alert into a case", **case_options),
     ]

@@ -6,74 +6,67 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
-from core.api.actions import BASE, decision_endpoint, idempotency_key
-from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.actions import BASE, KEY_HEADER, decision, idempotency_key
+from core.api.http.endpoint import Endpoint, Request, Routes, json_response
 from core.api.http.errors import ERRORS
 from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget, Decision
 
 BULK = f"{BASE}/_bulk"
-KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same and starts nothing"}
 
 
 def endpoints(bulks: Bulks) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action/_bulk`."""
+    route = Routes(BULK)
 
+    @route(
+        "POST",
+        "Run a responder on several objects",
+        body=BulkInput,
+        response=BulkAnswer,
+        permission="manageAction",
+        purpose="create action",
+        permission_label="manageAction (manageTask)",
+        errors=(422,),
+        request_headers=KEY_HEADER,
+    )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
         return json_response(_answer(await bulks.start(request.caller, request.body, key=key, body=body)))
 
+    @route("GET /{id}", "See how far a run on several objects is", response=Bulk, errors=(404,))
     async def get(request: Request) -> Response:
         counts, states = await bulks.get(request.path["id"])
         return json_response(Bulk(**dict(counts), targets=[_target(state) for state in states]))
 
+    @route(
+        "POST /{id}/retry",
+        "Run again on the objects of a bulk that failed or were refused",
+        response=BulkAnswer,
+        permission="manageAction",
+        purpose="create action",
+        permission_label="manageAction (manageTask)",
+        errors=(404, 409, 422, 429),
+        request_headers=KEY_HEADER,
+    )
     async def retry(request: Request) -> Response:
         key, _ = idempotency_key(request)
         return json_response(_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
 
+    @route(
+        "POST /{id}/approve",
+        "Approve all runs of a bulk that wait for approval",
+        response=BulkAnswer,
+        **decision("approve"),
+    )
     async def approve(request: Request) -> Response:
         return json_response(_answer(await bulks.approve(request.caller, request.path["id"])))
 
+    @route("POST /{id}/deny", "Deny all runs of a bulk that wait for approval", response=BulkAnswer, **decision("deny"))
     async def deny(request: Request) -> Response:
         decision: Decision = request.body
         return json_response(_answer(await bulks.deny(request.caller, request.path["id"], decision.message)))
 
-    return [
-        Endpoint(
-            "POST",
-            BULK,
-            run,
-            "Run a responder on several objects",
-            body=BulkInput,
-            response=BulkAnswer,
-            permission="manageAction",
-            purpose="create action",
-            permission_label="manageAction (manageTask)",
-            errors=(422,),
-            request_headers=KEY_HEADER,
-        ),
-        Endpoint(
-            "GET",
-            f"{BULK}/{{id}}",
-            get,
-            "See how far a run on several objects is",
-            response=Bulk,
-            errors=(404,),
-        ),
-        Endpoint(
-            "POST",
-            f"{BULK}/{{id}}/retry",
-            retry,
-            "Run again on the objects of a bulk that failed or were refused",
-            response=BulkAnswer,
-            permission="manageAction",
-            purpose="create action",
-            permission_label="manageAction (manageTask)",
-            errors=(404, 409, 422, 429),
-            request_headers=KEY_HEADER,
-        ),
-        decision_endpoint(BULK, "approve", approve, "Approve all runs of a bulk that wait for approval", BulkAnswer),
-        decision_endpoint(BULK, "deny", deny, "Deny all runs of a bulk that wait for approval", BulkAnswer),
-    ]
+    return route
 
 
 def _answer(outcomes: BulkOutcomes) -> str:

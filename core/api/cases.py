@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -31,6 +31,7 @@ CASE, TASK, LOG, ARTIFACT = "/api/case", "/api/case/task", "/api/case/task/log",
 
 def endpoints(cases: Cases) -> list[Endpoint]:
     """Routes under `/api/case`, except case templates."""
+    route = Routes()
 
     async def create(request: Request) -> Response:
         return json_response(await cases.create(request.caller, request.body), status=201)
@@ -40,6 +41,13 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         added = await cases.add_artifacts(request.caller, request.path["id"], request.body)
         return json_response(added[0], status=201) if len(added) == 1 else json_list_response(added, status=201)
 
+    @route(
+        f"GET {TASK}/{{id}}/log",
+        "List the logs of a task",
+        response=list[Log],
+        errors=(404,),
+        query={"range": "`all`, or `from-to` such as 0-10"},
+    )
     async def list_logs(request: Request) -> Response:
         task = await cases.get_task(request.path["id"])
         of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
@@ -47,10 +55,19 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         result = await request.run_search(cases.search("case_task_log", search_input))
         return json_response(result.json, headers={"X-Total": str(result.total)})
 
+    @route(
+        f"DELETE {CASE}/{{id}}",
+        "Mark a case as deleted; it stays, and can be opened again",
+        response=Case,
+        permission="manageCase",
+        purpose="delete case",
+        errors=(404,),
+    )
     async def delete(request: Request) -> Response:
         return json_response(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
     return [
+        *route,
         _create_endpoint(CASE, create, CaseInput, Case, "case", "manageCase"),
         _create_endpoint(
             f"{CASE}/{{id}}/task", _add_handler(cases.add_task), CaseTaskInput, Task, "task", "manageTask"
@@ -67,30 +84,11 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         _get_endpoint(CASE, cases.get_case_json, Case, "case"),
         _get_endpoint(TASK, cases.get_task_json, Task, "task"),
         _get_endpoint(LOG, cases.get_log_json, Log, "log"),
-        Endpoint(
-            "GET",
-            f"{TASK}/{{id}}/log",
-            list_logs,
-            "List the logs of a task",
-            response=list[Log],
-            errors=(404,),
-            query={"range": "`all`, or `from-to` such as 0-10"},
-        ),
         _get_endpoint(ARTIFACT, cases.get_artifact_json, Artifact, "artifact"),
         _update_endpoint(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
         _update_endpoint(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
         _update_endpoint(LOG, cases.update_log, LogUpdate, Log, "log", "manageTask"),
         _update_endpoint(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
-        Endpoint(
-            "DELETE",
-            f"{CASE}/{{id}}",
-            delete,
-            "Mark a case as deleted; it stays, and can be opened again",
-            response=Case,
-            permission="manageCase",
-            purpose="delete case",
-            errors=(404,),
-        ),
         search.list_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),

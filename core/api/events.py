@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from core.actions.documents import MAX_IDS, Documents
-from core.api.http.endpoint import Endpoint, Request, json_response, wait_seconds
+from core.api.http.endpoint import Endpoint, Request, Routes, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import DocumentList, EventPage
@@ -18,7 +18,21 @@ MAX_GATHER_S = 0.1
 
 def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[[float], None]) -> Sequence[Endpoint]:
     """`set_lag` gets, for each page, how many seconds its oldest event had waited for a reader."""
+    route = Routes()
 
+    @route(
+        "GET /api/event",
+        "Read the changes of objects in order, or wait for the next one",
+        response=EventPage,
+        errors=(410,),
+        query={
+            "after": "number of the last event that the reader has seen; absent: from now",
+            "database": "the database that the number is from; 410 at once if core has another one",
+            "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
+            "gather": f"seconds for which new alerts alone wait for more, at most {MAX_GATHER_S}",
+            "include": "`documents`: also the alerts and cases that the events are about, as they are now",
+        },
+    )
     async def page(request: Request) -> Response:
         after, with_documents = _after(request.query.get("after")), _included(request, "documents")
         database = request.query.get("database", "")
@@ -29,39 +43,21 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
             return json_response(await documents.page(events.events[0].seq - 1 if events.events else events.last))
         return json_response(events)
 
+    @route(
+        "GET /api/document",
+        "Read alerts and cases with all that their cards show, at one moment",
+        response=DocumentList,
+        query={
+            "ids": f"ids of alerts, cases, tasks, logs, artifacts and actions, at most {MAX_IDS}, with commas",
+            "include": "`responders`: also the responders for each object, with verdict, reasons and policy",
+        },
+    )
     async def get_documents(request: Request) -> Response:
         ids = [text.strip() for text in request.query.get("ids", "").split(",")]
         with_responders = _included(request, "responders")
         return json_response(await documents.of_ids(request.caller, ids, with_responders=with_responders))
 
-    return [
-        Endpoint(
-            "GET",
-            "/api/event",
-            page,
-            "Read the changes of objects in order, or wait for the next one",
-            response=EventPage,
-            errors=(410,),
-            query={
-                "after": "number of the last event that the reader has seen; absent: from now",
-                "database": "the database that the number is from; 410 at once if core has another one",
-                "wait": f"seconds to wait for an event, at most {MAX_WAIT_S}",
-                "gather": f"seconds for which new alerts alone wait for more, at most {MAX_GATHER_S}",
-                "include": "`documents`: also the alerts and cases that the events are about, as they are now",
-            },
-        ),
-        Endpoint(
-            "GET",
-            "/api/document",
-            get_documents,
-            "Read alerts and cases with all that their cards show, at one moment",
-            response=DocumentList,
-            query={
-                "ids": f"ids of alerts, cases, tasks, logs, artifacts and actions, at most {MAX_IDS}, with commas",
-                "include": "`responders`: also the responders for each object, with verdict, reasons and policy",
-            },
-        ),
-    ]
+    return route
 
 
 def _included(request: Request, name: str) -> bool:

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request
+from core.api.http.endpoint import Endpoint, Request, Routes
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import files
@@ -20,12 +20,14 @@ _QUERY = {"name": "the name under which the file is to be saved; without it, its
 
 def endpoints(database: Database) -> list[Endpoint]:
     """The download of a file by its id."""
+    route = Routes()
+    summary = "The content of a file, by the `id` of an artifact's `attachment`"
 
+    @route(f"GET {_PATH}", summary, response=ANY_TYPE, query=_QUERY, errors=(404,))
     async def download(request: Request) -> Response:
         return await _answer(database, request)
 
-    summary = "The content of a file, by the `id` of an artifact's `attachment`"
-    return [Endpoint("GET", _PATH, download, summary, response=ANY_TYPE, query=_QUERY, errors=(404,))]
+    return route
 
 
 def version_1(database: Database) -> list[Endpoint]:

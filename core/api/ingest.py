@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from core.api.actions import KEY_LIMIT
+from core.api.actions import idempotency_key
 from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, json_response
-from core.common.errors import ResponderBotError
 from core.sources.ingest import Received, Sources
 
 
@@ -14,9 +13,7 @@ def endpoints(sources: Sources) -> list[Endpoint]:
     async def receive(request: Request) -> Response:
         caller = None if request.caller is ANONYMOUS else request.caller
         sender = sources.sender(request.path["name"], caller, request.headers)
-        key = request.headers.get("idempotency-key", "")
-        if len(key) > KEY_LIMIT:
-            raise ResponderBotError("bad_request", f"An Idempotency-Key has at most {KEY_LIMIT} characters.")
+        key, _ = idempotency_key(request)
         received = await sources.receive(sender, await request.read_bytes(), key)
         return json_response(received, status=201 if received.created else 200)
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from core.actions import rights
 from core.actions.service import Actions
-from core.api.http.endpoint import Endpoint, Request, bool_param, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, bool_param, json_list_response, json_response
 from core.common.database import Database, Reads
 from core.models import ObjectInContext, OfferedResponder, PausedResponder, parse_id
 from core.responders import target as targets
@@ -18,7 +18,15 @@ _LIST: TypeAdapter[list[OfferedResponder]] = TypeAdapter(list[OfferedResponder])
 
 def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Database) -> list[Endpoint]:
     """Routes of responders and of objects as responders get them."""
+    route = Routes()
 
+    @route(
+        "GET /api/connector/engine/responder/{kind}/{id}",
+        "List the responders available for an object",
+        response=list[OfferedResponder],
+        errors=(404,),
+        query={"explain": "`true`: also those that can't run on it, each with a verdict, reasons and its policy"},
+    )
     async def list_responders(request: Request) -> Response:
         kind, number = targets.parse_kind(request.path["kind"]), parse_id(request.path["id"])
         caller, is_explained = request.caller, bool_param(request, "explain")
@@ -42,12 +50,29 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
 
+    @route(
+        "GET /api/responder/paused",
+        "List the responders that are paused, since they failed too often",
+        response=list[PausedResponder],
+    )
     async def list_paused(_: Request) -> Response:
         return json_list_response(await actions.paused())
 
+    @route(
+        "POST /api/responder/{name}/resume",
+        "Let a paused responder run again",
+        response=PausedResponder,
+        errors=(403, 404, 409),
+    )
     async def resume(request: Request) -> Response:
         return json_response(await actions.resume(request.caller, request.path["name"]))
 
+    @route(
+        "GET /api/connector/engine/object/{kind}/{id}",
+        "Get an object as a responder gets it, with its parents and levels",
+        response=ObjectInContext,
+        errors=(404,),
+    )
     async def get_in_context(request: Request) -> Response:
         kind, number = targets.parse_kind(request.path["kind"]), parse_id(request.path["id"])
         target = await database.read(lambda reads: targets.load(reads, kind, number))
@@ -62,37 +87,4 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
             ).model_dump_json(by_alias=True)
         )
 
-    return [
-        Endpoint(
-            "GET",
-            "/api/responder/paused",
-            list_paused,
-            "List the responders that are paused, since they failed too often",
-            response=list[PausedResponder],
-        ),
-        Endpoint(
-            "POST",
-            "/api/responder/{name}/resume",
-            resume,
-            "Let a paused responder run again",
-            response=PausedResponder,
-            errors=(403, 404, 409),
-        ),
-        Endpoint(
-            "GET",
-            "/api/connector/engine/object/{kind}/{id}",
-            get_in_context,
-            "Get an object as a responder gets it, with its parents and levels",
-            response=ObjectInContext,
-            errors=(404,),
-        ),
-        Endpoint(
-            "GET",
-            "/api/connector/engine/responder/{kind}/{id}",
-            list_responders,
-            "List the responders available for an object",
-            response=list[OfferedResponder],
-            errors=(404,),
-            query={"explain": "`true`: also those that can't run on it, each with a verdict, reasons and its policy"},
-        ),
-    ]
+    return route

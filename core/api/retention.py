@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
 from core.audit.reader import MAX_ROWS, AuditReader
 from core.common.errors import ResponderBotError
 from core.models import Alert, AuditRow, Case, ClosedObjects, HeldObject, HoldInput
@@ -17,68 +17,62 @@ MAX_DIGITS = 15
 
 def endpoints(holds: Holds, retention: Retention, audit: AuditReader) -> list[Endpoint]:
     """`/api/hold`, `/hold` below an alert or a case, `/api/closed` and `/api/audit`."""
+    route = Routes()
 
+    @route("GET /api/hold", "List what is on hold", response=list[HeldObject])
     async def list_all(request: Request) -> Response:
         return json_list_response(await holds.all(request.caller))
 
+    @route(
+        "GET /api/closed",
+        "Since when all of these objects' alerts and cases is over",
+        response=ClosedObjects,
+        query={"ids": "up to 200 ids of objects and actions, with commas between"},
+    )
     async def closed(request: Request) -> Response:
         ids = [text.strip() for text in request.query.get("ids", "").split(",")]
         return json_response(await retention.closed(ids))
 
+    @route(
+        "GET /api/audit",
+        "Read who decided what, oldest first",
+        response=list[AuditRow],
+        permission="readAudit",
+        purpose="read the audit",
+        query={
+            "object": "only what is about this alert, case, run (`~12`), login or group (`@containment`)",
+            "after": "the number of the last row that you have",
+            "limit": f"how many rows, at most {MAX_ROWS:,} (default {DEFAULT_ROWS})",
+        },
+    )
     async def rows(request: Request) -> Response:
         after, limit = _number(request, "after", 0), _number(request, "limit", DEFAULT_ROWS)
         return json_list_response(await audit.rows(request.caller, request.query.get("object", ""), after, limit))
 
+    @route(
+        "GET /api/audit/{id}",
+        "Read who decided what about an alert, a case or a run that you may see",
+        response=list[AuditRow],
+        errors=(403, 404),
+    )
     async def story(request: Request) -> Response:
         return json_list_response(await audit.story(request.caller, request.path["id"]))
 
+    @route(
+        "GET /api/audit/heads",
+        "Read the rows that were published as heads, oldest first; without `after` the last one",
+        response=list[AuditRow],
+        permission="readAudit",
+        or_permission="actOnBehalf",
+        purpose="read the heads of the audit",
+        query={"after": "the number of the last head that you have"},
+    )
     async def heads(request: Request) -> Response:
         after = _number(request, "after", 0) if "after" in request.query else -1
         return json_list_response(await audit.heads(request.caller, after))
 
     return [
-        Endpoint("GET", "/api/hold", list_all, "List what is on hold", response=list[HeldObject]),
-        Endpoint(
-            "GET",
-            "/api/closed",
-            closed,
-            "Since when all of these objects' alerts and cases is over",
-            response=ClosedObjects,
-            query={"ids": "up to 200 ids of objects and actions, with commas between"},
-        ),
-        Endpoint(
-            "GET",
-            "/api/audit",
-            rows,
-            "Read who decided what, oldest first",
-            response=list[AuditRow],
-            permission="readAudit",
-            purpose="read the audit",
-            query={
-                "object": "only what is about this alert, case, run (`~12`), login or group (`@containment`)",
-                "after": "the number of the last row that you have",
-                "limit": f"how many rows, at most {MAX_ROWS:,} (default {DEFAULT_ROWS})",
-            },
-        ),
-        Endpoint(
-            "GET",
-            "/api/audit/heads",
-            heads,
-            "Read the rows that were published as heads, oldest first; without `after` the last one",
-            response=list[AuditRow],
-            permission="readAudit",
-            or_permission="actOnBehalf",
-            purpose="read the heads of the audit",
-            query={"after": "the number of the last head that you have"},
-        ),
-        Endpoint(
-            "GET",
-            "/api/audit/{id}",
-            story,
-            "Read who decided what about an alert, a case or a run that you may see",
-            response=list[AuditRow],
-            errors=(403, 404),
-        ),
+        *route,
         *_of(holds, "alert", Alert),
         *_of(holds, "case", Case),
     ]

@@ -161,6 +161,25 @@ class Endpoint:
         return self.method != "GET" and not self.path.endswith(("/_search", "/query"))
 
 
+class Routes(list[Endpoint]):
+    """The endpoints of a resource: `@routes("GET /{id}", "Get it", response=Alert)` adds a handler."""
+
+    def __init__(self, base: str = "") -> None:
+        """`base` is what all their paths begin with."""
+        super().__init__()
+        self._base = base
+
+    def __call__(self, address: str, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+        """`options` are further fields of the Endpoint."""
+        method, _, path = address.partition(" ")
+
+        def add(handler: Handler) -> Handler:
+            self.append(Endpoint(method, self._base + path, handler, summary, **options))
+            return handler
+
+        return add
+
+
 def json_response(
     content: str | bytes | ApiModel, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request, int_param, json_list_response
+from core.api.http.endpoint import Endpoint, Request, Routes, int_param, json_list_response
 from core.common.clock import DAY_MS, Clock
 from core.common.errors import bad_request
 from core.figures.figures import MAX_DAYS, WITHIN, Figures
@@ -18,7 +18,19 @@ MAX_MILLIS = 2**53
 
 def endpoints(figures: Figures, clock: Clock) -> Sequence[Endpoint]:
     """`GET /api/stats`."""
+    route = Routes()
 
+    @route(
+        "GET /api/stats",
+        "Read how long people took",
+        response=list[Figure],
+        query={
+            "since": f"in ms; default: {DEFAULT_DAYS} days with today. Days are of UTC, at most {MAX_DAYS}",
+            "until": "in ms; default: now",
+            "by": "`day`, `week`, `source` or `responder`; default: week",
+            "format": "`json` or `csv`; default: json",
+        },
+    )
     async def stats(request: Request) -> Response:
         until = int_param(request, "until", clock(), MAX_MILLIS)
         since = int_param(request, "since", max(until - (DEFAULT_DAYS - 1) * DAY_MS, 0), MAX_MILLIS)
@@ -30,21 +42,7 @@ def endpoints(figures: Figures, clock: Clock) -> Sequence[Endpoint]:
             return Response(_csv(listed), media_type="text/csv")
         return json_list_response([figure.to_json() for figure in listed])
 
-    return [
-        Endpoint(
-            "GET",
-            "/api/stats",
-            stats,
-            "Read how long people took",
-            response=list[Figure],
-            query={
-                "since": f"in ms; default: {DEFAULT_DAYS} days with today. Days are of UTC, at most {MAX_DAYS}",
-                "until": "in ms; default: now",
-                "by": "`day`, `week`, `source` or `responder`; default: week",
-                "format": "`json` or `csv`; default: json",
-            },
-        )
-    ]
+    return route
 
 
 def _csv(figures: Sequence[Figure]) -> str:

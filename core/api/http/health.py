@@ -21,7 +21,7 @@ from prometheus_client import (
 from starlette.responses import Response
 
 from core.api.http import starting
-from core.api.http.endpoint import Endpoint, Request, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, json_response
 from core.api.http.starting import Live
 from core.common import logs
 from core.common.database import Database
@@ -275,7 +275,9 @@ def endpoints(
 
     Only an org-admin's own key gets the paths of files on this machine; all others get their names.
     """
+    route = Routes()
 
+    @route("GET /health", "Report core's health", response=HealthModel, is_public=True, errors=(503,))
     async def get_health(request: Request) -> Response:
         store, others = await asyncio.gather(probe.check(), parts())
         components = [store, *others]
@@ -286,38 +288,20 @@ def endpoints(
         health = overall_health(components)
         return json_response(health, 503 if health.status == "down" else 200)
 
+    @route("GET /readyz", "Answer while core's database takes changes", response=Live, is_public=True, errors=(503,))
     async def get_ready(_request: Request) -> Response:
         store = await probe.check()
         if store.vital:
             raise ResponderBotError("unavailable", strip_paths(store.message, folders))
         return json_response(Live())
 
+    @route("GET /metrics", "Report metrics for Prometheus", response="text/plain", is_public=True, errors=(401,))
     async def get_metrics(request: Request) -> Response:
         if not has_token(request.headers, metrics_token):
             raise ResponderBotError("authentication", "Authentication failure")
         return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
     return [
+        *route,
         starting.ENDPOINT,
-        Endpoint(
-            "GET",
-            "/readyz",
-            get_ready,
-            "Answer while core's database takes changes",
-            response=Live,
-            is_public=True,
-            errors=(503,),
-        ),
-        Endpoint(
-            "GET", "/health", get_health, "Report core's health", response=HealthModel, is_public=True, errors=(503,)
-        ),
-        Endpoint(
-            "GET",
-            "/metrics",
-            get_metrics,
-            "Report metrics for Prometheus",
-            response="text/plain",
-            is_public=True,
-            errors=(401,),
-        ),
     ]
