@@ -17,14 +17,13 @@ from core.store import measures as stored
 FOR_EVER = 2**62
 
 
-def begin(tx: Transaction, row: Row, section: ResponderSection, target: Target, now: int, state: str) -> None:
+def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, target: Target, now: int) -> None:
     """Note that a run which contains something begins to."""
-    action = Action.model_validate_json(row["doc"])
     contains = section.contains or section.verify
     kind = action.undo.responder if action.undo else action.responder_name if contains else ""
     if not kind or action.undoes is not None:
         return
-    values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": state, "since": now}
+    values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": "starting", "since": now}
     possible = [name for item in target.json.get("artifacts", ()) for name in targets.names_of_artifact(item)]
     names = _names(action, target)
     stored.insert(tx, values, names, [] if action.target is not None else possible)
@@ -34,21 +33,18 @@ def begin(tx: Transaction, row: Row, section: ResponderSection, target: Target, 
 State = Literal["in_force", "unknown"]
 
 
-def state_at_end(reads: Reads, number: int, outcome: Outcome, *, is_known: bool) -> State | None:
+def state_at_end(measure: Row | None, outcome: Outcome, *, is_known: bool) -> State | None:
     """What a run that has ended leaves; None for nothing."""
-    row = stored.find(reads, number)
-    if row is None or (is_known and outcome != "succeeded"):
+    if measure is None or (is_known and outcome != "succeeded"):
         return None
-    return "in_force" if outcome == "succeeded" and not row["is_crossed"] else "unknown"
+    return "in_force" if outcome == "succeeded" and not measure["is_crossed"] else "unknown"
 
 
 def settle(
-    tx: Transaction, number: int, state: State | None, ends_at: int | None, now: int, *, is_verified: bool
+    tx: Transaction, measure: Row, state: State | None, ends_at: int | None, now: int, *, is_verified: bool
 ) -> None:
     """Store what a run that has ended leaves, and have it checked if it `is_verified`."""
-    measure = stored.find(tx, number)
-    if measure is None:
-        return
+    number = measure["action_id"]
     if state:
         stored.set_state(tx, number, state, ends_at)
         stored.set_verify_at(tx, number, now if is_verified else None)

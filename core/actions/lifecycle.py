@@ -50,7 +50,7 @@ from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target, TargetOfRun
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import events, objects
+from core.store import events, measures, objects
 from core.store import hosts as stored_hosts
 from core.store.database import backup
 from core.store.measures import CHECK
@@ -416,7 +416,8 @@ class Lifecycle:
             return None
         now_on, target, changed = targets.of_run(tx, row)
         is_check = row["kind"] == CHECK  # which core asks for, and no person
-        not_allowed = changed or ("" if is_check else rights.why_not_start(tx, row, now_on, self._guards))
+        action = Action.model_validate_json(row["doc"])
+        not_allowed = changed or ("" if is_check else rights.why_not_start(tx, action, row, now_on, self._guards))
         if not not_allowed and not is_check and self._guards.has_rules(row["responder_name"]):
             not_allowed = self._guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
@@ -431,7 +432,7 @@ class Lifecycle:
         if is_check:
             return self._job(row, target, resumed=False)
         section = self._registry.section(row["responder_name"])
-        in_force.begin(tx, row, section, target, now, "starting")
+        in_force.begin(tx, action, row, section, target, now)
         if self._is_undo(row):
             in_force.begin_undo(tx, row, target)
         else:
@@ -685,8 +686,9 @@ class Lifecycle:
             )
             for row in rows:
                 if row["dispatched_at"] is None and row["kind"] != CHECK:
-                    target, section = targets.of_run(tx, row).asked, self._registry.section(row["responder_name"])
-                    in_force.begin(tx, row, section, target, self._clock(), "starting")
+                    action, target = Action.model_validate_json(row["doc"]), targets.of_run(tx, row).asked
+                    section = self._registry.section(row["responder_name"])
+                    in_force.begin(tx, action, row, section, target, self._clock())
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
             in_force.doubt_all(tx, self._clock())
             trail.record(
@@ -728,7 +730,8 @@ class Lifecycle:
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
-        left = in_force.state_at_end(tx, row["id"], outcome, is_known=prepared.is_known)
+        begun = measures.find(tx, row["id"])
+        left = in_force.state_at_end(begun, outcome, is_known=prepared.is_known)
         undo = undo_state.begun(before, now) if status == "Success" or left else before.undo
         since = row["dispatched_at"] or now
         measure = MeasureOfRun(state=left, since=since) if left else None
@@ -764,8 +767,9 @@ class Lifecycle:
         message = json.loads(prepared.parts["message"])
         by = ended_by if outcome in _DECIDED and ended_by else trail.CORE
         self._audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
-        is_verified = bool(self._registry.section(row["responder_name"]).verify)
-        in_force.settle(tx, row["id"], left, undo.at if undo else None, self._clock(), is_verified=is_verified)
+        if begun is not None:
+            is_verified = bool(self._registry.section(row["responder_name"]).verify)
+            in_force.settle(tx, begun, left, undo.at if undo else None, self._clock(), is_verified=is_verified)
         if left == "in_force":
             figures.count_first(tx, "contained", row["root_id"], row["responder_name"], now)
         if outcome in ("denied", "expired"):

@@ -35,7 +35,7 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
     )
 
 
-def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str:
+def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards: Guards) -> str:
     """Why an action may not start, or `""`.
 
     Its requester or an approver has lost their rights or, if they acted in Slack, may not see the object any more; or
@@ -50,7 +50,6 @@ def why_not_start(reads: Reads, row: Row, target: Target, guards: Guards) -> str
             f"{login} asked for this, but {too_high(target.clearance, clearance, 'they')}, so it did not run;"
             " ask somebody who may see it."
         )
-    action = Action.model_validate_json(row["doc"])
     approval, section = action.approval, guards.section(row["responder_name"])
     if approval is None:
         sentence = f"{row['responder_name']} needs approval by now, so it did not run; run it again."

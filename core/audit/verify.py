@@ -26,9 +26,8 @@ class ForgedError(Exception):
     """An export that was changed, as a sentence."""
 
 
-def canonical(value: Any) -> str:
-    """JSON with sorted keys, without spaces, in ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""JSON with sorted keys, without spaces, in ASCII."""
 
 
 def digest(text: str) -> str:

@@ -56,6 +56,8 @@ def apply_slice(tx: Transaction, context: OperationContext, slice_: Sequence[Any
 
     One that fails changes nothing and stops nothing else.
     """
+    if not slice_:
+        return []
     try:
         with tx.savepoint():
             unit = UnitOfWork(tx, context)

@@ -43,6 +43,9 @@ class _Sink:
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._descriptor = _descriptor_of(stream)  # a buffered stream would keep a failed line, and fail again at exit
+        self._poll = select.poll()
+        if self._descriptor is not None:
+            self._poll.register(self._descriptor, select.POLLOUT)
         self._lines: deque[str] = deque()
         self._lock = threading.Lock()
         self._is_cut = False
@@ -97,7 +100,7 @@ class _Sink:
                 self._write_to_stream(line)
                 return True
             while written < len(content):
-                if not _is_writable(self._descriptor):
+                if not self._poll.poll(0):  # also true for a pipe without a reader, where the write itself fails
                     raise BlockingIOError(errno.EAGAIN, "its reader does not read")
                 written += os.write(self._descriptor, content[written : written + _CHUNK_BYTES])
                 self._is_cut = written < len(content)  # the next line then starts with a line feed
@@ -135,13 +138,6 @@ def _descriptor_of(stream: TextIO | None) -> int | None:
         return stream.fileno() if stream is not None else None
     except (OSError, ValueError):  # an in-memory stream, or a closed one
         return None
-
-
-def _is_writable(descriptor: int) -> bool:
-    """Whether a write won't block. True for a pipe without a reader, where the write itself fails."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(0))
 
 
 _sink = _Sink(io.StringIO())
