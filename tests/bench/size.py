@@ -1,10 +1,11 @@
-"""What core and bot keep of an alert with one run, in SQLite files, and what a year of such alerts takes."""
+"""What core and bot keep of an alert with one run, on both databases, and what a year of such alerts takes."""
 
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -39,7 +40,7 @@ GOAL, BOTS_GOAL = 5_000.0, 1_500.0
 
 @dataclass(frozen=True)
 class Kept:
-    """Bytes, of whole files or of an alert."""
+    """Bytes, of whole databases or of an alert."""
 
     core: float
     bot: float
@@ -56,10 +57,13 @@ class Kept:
 async def measure(folder: Path, scale: Scale) -> list[Row]:
     logs.configure("error")
     rows = []
-    for report, size in REPORTS.items():
-        few, many = [await _stored(folder / report / str(n), n, size) for n in (scale.calls, 4 * scale.calls)]
+    for dialect, (report, size) in product(stores.DIALECTS, REPORTS.items()):
+        with stores.using(dialect):
+            few, many = [
+                await _stored(folder / dialect / report / str(n), n, size) for n in (scale.calls, 4 * scale.calls)
+            ]
         new, later = (many[n].of_one(few[n], 3 * scale.calls) for n in (0, 1))
-        what = f"kept of an alert with one run, its report {report}"
+        what = f"kept by {dialect} of an alert with one run, its report {report}"
         year = A_DAY * (LATER_DAYS * new.both + (DAYS_A_YEAR - LATER_DAYS) * later.both)
         rows += [
             _against_goal(f"{what}, new", new.both, GOAL, _parts(new)),
@@ -85,22 +89,30 @@ def _bytes(samples: Sequence[Sample]) -> str:
 
 
 async def _stored(folder: Path, alerts: int, report: int) -> tuple[Kept, Kept]:
-    """The files with so many closed alerts: new, and later."""
+    """The databases with so many closed alerts: new, and later."""
     engine = EngineSection(name="local", python=sys.executable, responders=(RESPONDERS,))
     channels = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": False}]
     folder.mkdir(parents=True)
     core, bot = folder / "core.db", folder / "slack.db"
-    with stores.using("sqlite"):
-        async with running_bot(folder, channels=channels, engine=(engine,)) as env:
-            offered = await env.client.responders("alert", await _sent(env, 0))
-            (responder,) = [one.id for one in offered if one.name == "Bench_Reporting_1_0"]
-            for start in range(1, alerts, AT_ONCE):
-                numbers = range(start, min(start + AT_ONCE, alerts))
-                await asyncio.gather(*(_worked_on(env, number, responder, report) for number in numbers))
-                await until(partial(_is_sent, bot), "all messages are sent")
-    new = Kept(core.stat().st_size, bot.stat().st_size)
+    async with running_bot(folder, channels=channels, engine=(engine,)) as env:
+        offered = await env.client.responders("alert", await _sent(env, 0))
+        (responder,) = [one.id for one in offered if one.name == "Bench_Reporting_1_0"]
+        for start in range(1, alerts, AT_ONCE):
+            numbers = range(start, min(start + AT_ONCE, alerts))
+            await asyncio.gather(*(_worked_on(env, number, responder, report) for number in numbers))
+            await until(partial(_is_sent, bot), "all messages are sent")
+    new = Kept(_size(core), _size(bot))
     await _age(core, bot)
-    return new, Kept(core.stat().st_size, bot.stat().st_size)
+    return new, Kept(_size(core), _size(bot))
+
+
+def _size(path: Path) -> int:
+    """The bytes of a database; on PostgreSQL of its tables, without the rows that a vacuum removes."""
+    if stores.dialect() == "sqlite":
+        return path.stat().st_size
+    stores.rows(path, "VACUUM FULL")
+    sizes = "SELECT sum(pg_total_relation_size(CAST(relid AS OID))) FROM pg_stat_user_tables"
+    return int(stores.rows(path, f"{sizes} WHERE schemaname = current_schema()")[0][0])
 
 
 async def _sent(env: BotEnvironment, number: int) -> str:
@@ -135,10 +147,10 @@ async def _age(core: Path, bot: Path) -> None:
     def later() -> int:
         return now_ms() + LATER_DAYS * DAY_MS
 
-    database = open_database(core)
+    database = open_database(stores.location(core))
     await Retention(database, later, RetentionSection(), event_days=30, pause_s=0).prune()
     await database.close()
-    store = open_store(bot)
+    store = open_store(stores.location(bot))
     await BotRetention(store, later, RetentionSection().message_days, _nothing_closed, pause_s=0).prune()
     await store.close()
 
