@@ -1087,13 +1087,21 @@ async def _erase(
         if await eraser.database.read(backup.made_at) is not None:
             raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
         erasure = await find(eraser)
-        messages = await bot.find(lambda text: matches(text) or erasure.names(text)) if bot else []
+
+        def is_named(text: str) -> bool:
+            return matches(text) or erasure.names(text)
+
+        messages = await bot.find(is_named, erasure.messages) if bot else []
         rows = [("IN", "KIND", "COUNT")]
         for name, counts in (("core", erasure.counts), ("bot", bot.counts if bot else {})):
             rows += [(name, kind, str(count)) for kind, count in sorted(counts.items()) if count]
         rows += [("core", "text of the audit", str(len(erasure.rows)))] if erasure.rows else []
         if len(rows) == 1:
             print("Nothing has it.", file=sys.stderr)
+            if not args.dry_run:  # an erasure that was interrupted may have left it in the files
+                await eraser.overwrite_deleted()
+                if bot:
+                    await bot.delete()
             return 0
         _print_table(rows)
         if erasure.roots:
@@ -1105,7 +1113,9 @@ async def _erase(
             return 1
         if bot:
             erasure.counts.update({f"{kind} of the bot": count for kind, count in bot.counts.items()})
-        await eraser.carry_out(erasure, why=args.reason, messages=messages, heir=getattr(args, "undo_for", ""))
+        await eraser.carry_out(erasure, why=args.reason, messages=messages)
+        if bot:
+            await bot.find(is_named)  # what came since then
         problems = await bot.delete() if bot else []
         for problem in problems:
             print(problem, file=sys.stderr)

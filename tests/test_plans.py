@@ -60,6 +60,7 @@ FEW_IN = {
     "action_unclaimed",
     "alert_group_changed",
     "audit_access",
+    "audit_erased",
     "file_pending",
     "inbox_pending",
     "object_hold",
@@ -68,7 +69,7 @@ FEW_IN = {
     "message_pending",
     "pause_open",
 }
-"""Indexes of what is open or pending, and of requests for access."""
+"""Indexes of what is open or pending, of requests for access and of erasures."""
 
 BOUNDED: Mapping[str, str] = {
     r"FROM \(SELECT CAST\(substr\(": "artifacts in the documents of some alerts",
@@ -202,7 +203,8 @@ CORES_ROWS = """
     INSERT INTO idempotency (login, key, digest, action_id, created_at)
     SELECT 'a', 'k' || n, '', n, n FROM generate_series(1, 20000) AS n;
     INSERT INTO audit (number, at, what, object, root, hash, doc)
-    SELECT n, n, CASE n % 500 WHEN 0 THEN 'access.requested' ELSE 'run.ended' END, '~' || n, '~' || n / 5, '', '{}'
+    SELECT n, n, CASE n % 500 WHEN 0 THEN 'access.requested' WHEN 1 THEN 'erased' ELSE 'run.ended' END,
+      '~' || n, '~' || n / 5, '', '{}'
     FROM generate_series(1, 50000) AS n;
     INSERT INTO audit_text (number, name, salt, text) SELECT n, 'note', '', '' FROM generate_series(1, 50000) AS n;
     INSERT INTO pause (id, responder_name, opened_at, failures, within_minutes, action_id, closed_at)

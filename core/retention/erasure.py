@@ -9,15 +9,17 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.audit import store as audit
 from core.audit import trail
 from core.audit.verify import ForgedError, verify
 from core.authorization import COMMAND_LINE, current_permissions
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.database.transfer import Table, delete, matching
+from core.common.database.transfer import Table, matching
 from core.common.errors import ResponderBotError
 from core.models import number_of, parse_id
 from core.people import People
@@ -41,8 +43,8 @@ _OF_OBJECT = {
     "ending": "action_id",
 }
 """The column of each table that names an object or a run."""
-_ALONE = ("bulk", "idempotency", "access_request")
-"""Tables whose rows may go by themselves."""
+_ALONE = {"bulk": "id", "idempotency": "action_id", "access_request": "id"}
+"""The column by which rows of tables go that belong to no alert and no case."""
 _SECRET = ("hash", "parameters", "whole_parameters")
 _OF_PEOPLE = ("user", "api_key", "slack_link", "group_member")
 
@@ -61,12 +63,17 @@ class Erasure:
     """All of these and what belongs to them."""
     rows: set[int] = field(default_factory=set)
     """The rows of the audit whose texts go."""
-    alone: list[tuple[Table, Row]] = field(default_factory=list)
-    """Rows of tables that belong to no alert and no case."""
+    alone: dict[str, set[int]] = field(default_factory=dict)
+    """By the tables of `_ALONE` what their column has."""
     slack: Sequence[str] = ()
     """A person's `team:user` in Slack."""
+    messages: set[int] = field(default_factory=set)
+    """The numbers of all messages of the bot that earlier erasures had found; some of them may be left."""
+    is_person: bool = False
     handed_over: Sequence[int] = ()
     """A person's runs that core will undo."""
+    heir: str = ""
+    """Who undoes them from then on."""
     counts: Counter[str] = field(default_factory=Counter)
     """How much of each kind."""
 
@@ -93,6 +100,8 @@ class Eraser:
 
         def read(reads: Reads) -> Erasure:
             row = None if number is None else objects.find_any(reads, number)
+            if row is None and (begun := _begun(reads, f"~{number}")):
+                return begun
             if row is None or row["kind"] not in ("alert", "case"):
                 raise ResponderBotError(
                     "not_found", f"{object_id[:64]} is no alert and no case; give an id such as ~12."
@@ -101,7 +110,7 @@ class Eraser:
             if case != row["id"]:
                 sentence = f"{object_id} is in the case ~{case}, which has what it had; erase that."
                 raise ResponderBotError("conflict", sentence)
-            erasure = Erasure(object_id)
+            erasure = Erasure(f"~{number}", messages=_messages(reads))
             _add_root(reads, erasure, row["id"])
             _require_due(reads, erasure)
             return erasure
@@ -120,7 +129,7 @@ class Eraser:
             elif table.name in _OF_OBJECT:
                 found.add(row[_OF_OBJECT[table.name]])
             elif table.name in _ALONE:
-                erasure.alone.append((table, row))
+                erasure.alone.setdefault(table.name, set()).add(row[_ALONE[table.name]])
                 erasure.counts[table.name] += 1
             else:
                 elsewhere.add("people" if table.name in _OF_PEOPLE else f"the table {table.name}")
@@ -132,6 +141,7 @@ class Eraser:
                     if kind not in ("alert", "case"):
                         elsewhere.add(f"the {kind.replace('_', ' ')} ~{root}")
             _require_due(reads, erasure)
+            erasure.messages = _messages(reads)
 
         await self.database.snapshot(read)
         if elsewhere:
@@ -146,29 +156,34 @@ class Eraser:
 
         Raises ResponderBotError: not_found, conflict (runs are open), bad_request (an heir is needed, or may not).
         """
-        login, to = self._people.full_login(name), self._people.full_login(heir) if heir else ""
+        login = self._people.full_login(name)
 
         def read(reads: Reads) -> Erasure:
-            if stored_people.by_login(reads, login) is None:
-                raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` has all.")
-            if runs := stored.open_of(reads, login):
-                sentence = f"{login} has runs under way ({_ids(runs)}); cancel them, or wait until they have ended."
-                raise ResponderBotError("conflict", sentence)
-            timed = stored.timed_of(reads, login)
-            if timed and (not to or to == login):
-                sentence = (
-                    f"Core is to undo {_ids(timed)} for {login}; say who undoes it from now on, with --undo-for LOGIN."
-                )
-                raise ResponderBotError("bad_request", sentence)
-            if timed and "manageAction" not in current_permissions(reads, to):
-                raise ResponderBotError("bad_request", f"{to} may not run responders; name somebody who may.")
-            links = [f"{link['team']}:{link['slack_user']}" for link in stored_people.links_of(reads, login)]
-            erasure = Erasure(login, slack=links, handed_over=timed, rows=set(stored.rows_of_requests(reads, links)))
-            erasure.counts.update({"user": 1, "link": len(links), "key": len(stored_people.keys_of(reads, login))})
-            erasure.counts["timed undo"] = len(timed)
-            return erasure
+            if stored_people.by_login(reads, login) is not None:
+                return self._person(reads, login, heir)
+            if begun := _begun(reads, login):
+                return begun
+            raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` has all.")
 
         return await self.database.snapshot(read)
+
+    def _person(self, reads: Reads, login: str, heir: str) -> Erasure:
+        if runs := stored.open_of(reads, login):
+            sentence = f"{login} has runs under way ({_ids(runs)}); cancel them, or wait until they have ended."
+            raise ResponderBotError("conflict", sentence)
+        timed, to = stored.timed_of(reads, login), self._people.full_login(heir) if heir else ""
+        if timed and (not to or to == login):
+            sentence = (
+                f"Core is to undo {_ids(timed)} for {login}; say who undoes it from now on, with --undo-for LOGIN."
+            )
+            raise ResponderBotError("bad_request", sentence)
+        if timed and "manageAction" not in current_permissions(reads, to):
+            raise ResponderBotError("bad_request", f"{to} may not run responders; name somebody who may.")
+        erasure = _named(reads, login)
+        erasure.rows.update(stored.rows_of_requests(reads, erasure.slack))
+        erasure.handed_over, erasure.heir = timed, to
+        erasure.counts["timed undo"] = len(timed)
+        return erasure
 
     async def held_about(self, name: str, elsewhere: Rows | None) -> AsyncIterator[str]:
         """Each row of core's, and of the bot's `elsewhere`, that names somebody, as a line of JSON; without secrets."""
@@ -191,42 +206,52 @@ class Eraser:
     # --- deletion ---------------------------------------------------------------------------------------------------
 
     async def carry_out(
-        self, erasure: Erasure, *, why: str = "", messages: Sequence[int] = (), heir: str = "", is_forced: bool = False
+        self, erasure: Erasure, *, why: str = "", messages: Sequence[int] = (), is_forced: bool = False
     ) -> None:
         """Add the row, then delete. `messages` are the numbers of the bot's; `is_forced`: also what is open or held.
 
-        Raises ResponderBotError("conflict") if something has changed since.
+        Raises ResponderBotError: conflict, bad_request if something has changed since.
         """
-        to = self._people.full_login(heir) if heir else ""
 
         def begin(tx: Transaction) -> None:
+            found = erasure
             if not is_forced:
                 _require_due(tx, erasure)
-            is_person = "user" in erasure.counts
-            stored.delete_texts(tx, erasure.rows)
-            for table, row in erasure.alone:
-                delete(tx, table, row)
-            stored.hand_over(tx, erasure.handed_over, to)
-            if is_person:
-                self._people.erase_in(tx, self._clock(), erasure.object, erasure.slack)
+                if erasure.is_person:
+                    found = self._person(tx, erasure.object, erasure.heir)
+            for kind, number in erasure.roots:  # also what was recorded since they were found
+                ids = (item.id for item in stored_items.items(tx, kind, number, number))
+                erasure.rows.update(stored.rows_about(tx, ids))
+            stored.delete_texts(tx, found.rows)
+            for table, numbers in erasure.alone.items():
+                stored.delete_rows(tx, table, _ALONE[table], numbers)
+            stored.hand_over(tx, found.handed_over, found.heir)
+            if found.is_person:
+                self._people.erase_in(tx, self._clock(), found.object, found.slack)
             trail.record(
                 tx,
                 self._clock(),
                 "erased",
                 by=COMMAND_LINE.login,
-                object=erasure.object,
-                objects=[f"~{number}" for number in sorted(erasure.objects)],
-                erased=sorted(erasure.rows),
+                object=found.object,
+                objects=[f"~{number}" for number in sorted(found.objects)],
+                erased=sorted(found.rows),
+                alone={table: sorted(numbers) for table, numbers in found.alone.items()},
                 messages=sorted(messages),
                 counts=dict(+erasure.counts),
-                handed_over=[f"~{number}" for number in erasure.handed_over],
-                to=to if erasure.handed_over else None,
-                person=is_person,
+                slack=list(found.slack),
+                handed_over=[f"~{number}" for number in found.handed_over],
+                to=found.heir if found.handed_over else None,
+                person=found.is_person,
                 texts={"reason": why},
             )
 
         await self.database.transaction(begin)
         await self._retention.delete(erasure.roots, is_forced=is_forced)
+        await self.overwrite_deleted()
+
+    async def overwrite_deleted(self) -> None:
+        """Leave nothing in the files of what was deleted."""
         if self.database.dialect == "sqlite":
             await self.database.transaction(stored.merge_words)
         await self.database.overwrite_deleted()
@@ -241,19 +266,15 @@ class Eraser:
                     if objects.find_any(reads, number_of(text)) is not None:
                         _add_root(reads, erasure, number_of(text))
                 erasure.rows.update(row.get("erased", ()))
+                for table, numbers in row.get("alone", {}).items():
+                    erasure.alone.setdefault(table, set()).update(numbers)
                 if row.get("person") and stored_people.by_login(reads, row["object"]) is not None:
                     people.append(row["object"])
 
         await self.database.snapshot(read)
         await self.carry_out(erasure, is_forced=True)
         for login in dict.fromkeys(people):
-            person = await self.database.snapshot(
-                lambda reads, login=login: Erasure(  # type: ignore[misc]
-                    login,
-                    slack=[f"{link['team']}:{link['slack_user']}" for link in stored_people.links_of(reads, login)],
-                    counts=Counter(user=1),
-                )
-            )
+            person = await self.database.snapshot(partial(_named, login=login))
             await self.carry_out(person, is_forced=True)
             erasure.slack = [*erasure.slack, *person.slack]
         return erasure
@@ -278,6 +299,35 @@ def erasures_in(file: Path) -> list[dict[str, Any]]:
         sentence = f"{file} can't be read ({error.strerror}); name an export of the audit."
         raise ResponderBotError("bad_request", sentence) from error
     return [row for row in rows if row["what"] == "erased"]
+
+
+def _named(reads: Reads, login: str) -> Erasure:
+    """A person with what belongs to them."""
+    slack = [f"{link['team']}:{link['slack_user']}" for link in stored_people.links_of(reads, login)]
+    counts = Counter({"user": 1, "link": len(slack), "key": len(stored_people.keys_of(reads, login))})
+    return Erasure(login, slack=slack, is_person=True, messages=_messages(reads), counts=counts)
+
+
+def _begun(reads: Reads, object_: str) -> Erasure | None:
+    """What may be left of something that was erased, as in Slack; None if it never was."""
+    rows = [row for row in _erased(reads) if row["object"] == object_]
+    if not rows:
+        return None
+    return Erasure(
+        object_,
+        ids={number_of(id_) for row in rows for id_ in row.get("objects", ())},
+        slack=[slack for row in rows for slack in row.get("slack", ())],
+        messages=_messages(reads),
+    )
+
+
+def _messages(reads: Reads) -> set[int]:
+    return {number for row in _erased(reads) for number in row.get("messages", ())}
+
+
+def _erased(reads: Reads) -> list[dict[str, Any]]:
+    """The rows of the audit that say what was erased."""
+    return [json.loads(row["doc"]) for row in audit.erasures_after(reads, 0)]
 
 
 def _content(text: str) -> str:
@@ -315,7 +365,8 @@ def _add_root(reads: Reads, erasure: Erasure, number: int) -> str:
 
 
 def _require_due(reads: Reads, erasure: Erasure) -> None:
-    staying = [number for _, number in erasure.roots if not stored_items.is_due(reads, number, FOR_EVER)]
+    there = [number for _, number in erasure.roots if stored_items.root_of(reads, number) is not None]
+    staying = [number for number in there if not stored_items.is_due(reads, number, FOR_EVER)]
     if staying:
         is_are = "is" if len(staying) == 1 else "are"
         sentence = f"{_ids(staying)} {is_are} open, on hold, or a run on it waits, runs or is in force; end that first."

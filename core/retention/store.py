@@ -26,8 +26,13 @@ def rows_of_requests(reads: Reads, slack: Iterable[str]) -> list[int]:
 
 def delete_texts(tx: Transaction, numbers: Iterable[int]) -> int:
     """Delete the texts of rows of the audit, with their salts."""
+    return delete_rows(tx, "audit_text", "number", numbers)
+
+
+def delete_rows(tx: Transaction, table: str, column: str, numbers: Iterable[int]) -> int:
+    """Delete the rows of a table by a column of numbers."""
     return tx.run(
-        "DELETE FROM audit_text WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))",
+        f"DELETE FROM {table} WHERE {column} IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))",
         {"numbers": json.dumps(list(numbers))},
     )
 

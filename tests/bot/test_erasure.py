@@ -52,14 +52,14 @@ async def scene(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
         yield scene
 
 
-async def command(scene: BotEnvironment, folder: Path, *args: str) -> Ended:
+async def command(scene: BotEnvironment, folder: Path, *args: str, has_token: bool = True) -> Ended:
     """Run a command beside core and bot; in another folder than theirs without Slack."""
     slack = scene.settings.slack
     environment = {
         "PATH": "/usr/bin:/bin",
         "RESPONDER_BOT_CORE_DATABASE": stores.setting(folder / "core.db"),
         "RESPONDER_BOT_BOT_DATABASE": stores.setting(folder / "slack.db"),
-        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_BOT_TOKEN": slack.bot_token if has_token else "",
         "SLACK_API_URL": slack.api_url,
     }
     process = await programs.start("bot.cli", *args, cwd=folder, env=environment, stdout=PIPE, stderr=PIPE)
@@ -101,9 +101,12 @@ def files_with(folder: Path) -> dict[str, int]:
 
 
 def in_slack(scene: BotEnvironment) -> int:
+    return len(hits(in_channels(scene).encode()))
+
+
+def in_channels(scene: BotEnvironment) -> str:
     channels = scene.emulator._team.channels.values()
-    shown = json.dumps([list(channel.messages.values()) for channel in channels], ensure_ascii=False)
-    return len(hits(shown.encode()))
+    return json.dumps([list(channel.messages.values()) for channel in channels], ensure_ascii=False)
 
 
 @pytest.mark.sqlite
@@ -137,7 +140,7 @@ async def test_a_value_is_nowhere_afterwards_nor_in_a_backup_restored_with_the_l
         assert (await scene.core.send("GET", f"/api/alert/{stays}")).status_code == 200
         assert files_with(tmp_path) == {}
         assert in_slack(scene) == 0
-        assert NEIGHBOUR in json.dumps([list(c.messages.values()) for c in scene.emulator._team.channels.values()])
+        assert NEIGHBOUR in in_channels(scene)
     assert hits(json.dumps(logs, default=str).encode()) == []
 
     again = await command(scene, tmp_path, "erase", "value", VALUE, "--yes")
@@ -175,16 +178,33 @@ async def test_an_alert_goes_with_its_messages_and_the_texts_of_the_audit(
     await close(scene, gone)
     erased = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
     assert (erased.code, erased.err) == (0, "")
-    shown = json.dumps([list(channel.messages.values()) for channel in scene.emulator._team.channels.values()])
-    assert "Secret incident" not in shown
-    assert "Another one" in shown
+    assert "Secret incident" not in in_channels(scene)
+    assert "Another one" in in_channels(scene)
     texts = stores.rows(tmp_path / "core.db", "SELECT text FROM audit_text")
     assert "Secret incident" not in str(texts)
     assert "Another one" in str(texts)
     assert (await scene.core.send("GET", f"/api/alert/{stays}")).status_code == 200
     verify((await command(scene, tmp_path, "audit", "export")).out.encode().splitlines(keepends=True))
-    missing = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
-    assert (missing.code, missing.err) == (2, f"{gone} is no alert and no case; give an id such as ~12.\n")
+    again = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
+    assert (again.code, again.err) == (0, "Nothing has it.\n")
+    missing = await command(scene, tmp_path, "erase", "alert", "~999", "--yes")
+    assert (missing.code, missing.err) == (2, "~999 is no alert and no case; give an id such as ~12.\n")
+
+
+@pytest.mark.parametrize("what", ["alert", "value"])
+async def test_what_stayed_in_slack_goes_when_it_is_repeated(scene: BotEnvironment, tmp_path: Path, what: str) -> None:
+    gone = await seen_and_run(scene, title="Secret incident", sourceRef="1")
+    await close(scene, gone)
+    asked = ("erase", what, gone if what == "alert" else "Secret incident", "--yes")
+    refused = await command(scene, tmp_path, *asked, has_token=False)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "set it, and repeat this" in refused.err
+    assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 404
+    assert "Secret incident" in in_channels(scene)
+    stores.rows(tmp_path / "slack.db", "UPDATE message SET payload = ''")  # as after 30 days
+    repeated = await command(scene, tmp_path, *asked)
+    assert (repeated.code, repeated.err) == (0, "")
+    assert "Secret incident" not in in_channels(scene)
 
 
 async def test_a_person_is_exported_and_erased_and_what_they_decided_stays(
@@ -214,7 +234,9 @@ async def test_a_person_is_exported_and_erased_and_what_they_decided_stays(
     refused = await scene.core.send("GET", "/api/user/current", headers=headers)
     assert refused.status_code == 401
     again = await command(scene, tmp_path, "erase", "person", "anna", "--yes")
-    assert again.err == "There is no user anna@responder-bot.local; `responder-bot user list` has all.\n"
+    assert (again.code, again.err) == (0, "Nothing has it.\n")
+    missing = await command(scene, tmp_path, "erase", "person", "nobody", "--yes")
+    assert missing.err == "There is no user nobody@responder-bot.local; `responder-bot user list` has all.\n"
 
 
 @pytest.mark.parametrize(

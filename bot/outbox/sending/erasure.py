@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -58,7 +59,8 @@ class Erasure:
     def __init__(self, store: Database, slack: AsyncWebClient | None) -> None:
         self._store = store
         self._slack = slack
-        self._messages: dict[int, Row] = {}
+        self._messages: set[int] = set()
+        """Their numbers."""
         self._rows: list[tuple[Table, Row]] = []
         self.counts: Counter[str] = Counter()
         """How much of each kind was found."""
@@ -68,24 +70,20 @@ class Erasure:
         keys = set[str]()
         async for table, row in self.rows(matches):
             if table.name == "message":
-                self._messages[row["number"]] = row
+                self._messages.add(row["number"])
             elif table.name == "file":
                 keys.add(row["message_key"])
             elif table.name not in _OWN:
                 self._rows.append((table, row))
-        for key in keys:
-            await self._add("key = :value", key)
-        for number in numbers:
-            await self._add("number = :value", number)
+        sql = (
+            "SELECT number FROM message WHERE key IN (SELECT value FROM json_each(:keys))"
+            " OR number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))"
+        )
+        values = {"keys": json.dumps(list(keys)), "numbers": json.dumps(list(numbers))}
+        self._messages.update(row["number"] for row in await self._store.read(lambda reads: reads.rows(sql, values)))
         self.counts = Counter(table.name for table, _ in self._rows)
         self.counts["message"] = len(self._messages)
         return sorted(self._messages)
-
-    async def _add(self, where: str, value: str | int) -> None:
-        sql = f"SELECT * FROM message WHERE {where}"  # noqa: S608 - a constant
-        row = await self._store.read(lambda reads: reads.row(sql, {"value": value}))
-        if row is not None:
-            self._messages[row["number"]] = row
 
     def rows(self, matches: Callable[[str], bool]) -> AsyncIterator[tuple[Table, Row]]:
         """Each row that has a text which matches."""
@@ -94,9 +92,12 @@ class Erasure:
     async def delete(self) -> Sequence[str]:
         """Delete what was found, first in Slack; returns why some of it stays, in sentences."""
         problems = list[str]()
-        for message in self._messages.values():
-            problem = await self._delete_in_slack(message)
-            if problem:
+        sql = "SELECT * FROM message WHERE number = :number"
+        for number in sorted(self._messages):
+            message = await self._store.read(lambda reads, number=number: reads.row(sql, {"number": number}))  # type: ignore[misc]
+            if message is None:
+                continue
+            if problem := await self._delete_in_slack(message):
                 problems.append(problem)
             else:
                 await self._store.transaction(lambda tx, key=message["key"]: _forget(tx, key))  # type: ignore[misc]

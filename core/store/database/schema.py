@@ -205,6 +205,7 @@ CREATE INDEX audit_at ON audit (at, number);
 CREATE INDEX audit_object ON audit (object, number);
 CREATE INDEX audit_root ON audit (root, number) WHERE root IS NOT NULL;
 CREATE INDEX audit_access ON audit (number) WHERE what = 'access.requested';
+CREATE INDEX audit_erased ON audit (number) WHERE what = 'erased';
 -- What rows name by a salted hash, as JSON, so that it can be erased.
 CREATE TABLE audit_text (
   number INTEGER, name TEXT, salt TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (number, name));

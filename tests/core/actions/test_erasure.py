@@ -1,6 +1,7 @@
 """What is erased, what is refused, and who undoes what a person's runs have left; on both databases."""
 
 import base64
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from core.actions.bulks import Bulks
+from core.audit import store as audit
+from core.audit.export import export
+from core.audit.refusals import Refusals
+from core.audit.verify import verify
 from core.common.clock import MINUTE_MS
 from core.common.database.transfer import matching
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.engines.base import Report
-from core.models import AlertInput, AlertUpdate, CaseTemplateInput
+from core.models import AlertInput, AlertUpdate, BulkInput, CaseTemplateInput, number_of
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.holds import Holds
@@ -21,6 +27,7 @@ from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
 from core.settings import ResponderSection
 from core.store.database.opening import STORE
+from tests import stores
 from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.actions.test_undo import BLOCK, RELEASE, engine
 
@@ -111,7 +118,7 @@ async def test_whoever_is_named_undoes_what_an_erased_person_left(harness: Harne
     )
     assert "may not run responders" in await refused(eraser(harness).of_person("anna", "nobody"))
     erasure = await eraser(harness).of_person("anna", "lead")
-    await eraser(harness).carry_out(erasure, heir="lead")
+    await eraser(harness).carry_out(erasure)
     assert "anna@example.org" not in [user.login for user in await harness.people.list_users(LEAD)]
     harness.clock.now_ms += 61 * MINUTE_MS
     assert await harness.undos.run_due() == 1
@@ -122,3 +129,54 @@ async def test_whoever_is_named_undoes_what_an_erased_person_left(harness: Harne
         lambda reads: reads.rows("SELECT created_by FROM action WHERE undoes IS NOT NULL")
     )
     assert row["created_by"] == LEAD.login
+
+
+async def test_what_was_recorded_while_somebody_was_asked_goes_too(harness: Harness) -> None:
+    await Alerts(harness.database, harness.clock, "default").update(
+        ANNA, harness.alert_id, AlertUpdate(status="Ignored")
+    )
+    erasure = await eraser(harness).of_alert(harness.alert_id)
+    refusal = ResponderBotError("forbidden", f"{VALUE} is protected.")
+    refusals = Refusals(harness.database, harness.clock)
+    await refusals.request(refusal, login=ANNA.login, request="POST /", object=harness.alert_id, responder=BLOCK)
+    await eraser(harness).carry_out(erasure)
+    assert await left(harness) == []
+    exported = export(harness.database, harness.clock, "the command line", since=None, until=None, as_csv=False)
+    verify([line.encode() async for line in exported])
+
+
+async def test_whoever_starts_a_run_while_they_are_erased_stays(harness: Harness) -> None:
+    erasure = await eraser(harness).of_person("anna", "")
+    action = (await harness.actions.start(ANNA, run_input(harness))).action
+    assert "anna@example.org has runs under way" in await refused(eraser(harness).carry_out(erasure))
+    (await next_run(harness.engine)).finish(Report(True))
+    await harness.ended(action.id)
+    assert "say who undoes it" in await refused(eraser(harness).carry_out(erasure))
+    assert "anna@example.org" in [user.login for user in await harness.people.list_users(LEAD)]
+
+
+async def test_what_was_pruned_meanwhile_is_no_obstacle(harness: Harness) -> None:
+    other = await another_alert(harness, "2", title=f"about {VALUE}")
+    for id_ in (other, harness.alert_id):
+        await Alerts(harness.database, harness.clock, "default").update(ANNA, id_, AlertUpdate(status="Ignored"))
+    erasure = await eraser(harness).of_value(VALUE, has)
+    retention = Retention(harness.database, harness.clock, RetentionSection(), pause_s=0)
+    await retention.delete([("alert", number_of(other))])
+    await eraser(harness).carry_out(erasure)
+    assert await left(harness) == []
+
+
+async def test_a_bulk_that_names_a_value_is_erased_again_in_a_backup(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, audited=False, engine=engine()) as harness:
+        bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
+        target = {"objectType": "alert", "objectId": "~999999"}
+        body = {"responderId": RELEASE, "note": f"as {VALUE} asked", "targets": [target]}
+        await bulks.start(ANNA, BulkInput.model_validate(body))
+        assert await left(harness) == ["bulk"]
+        put_back = stores.kept(tmp_path / "core.db")
+        await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has))
+        rows = await harness.database.read(lambda reads: audit.erasures_after(reads, 0))
+        put_back()
+        assert await left(harness) == ["bulk"]
+        await eraser(harness).again([json.loads(row["doc"]) for row in rows])
+        assert await left(harness) == []
