@@ -38,7 +38,7 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     for id_ in (alert, hidden):
         await env.core.send("POST", f"/api/alert/{id_}/hold", {"reason": "evidence of 203.0.113.7"})
     anna = await env.person(ANNA)
-    await anna.command(SOC, f"/responder audit {alert}")
+    await anna.command(SOC, f"/responder audit alert {alert}")
     shown = text_of(await seen(env, ANNA, modal_with(f"Audit of {alert}")))
     assert f"put {alert} on hold; reason: evidence of 203[.]0[.]113[.]7" in shown
     await anna.command(SOC, f"/responder audit {hidden}")
