@@ -258,10 +258,7 @@ async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    for name in (
-        "no_proxy",
-        "NO_PROXY",
-    ):  # inherited by responders: no proxy to the receiver
+    for name in ("no_proxy", "NO_PROXY"):  # inherited by responders: no proxy to the receiver
         os.environ[name] = f"{os.environ.get(name, '')},127.0.0.1".lstrip(",")
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/tickets"

@@ -55,7 +55,7 @@ class DemoScript:
         await self._isolate(alert_id, ts)
         self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
-        form = await self._ben.until(_run_form, STEP_S)
+        form = await self._ben.until(_form(ids.START_VIEW), STEP_S)
         self._transcript.say("ben", "gives no reason and runs it", ALERTS)
         await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
@@ -77,18 +77,18 @@ class DemoScript:
         """Isolate a host for a time, give it more time, and release it early."""
         self._transcript.step = "isolate for a time"
         await self._command(self._anna, "anna", f"/responder run {readable_name(ISOLATE)} {alert_id}")
-        form = await self._anna.until(_run_form, STEP_S)
+        form = await self._anna.until(_form(ids.START_VIEW), STEP_S)
         self._transcript.say("anna", "chooses 15 minutes and asks for it", ALERTS)
         await self._anna.submit(form["id"], _lasting(form, "15"))
         self._transcript.say("ben", "approves it", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
-        asked = await self._ben.until(_approve_form, STEP_S)
+        asked = await self._ben.until(_form(ids.APPROVE_VIEW), STEP_S)
         self._transcript.say("slack", f"asks ben\n{text_of(asked)}", ALERTS)
         await self._ben.submit(asked["id"], {})
         await self._ended(ISOLATE, "alert", alert_id, ts)
         self._transcript.say("anna", "presses Extend, and chooses 30 minutes more", ALERTS, ts=ts)
         await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
-        longer = await self._anna.until(_extend_form, STEP_S)
+        longer = await self._anna.until(_form(ids.EXTEND_VIEW), STEP_S)
         await self._anna.submit(longer["id"], _lasting(longer, "30"))
         self._transcript.say("ben", "presses Undo now", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
@@ -135,12 +135,13 @@ class DemoScript:
     async def _template(self) -> None:
         self._transcript.step = "case template"
         await self._command(self._lea, "lea", "/responder template")
-        view = await self._lea.until(_template_form, STEP_S)
+        is_form = _form(ids.TEMPLATE_VIEW)
+        view = await self._lea.until(is_form, STEP_S)
         self._transcript.say("lea", f"fills in the form: {TEMPLATE}")
         response = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
         if response.get("errors"):
             raise DemoFailed(f"the form was refused: {response['errors']}")
-        await self._lea.until(lambda view: bool(view.modal) and not _template_form(view), STEP_S)
+        await self._lea.until(lambda view: bool(view.modal) and not is_form(view), STEP_S)
         created = await self._environment.lead.case_template(TEMPLATE)
         self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
 
@@ -203,34 +204,15 @@ def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str
     return {block["block_id"]: {block["element"]["action_id"]: values[block["block_id"]]} for block in inputs}
 
 
-def _run_form(view: EmulatorView) -> Message:
-    """The open form for a run's inputs, or {}."""
-    modal: Message = view.modal or {}
-    return modal if modal.get("callback_id") == ids.START_VIEW else {}
-
-
-def _approve_form(view: EmulatorView) -> Message:
-    """The open form that approves a run, or {}."""
-    modal: Message = view.modal or {}
-    return modal if modal.get("callback_id") == ids.APPROVE_VIEW else {}
-
-
-def _extend_form(view: EmulatorView) -> Message:
-    """The open form for the time of a run, or {}."""
-    modal: Message = view.modal or {}
-    return modal if modal.get("callback_id") == ids.EXTEND_VIEW else {}
+def _form(callback_id: str) -> Callable[[EmulatorView], Message]:
+    """Finds the open form with this callback id; {} while there is none."""
+    return lambda view: view.modal if view.modal and view.modal.get("callback_id") == callback_id else {}
 
 
 def _lasting(form: Message, minutes: str) -> dict[str, dict[str, Any]]:
     """The values of a form whose run lasts so many minutes."""
     field = next(b for b in form["blocks"] if str(b.get("block_id")).startswith(("undo_after", "longer")))
     return {field["block_id"]: {field["element"]["action_id"]: minutes}}
-
-
-def _template_form(view: EmulatorView) -> Message:
-    """The open template form, or {}."""
-    modal: Message = view.modal or {}
-    return modal if modal.get("callback_id") == ids.TEMPLATE_VIEW else {}
 
 
 def _modal_with(view: EmulatorView, text: str) -> Message:
@@ -249,17 +231,12 @@ async def run_script(environment: DemoEnvironment, print_line: Callable[[str], N
             for user in (ANNA, BEN, LEA)
         ]
         following = asyncio.create_task(transcript.follow(users[0], ALERTS, "soc-alerts"))
-        failure = await _failure(DemoScript(environment, transcript, *users))
+        failure = ""
+        try:
+            await DemoScript(environment, transcript, *users).run()
+        except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
+            failure = f"{type(error).__name__}: {error}"
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     transcript.end(failure)
     return 1 if failure else 0
-
-
-async def _failure(script: DemoScript) -> str:
-    """Run the script; return why it failed, or "" on success."""
-    try:
-        await script.run()
-    except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
