@@ -67,7 +67,7 @@ class GroupCards:
         content = await self._outbox.alert_groups.content(group, clearance)
         now = self._clock()
 
-        def render(_clearance: int, button: ButtonIds) -> Message:
+        def render(*, clearance: int, button: ButtonIds) -> Message:
             return group_card(content, button=button, now_ms=now)
 
         tlp = CLEAR if content.count else RED

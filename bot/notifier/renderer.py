@@ -1,8 +1,9 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 import structlog
@@ -48,6 +49,12 @@ log = structlog.get_logger("bot.notifier")
 AGAIN = ":again"  # ends the key of what reminds somebody
 
 
+class Render(Protocol):
+    """The content of a message for one clearance."""
+
+    def __call__(self, *, clearance: int, button: ButtonIds) -> Message: ...
+
+
 class Renderer:
     """Renders, and writes nothing. Asks core only for reports that a document has shortened, and for watchers."""
 
@@ -75,8 +82,10 @@ class Renderer:
         `unstored` are messages that will be stored together with those of the timeline, cards among them.
         """
         if document.alert is not None:
-            routed = self._routed(document.alert) if is_new else []
-            return Timeline(document, list(dict.fromkeys([*await self._threads(document.id), *routed])))
+            alert, threads = document.alert, await self._threads(document.id)
+            channels = self._routed(alert, alert.source, alert.type) if is_new else []
+            threads += [Thread(channel, card_key(alert.id, channel)) for channel in channels]
+            return Timeline(document, list(dict.fromkeys(threads)))
         new = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
         of_alerts = [thread for alert_id in document.alert_ids for thread in await self._threads(alert_id, new)]
         return Timeline(document, of_alerts or await self._threads(document.id, new))
@@ -86,21 +95,13 @@ class Renderer:
         new = [Thread(card.channel, card.key) for card in unstored if card.root_id == root_id]
         return list(dict.fromkeys([*stored, *new]))
 
-    def _routed(self, alert: Alert) -> list[Thread]:
-        return [
-            Thread(channel, card_key(alert.id, channel))
-            for channel, route in self._access.routes.items()
-            if route.matches(severity=alert.severity, source=alert.source, type=alert.type, tags=alert.tags)
-            and self._access.takes(channel, alert.tlp)
-        ]
-
-    def _case_channels(self, case: Case) -> list[str]:
-        """Where a case without an alert goes. It has no source and type, so severity and tags decide."""
+    def _routed(self, root: Alert | Case, source: str = "", type: str = "") -> list[str]:
+        """The channels for a new alert, or for a case without one, which has no source and type."""
         return [
             channel
             for channel, route in self._access.routes.items()
-            if route.matches(severity=case.severity, source="", type="", tags=case.tags)
-            and self._access.takes(channel, case.tlp)
+            if route.matches(severity=root.severity, source=source, type=type, tags=root.tags)
+            and self._access.takes(channel, root.tlp)
         ]
 
     async def clearance(self, channel: str, key: str) -> int:
@@ -121,11 +122,7 @@ class Renderer:
         actions, total = timeline.document.actions, timeline.action_count
         policies, others = timeline.document.policies, timeline.document.other_artifacts
         subject = replace(Subject.alert(alert), others=tuple(others))
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            seen: Mapping[str, Any] = {"clearance": clearance, "button": button, "now_ms": now}
-            return alert_card(alert, actions, total=total, policies=policies, others=others, **seen)
-
+        render = partial(alert_card, alert, actions, total=total, policies=policies, others=others, now_ms=now)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
@@ -140,14 +137,10 @@ class Renderer:
         case, document, now = timeline.case, timeline.document, self._clock()
         if case is None:
             return []
-        timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._case_channels(case)]
+        timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._routed(case)]
         tasks = await self._core.tasks_of(case.id, MOST_COUNTED + 1) if timeline.threads else []
         subject = Subject.in_document(document, case.id) or Subject.case(case)
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return case_card(case, document, tasks, clearance=clearance, button=button, now_ms=now)
-
-        desired = []
+        render, desired = partial(case_card, case, document, tasks, now_ms=now), []
         for thread in {thread.channel: thread for thread in reversed(timeline.threads)}.values():
             key = case_key(case.id, thread.channel)
             card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
@@ -179,10 +172,7 @@ class Renderer:
             return []
         actions = timeline.actions_on(log_id)
         subject, now = Subject.in_document(timeline.document, log_id) or Subject.log(log, case), self._clock()
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return replies.task_log_card(log, actions, subject, clearance=clearance, button=button, now_ms=now)
-
+        render = partial(replies.task_log_card, log, actions, subject, now_ms=now)
         return await self._in_threads(f"log:{log.id}", render, subject, timeline)
 
     async def action_messages(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[DesiredMessage]:
@@ -247,9 +237,7 @@ class Renderer:
         ]
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return undos.problem_reply(action, subject, clearance=clearance, button=button)
-
+        render = partial(undos.problem_reply, action, subject)
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
     async def _contradictions(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -257,10 +245,7 @@ class Renderer:
         verified = action.measure.verified if action.measure is not None else None
         if verified is None or verified.answer != "contradicted":
             return []
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return undos.contradicted_reply(action, subject, clearance=clearance, button=button)
-
+        render = partial(undos.contradicted_reply, action, subject)
         return await self._in_threads(f"check:{action.id}:{verified.since}", render, subject, timeline)
 
     async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -269,10 +254,7 @@ class Renderer:
         if extension is None:
             return []
         now = self._clock()
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return undos.extension_reply(action, subject, clearance=clearance, button=button, now_ms=now)
-
+        render = partial(undos.extension_reply, action, subject, now_ms=now)
         messages = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
         if undos.waiting_extension(action, now) is not None:
             return [replace(request, by_person=True) for request in messages]
@@ -286,7 +268,7 @@ class Renderer:
         desired, posted = list[DesiredMessage](), None
         for line in await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open):
 
-            def render(clearance: int, _: ButtonIds, message: Message = line.message) -> Message:
+            def render(*, clearance: int, button: ButtonIds, message: Message = line.message) -> Message:
                 if RedactedView(subject, clearance).is_open:
                     return message
                 return notices.notice(f"Somebody was asked to decide on a run on {subject.id}.")
@@ -298,15 +280,20 @@ class Renderer:
         return desired
 
     async def _in_threads(
-        self, key: str, render: Callable[[int, ButtonIds], Message], subject: Subject, timeline: Timeline
+        self,
+        key: str,
+        render: Render,
+        subject: Subject,
+        timeline: Timeline,
+        file: Callable[[int], tuple[str, str] | None] = lambda _: None,
     ) -> list[DesiredMessage]:
-        """One message in each thread of the timeline."""
+        """One message in each thread of the timeline, with the `file` for its clearance."""
         desired = []
         for thread in timeline.threads:
-            reply = await self.message(
-                f"{key}:{thread.channel}", self._view(subject, thread.channel), thread.channel, render
-            )
-            desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id))
+            view = self._view(subject, thread.channel)
+            reply = await self.message(f"{key}:{thread.channel}", view, thread.channel, render)
+            reply = replace(reply, thread_of=thread.key, root_id=timeline.root_id, file=file(view.clearance))
+            desired.append(reply)
         return desired
 
     async def again(self, message: MessageRecord, timeline: Timeline) -> list[DesiredMessage]:
@@ -371,20 +358,9 @@ class Renderer:
 
     async def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         confirm, now = _policy_text(action, timeline), self._clock()
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return approvals.approval_request(
-                action, subject, clearance=clearance, button=button, now_ms=now, confirm=confirm
-            )
-
-        desired = []
-        for thread in timeline.threads:
-            key = f"approval:{action.id}:{thread.channel}"
-            view = self._view(subject, thread.channel)
-            request = await self.message(key, view, thread.channel, render)
-            file = approvals.whole_request(action, subject, clearance=view.clearance)
-            desired.append(replace(request, thread_of=thread.key, root_id=timeline.root_id, file=file))
-        return desired
+        render = partial(approvals.approval_request, action, subject, now_ms=now, confirm=confirm)
+        file = partial(approvals.whole_request, action, subject)
+        return await self._in_threads(f"approval:{action.id}", render, subject, timeline, file)
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct messages to who is asked and to who watches approvals, and what those already sent say now.
@@ -443,7 +419,7 @@ class Renderer:
         extension = action.undo.extension if action.undo is not None else None
         duty = extension.approval.duty if extension is not None else None
 
-        def render(clearance: int, button: ButtonIds) -> Message:
+        def render(*, clearance: int, button: ButtonIds) -> Message:
             why, more = why_asked(duty, login), not_me_button(duty, login, action.id, button)
             return undos.extension_reply(
                 action, subject, clearance=clearance, button=button, now_ms=now, why=why, more=more
@@ -473,7 +449,7 @@ class Renderer:
         confirm, now, link = _policy_text(action, timeline), self._clock(), await self._link(timeline.root_id)
         duty = action.approval.duty if action.approval is not None else None
 
-        def render(clearance: int, button: ButtonIds) -> Message:
+        def render(*, clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
                 action,
                 subject,
@@ -498,25 +474,15 @@ class Renderer:
         policies = timeline.document.policies
         policy = policies.get(action.responder_name)
         undo_policy = policies.get(action.undo.responder) if action.undo is not None else None
-
-        def render(clearance: int, button: ButtonIds) -> Message:
-            return replies.end_reply(
-                action, subject, clearance=clearance, button=button, policy=policy, undo_policy=undo_policy
-            )
-
-        desired = []
-        for thread in timeline.threads:
-            view = self._view(subject, thread.channel)
-            reply = await self.message(f"end:{action.id}:{thread.channel}", view, thread.channel, render)
-            file = replies.report_file(action, subject, clearance=view.clearance)
-            desired.append(replace(reply, thread_of=thread.key, root_id=timeline.root_id, file=file))
-        return desired
+        render = partial(replies.end_reply, action, subject, policy=policy, undo_policy=undo_policy)
+        file = partial(replies.report_file, action, subject)
+        return await self._in_threads(f"end:{action.id}", render, subject, timeline, file)
 
     async def pause_replies(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
         """What tells a thread that this run was one failure too many."""
         subject, command = timeline.target(action), self._access.command
 
-        def render(clearance: int, _: ButtonIds) -> Message:
+        def render(*, clearance: int, button: ButtonIds) -> Message:
             return paused.pause_reply(action, subject, clearance=clearance, command=command)
 
         return await self._in_threads(f"paused:{action.id}", render, subject, timeline)
@@ -544,13 +510,11 @@ class Renderer:
     def _view(self, subject: Subject, channel: str) -> RedactedView:
         return RedactedView(subject, self._access.clearance_of(channel))
 
-    async def message(
-        self, key: str, view: RedactedView, channel: str, render: Callable[[int, ButtonIds], Message]
-    ) -> DesiredMessage:
+    async def message(self, key: str, view: RedactedView, channel: str, render: Render) -> DesiredMessage:
         """A message rendered for the clearance of its view, with its buttons."""
-
         buttons = await self._outbox.buttons.prepare(channel, key)
-        return DesiredMessage(key, channel, render(view.clearance, buttons), view=view, buttons=buttons)
+        content = render(clearance=view.clearance, button=buttons)
+        return DesiredMessage(key, channel, content, view=view, buttons=buttons)
 
 
 def _policy_text(action: Action, timeline: Timeline) -> str:

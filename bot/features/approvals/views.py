@@ -95,7 +95,7 @@ def _titles(action: Action, view: RedactedView) -> list[str]:
     return [view.text(artifact_title(artifact)) for artifact in seen]
 
 
-def whole_request(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+def whole_request(action: Action, subject: Subject, clearance: int) -> tuple[str, str] | None:
     """Name and text of a file with all inputs and observables; None if the request shows them, or they are withheld."""
     view = RedactedView(subject, clearance)
     parts = [f"{name}:\n{text}" for name, text in runs.inputs(action, view)] if view.shows_inputs else []

@@ -72,7 +72,7 @@ def _push_text(action: Action, view: RedactedView) -> str:
     return clip(text, MESSAGE_TEXT_LIMIT)
 
 
-def report_file(action: Action, subject: Subject, *, clearance: int) -> tuple[str, str] | None:
+def report_file(action: Action, subject: Subject, clearance: int) -> tuple[str, str] | None:
     """Name and text of the whole report; None if the reply shows all of it, or it is withheld."""
     report = read_report(action)
     if not RedactedView(subject, clearance).shows_reports or report.truncated or report.removed or _is_short(report):
