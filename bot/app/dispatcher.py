@@ -19,6 +19,7 @@ from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
 from bot.features.authorization import refusal, who_can_help
 from bot.features.base import Ack, Context, Entry, Json, Services
+from bot.features.responses import OutOfDateError
 from bot.identity import Identity
 from bot.message import Message
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
@@ -354,6 +355,8 @@ class Dispatcher:
             if refused is None:
                 await item.entry.handler(context)
             return refused
+        except OutOfDateError:
+            return None
         except ResponderBotError as error:
             log.info("interaction_refused", type=item.interaction.type, code=error.code)
             return notices.for_error(error, await who_can_help(self._services, error))

@@ -77,8 +77,12 @@ async def refresh_cards(context: Context, subject: Subject) -> None:
             context.refresh(root_id)
 
 
-async def clicked_intent(context: Context) -> Intent | None:
-    """What the clicked button means; None if it is no longer valid, and the person reads why."""
+class OutOfDateError(Exception):
+    """The clicked button is no longer valid, and the person has read so."""
+
+
+async def clicked_intent(context: Context) -> Intent:
+    """What the clicked button means. Raises OutOfDateError."""
     try:
         return await context.services.outbox.buttons.resolve(
             button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
@@ -95,13 +99,13 @@ async def clicked_intent(context: Context) -> Intent | None:
                 f"forgotten:{in_text}",
                 lambda b: notices.forgotten_card(in_text, context.channel, b),
             )
-            return None
+            raise OutOfDateError from error
         of_message = next(iter(known), "")
         object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
         await show_with_buttons(
             context, "Out of date", f"stale:{object_id}", lambda b: notices.expired_button(object_id, b)
         )
-        return None
+        raise OutOfDateError from error
 
 
 async def roots_at(context: Context, *message_ts: str) -> list[str]:

@@ -16,8 +16,18 @@ RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is u
 RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 
 
-async def until_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """Ask core, under an Idempotency-Key, until it answers; None if it doesn't."""
+async def answered(decision: Awaitable[T], unknown: str = UNKNOWN_DECISION) -> T:
+    """Core's answer. Raises ResponderBotError; where it was lost, with the sentence `unknown`."""
+    try:
+        return await decision
+    except ResponderBotError as error:
+        if UNANSWERED not in error.details:
+            raise
+        raise ResponderBotError("unavailable", unknown) from error
+
+
+async def until_answered(ask: Callable[[], Awaitable[T]], unknown: str) -> T:
+    """Ask core, under an Idempotency-Key, until it answers. Raises as `answered` does."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + RETRY_LIMIT_S
     for pause_s in RETRY_PAUSES_S:
@@ -29,4 +39,4 @@ async def until_answered(ask: Callable[[], Awaitable[T]]) -> T | None:
         except ResponderBotError as error:
             if UNANSWERED not in error.details:
                 raise
-    return None
+    raise ResponderBotError("unavailable", unknown)

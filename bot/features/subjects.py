@@ -85,6 +85,12 @@ async def of_action(core: CoreClient, action: Action) -> tuple[Action, Subject]:
     return action, Subject.unknown(action)
 
 
+async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:
+    """The run with its responder's title, and what it is on. Raises ResponderBotError: not_found, forbidden."""
+    action, subject = await of_action(context.core, await context.core.action(action_id))
+    return action, require_visible(context, subject)
+
+
 def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]]:
     """What else stands in a command's text, and the artifacts of an alert whose data (defanged or not) or id it has.
 

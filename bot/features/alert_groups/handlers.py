@@ -38,8 +38,6 @@ MORNING = 8  # o'clock, where the bot runs
 async def on_group_button(context: Context) -> None:
     """Do what the clicked button or option means."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     if intent.what == "group_card":
         where = card_key(intent.object_id, intent.argument) if intent.argument else intent.object_id
         context.refresh_requests.append(RefreshRequest(where))

@@ -21,8 +21,6 @@ REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
 async def on_overflow_menu(context: Context) -> None:
     """Do what the chosen option means."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     handler = _HANDLERS.get(intent.what)
     if handler is None:
         await context.respond(notices.notice("This entry is from an older card. Use Refresh and try again."))

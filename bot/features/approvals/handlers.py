@@ -11,11 +11,10 @@ from bot.features.approvals import views
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
-from bot.features.retries import UNKNOWN_DECISION
+from bot.features.retries import answered
 from bot.features.runs.views import runs
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Message
-from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Action, OfferedResponder
 
@@ -55,8 +54,7 @@ def _ended(run: str, action: Action) -> str:
 async def on_approve_button(context: Context) -> None:
     """Ask once more, with all that is decided."""
     intent = await responses.clicked_intent(context)
-    if intent is not None:
-        await _ask_to_approve(context, intent.object_id)
+    await _ask_to_approve(context, intent.object_id)
 
 
 async def on_approve_command(context: Context) -> None:
@@ -119,7 +117,7 @@ async def on_approve_view(context: Context) -> Json:
 async def _approve(context: Context, action: Action, subject: Subject) -> Message:
     """Have core store the vote, and say what it did; core refuses the requester, and people without the permission."""
     try:
-        voted = await _answered(context.core.approve(action.id))
+        voted = await answered(context.core.approve(action.id))
     except ResponderBotError as error:
         if error.code != "conflict":
             raise
@@ -131,16 +129,6 @@ async def _approve(context: Context, action: Action, subject: Subject) -> Messag
     links = await subjects.card_links(context, [subject.root_id])
     view = RedactedView(subject, own_clearance(context))
     return views.approved(names.titled_as(voted, action), view, links[subject.root_id])
-
-
-async def _answered(decision: Awaitable[Action]) -> Action:
-    """Core's answer. Raises ResponderBotError; where it was lost, with a sentence on that."""
-    try:
-        return await decision
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
 
 
 async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
@@ -180,10 +168,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
 async def on_deny_button(context: Context) -> None:
     """Ask why, which whoever asked for the run reads."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
-    view = subjects.require_visible(context, subject)
+    action, view = await subjects.visible_run(context, intent.object_id)
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home))
 
@@ -193,7 +178,7 @@ async def on_deny_view(context: Context) -> Json:
     view = view_of(context)
     metadata = view_metadata(view)
     reason = modals.values(view).get("reason", "").strip()
-    action = await _answered(context.core.deny(str(metadata.get("id")), reason))
+    action = await answered(context.core.deny(str(metadata.get("id")), reason))
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     if metadata.get("in_home") is True:
@@ -216,10 +201,8 @@ async def _decide(
 ) -> None:
     """Have core store the decision, then show it on the cards or in the App Home."""
     action_id = await _action_id(context)
-    if not action_id:
-        return
     try:
-        action = await _answered(decision(action_id))
+        action = await answered(decision(action_id))
     except ResponderBotError as error:
         if error.code == "not_found":
             raise _no_run(context, action_id) from error
@@ -234,11 +217,10 @@ async def _decide(
 
 
 async def _action_id(context: Context) -> str:
-    """The action of a command or of a click; "" for a button that is no longer valid."""
+    """The action of a command or of a click."""
     if "command" in context.payload:
         return subjects.require_id(context, USAGE)[1]
-    intent = await responses.clicked_intent(context)
-    return intent.object_id if intent is not None else ""
+    return (await responses.clicked_intent(context)).object_id
 
 
 def _no_run(context: Context, action_id: str) -> ResponderBotError:

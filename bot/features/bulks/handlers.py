@@ -16,7 +16,7 @@ from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.bulks import views
 from bot.features.bulks.views import ShownTarget
 from bot.features.payload import button_token, view_metadata, view_of
-from bot.features.retries import UNKNOWN_DECISION, until_answered
+from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
 from bot.features.runs.views import runs, undo_state
@@ -24,7 +24,6 @@ from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
-from core.client import UNANSWERED
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
 from core.models import Action, BulkAnswer, BulkTarget, Policy, parse_id
@@ -35,15 +34,11 @@ REVIEW_TITLE, EXTEND_TITLE = "Review", "Extend all"
 async def on_retry(context: Context) -> None:
     """Run again, as a new bulk, what failed or was refused; a message of its own tells how it goes."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     responses.require_permission(context, "manageAction")
     posted = await context.services.outbox.message_at(context.channel, context.message_ts)
     destination = posted.key.split(":", 2)[2] if posted is not None else context.channel
     key = f"retry-{button_token(context)}"
-    response = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key))
-    if response is None:
-        raise ResponderBotError("unavailable", UNKNOWN)
+    response = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key), UNKNOWN)
     context.refresh_requests.extend(
         RefreshRequest(bulk_key(bulk_id, destination)) for bulk_id in (response.id, intent.object_id)
     )
@@ -55,8 +50,6 @@ async def on_retry(context: Context) -> None:
 async def on_details(context: Context) -> None:
     """Show what became of each object, as far as this person may see it."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     bulk = await context.core.bulk(intent.object_id)
     shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
     about = f"bulk:{bulk.id}:{start}"
@@ -71,8 +64,6 @@ async def on_review(context: Context) -> None:
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     responses.require_permission(context, "manageAction")
     if not await responses.show_view(context, modals.loading(REVIEW_TITLE)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Review* again.")
@@ -115,21 +106,17 @@ async def on_approve_view(context: Context) -> Json:
 async def on_deny_button(context: Context) -> None:
     """Deny all of its runs that wait."""
     intent = await responses.clicked_intent(context)
-    if intent is not None:
-        outcome = await _decided(context, context.core.deny_bulk(intent.object_id), "denied")
-        await responses.respond(context, outcome, "Done")
+    outcome = await _decided(context, context.core.deny_bulk(intent.object_id), "denied")
+    await responses.respond(context, outcome, "Done")
 
 
 async def on_undo_all(context: Context) -> None:
     """Undo all of its runs that this person may see and that can be undone."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
 
     async def undo(action: Action) -> None:
         key = f"{context.idempotency_key}-{action.id}"
-        if await until_answered(lambda: context.core.undo(action.id, idempotency_key=key)) is None:
-            raise ResponderBotError("unavailable", UNKNOWN)
+        await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
     actions = [action for action in await _undoable(context, intent.object_id) if action.undo is not None]
     await responses.respond(context, await _changed(context, "Undone", actions, undo), "Undo all")
@@ -138,8 +125,6 @@ async def on_undo_all(context: Context) -> None:
 async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     responses.require_permission(context, "manageAction")
     if not await responses.show_view(context, modals.loading(EXTEND_TITLE)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Extend all* again.")
@@ -197,13 +182,7 @@ async def _changed(
 
 async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str) -> Message:
     """What became of a decision. Core refuses what this person may not decide, and says why."""
-    try:
-        response = await decision
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
-    return views.decided(await masked(context, response), verb)
+    return views.decided(await masked(context, await answered(decision)), verb)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

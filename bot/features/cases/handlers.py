@@ -55,8 +55,7 @@ async def ask(context: Context, alert_id: str) -> None:
 async def on_template_button(context: Context) -> None:
     """Make the case with the template that was picked."""
     intent = await responses.clicked_intent(context)
-    if intent is not None:
-        await _create(context, intent.object_id, intent.argument)
+    await _create(context, intent.object_id, intent.argument)
 
 
 async def _create(context: Context, alert_id: str, template: str) -> None:

@@ -9,8 +9,6 @@ from bot.features.duty import views
 async def on_not_me_button(context: Context) -> None:
     """Have the next step of the duty come at once, and say so."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     duty = await context.core.not_me(intent.object_id)
     login = context.person.login if context.person else ""
     await responses.respond(context, notices.notice(views.passed_on(duty, login)), "Not me")

@@ -13,8 +13,8 @@ from bot.features.home.found_runs import FoundRuns
 from bot.features.home.views import active as views
 from bot.features.home.views.home import HomeRun
 from bot.features.payload import view_of
+from bot.features.retries import answered
 from bot.features.undos.views import heading
-from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
 from core.models import Measure
 
@@ -46,10 +46,7 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
 async def on_mark_ended_button(context: Context) -> None:
     """Ask how somebody knows that it has ended."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
-    view = subjects.require_visible(context, subject)
+    action, view = await subjects.visible_run(context, intent.object_id)
     await context.show_modal(views.mark_ended_view(action, view))
 
 
@@ -59,12 +56,7 @@ async def on_mark_ended_view(context: Context) -> Json:
     action_id, reason = str(view.get("private_metadata") or ""), modals.values(view).get("reason", "").strip()
     if not reason:
         return modals.errors({"reason": "Say how you know, for whoever reads it later."})
-    try:
-        await context.core.end_measure(action_id, reason)
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN) from error
+    await answered(context.core.end_measure(action_id, reason), UNKNOWN)
     action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
     await responses.refresh_cards(context, subject)
     shown = RedactedView(subject, own_clearance(context))

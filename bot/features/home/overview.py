@@ -73,8 +73,6 @@ async def _show_paused(context: Context, done: str = "") -> None:
 async def on_resume_button(context: Context) -> None:
     """Let a responder run again. Core refuses who isn't an org-admin."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     resumed = await context.core.resume(intent.argument)
     if is_home(context):
         await context.services.publish_home(context)

@@ -29,8 +29,6 @@ def request_of(context: Context) -> RunRequest:
 async def on_several_button(context: Context) -> None:
     """Ask for the observables of an alert or case, or for alerts: first those that a search had found."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     responses.require_permission(context, "manageAction")
     channel, _, text = intent.argument.partition(" ")
     request, chosen = RunRequest(channel=channel), list[Block]()

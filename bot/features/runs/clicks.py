@@ -22,8 +22,6 @@ from core.models import OfferedResponder
 async def on_responder_menu(context: Context) -> None:
     """Run the responder that was chosen on a card, ask for confirmation, or say why it can't run."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     rotated = asyncio.create_task(context.services.outbox.buttons.rotate(button_token(context)))
     try:
         target_id = target_of_option(selected_value(context)) or intent.object_id
@@ -53,8 +51,6 @@ async def _start_selected(context: Context, subject: Subject, offered: Sequence[
 async def on_run_button(context: Context) -> None:
     """Run what the person confirmed; ask again if the run beside which it was to run has ended."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     request = RunRequest.from_text(intent.argument)
     if intent.what == "form":
         await _show_form(context, request)
@@ -70,8 +66,7 @@ async def on_run_button(context: Context) -> None:
 async def on_form_button(context: Context) -> None:
     """Show the form: for the inputs, or for why rules are overridden."""
     intent = await responses.clicked_intent(context)
-    if intent is not None:
-        await _show_form(context, RunRequest.from_text(intent.argument))
+    await _show_form(context, RunRequest.from_text(intent.argument))
 
 
 async def _show_form(context: Context, request: RunRequest) -> None:
@@ -84,8 +79,6 @@ async def _show_form(context: Context, request: RunRequest) -> None:
 async def on_run_again_button(context: Context) -> None:
     """Run the same responder on the same object again, after confirmation if its policy wants one."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     previous = await context.core.action(intent.object_id)
     request = replace(RunRequest.again_of(previous), channel=context.channel)
     responder, targets = await flow.offered(context, request)

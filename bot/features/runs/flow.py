@@ -211,15 +211,12 @@ async def create_action(
     nothing twice.
     """
     body = request.run_input()
-    action = await until_answered(lambda: context.core.run(body, idempotency_key=key))
-    if action is None:
-        name, command = title(responder)[:100] if responder else "The run", context.services.command
-        raise ResponderBotError(
-            "unavailable",
-            f"{name} may have started on {body.object_id}: the responder service stopped answering. Before you ask "
-            f"again, see what ran with {command} actions {body.object_id}.",
-        )
-    return action
+    name, command = title(responder)[:100] if responder else "The run", context.services.command
+    unknown = (
+        f"{name} may have started on {body.object_id}: the responder service stopped answering. Before you ask "
+        f"again, see what ran with {command} actions {body.object_id}."
+    )
+    return await until_answered(lambda: context.core.run(body, idempotency_key=key), unknown)
 
 
 async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]:
@@ -296,9 +293,7 @@ def started_message(action: Action, view: RedactedView) -> Message:
 
 async def _start_several(context: Context, request: RunRequest, key: str) -> None:
     body = request.bulk_input()
-    response = await until_answered(lambda: context.core.run_bulk(body, key))
-    if response is None:
-        raise ResponderBotError("unavailable", UNKNOWN)
+    response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
     destination = request.channel if is_channel else f"{context.team}:{context.user}"
     context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))

@@ -7,11 +7,10 @@ from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_metadata, view_of
-from bot.features.retries import UNKNOWN_DECISION, until_answered
+from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import started_message
 from bot.features.runs.views import undo_state
 from bot.features.undos import views
-from core.client import UNANSWERED
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
 from core.models import Action, Policy
@@ -26,20 +25,17 @@ UNKNOWN_TIME = (
 async def on_undo_button(context: Context) -> None:
     """Run what undoes a run, in this person's name; core refuses whoever may not, and what is undone already."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
-    view = subjects.require_visible(context, subject)
+    action, view = await subjects.visible_run(context, intent.object_id)
     try:
-        undoing = await until_answered(lambda: context.core.undo(action.id, idempotency_key=context.idempotency_key))
+        undoing = await until_answered(
+            lambda: context.core.undo(action.id, idempotency_key=context.idempotency_key), UNKNOWN
+        )
     except ResponderBotError as error:
         if error.code != "conflict":
             raise
-        await responses.refresh_cards(context, subject)  # which shows what it no longer does
+        await responses.refresh_cards(context, view.subject)  # which shows what it no longer does
         raise
-    if undoing is None:
-        raise ResponderBotError("unavailable", UNKNOWN)
-    await responses.refresh_cards(context, subject)
+    await responses.refresh_cards(context, view.subject)
     undoing, _ = await subjects.of_action(context.core, undoing)
     if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
         await responses.respond(context, started_message(undoing, view), "Undo")
@@ -48,11 +44,8 @@ async def on_undo_button(context: Context) -> None:
 async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
-    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
-    view = subjects.require_visible(context, subject)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    action, view = await subjects.visible_run(context, intent.object_id)
+    offered = await context.core.responders(view.subject.kind, view.subject.id, explain=True)
     policy = next((r.policy for r in offered if r.name == action.responder_name), None)
     if policy is None or not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
@@ -67,12 +60,7 @@ async def on_extend_view(context: Context) -> Json:
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
     until = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None
-    try:
-        action = await context.core.extend_measure(str(metadata["id"]), until)
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN_TIME) from error
+    action = await answered(context.core.extend_measure(str(metadata["id"]), until), UNKNOWN_TIME)
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = views.waiting_extension(action, context.services.clock_ms())
@@ -86,16 +74,13 @@ async def on_extend_view(context: Context) -> Json:
 async def on_extension_button(context: Context) -> None:
     """Approve, after one more question, or deny that a run lasts longer."""
     intent = await responses.clicked_intent(context)
-    if intent is None:
-        return
     if intent.what == ids.EXTENSION_DENY:
         action, view = await _decide_extension(context, context.core.deny_extension(intent.object_id, intent.argument))
         await responses.respond(
             context, notices.notice(f"You denied more time for {views.heading(action, view)}."), "Done"
         )
         return
-    action, subject = await subjects.of_action(context.core, await context.core.action(intent.object_id))
-    view = subjects.require_visible(context, subject)
+    action, view = await subjects.visible_run(context, intent.object_id)
     responses.require_permission(context, "manageAction")
     extension = views.waiting_extension(action, context.services.clock_ms())
     if action.undo is None or extension is None or extension.id != intent.argument:
@@ -121,13 +106,7 @@ async def on_extension_view(context: Context) -> Json:
 
 async def _decide_extension(context: Context, decision: Awaitable[Action]) -> tuple[Action, RedactedView]:
     """The run once core has decided. Core refuses who asked for it, and whoever may not approve the run."""
-    try:
-        action = await decision
-    except ResponderBotError as error:
-        if UNANSWERED not in error.details:
-            raise
-        raise ResponderBotError("unavailable", UNKNOWN_DECISION) from error
-    action, subject = await subjects.of_action(context.core, action)
+    action, subject = await subjects.of_action(context.core, await answered(decision))
     await responses.refresh_cards(context, subject)
     return action, RedactedView(subject, context.person.clearance if context.person else 0)
 
