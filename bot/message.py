@@ -7,7 +7,7 @@ from typing import Any
 
 Block = Mapping[str, Any]
 
-# Slack refuses more as msg_blocks_too_long, without documenting where; about 13,200 characters are too many.
+# Slack refuses more as msg_blocks_too_long, without documenting where; about 13,000 characters are too many.
 BLOCKS_LIMIT = 12_500
 LEFT_OUT: Block = {
     "type": "context",

@@ -242,7 +242,7 @@ def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add = verb("add", _key_add, "print a further API key of a user; those that there are go on working")
     add.add_argument("login", metavar="LOGIN")
     add.add_argument("name", metavar="NAME", help="a word of small letters, such as nightly")
-    add.add_argument("--expires", type=_day, metavar="DAY", help="the first day on which it works no more (UTC)")
+    add.add_argument("--expires", type=_day, metavar="DAY", help="the first day on which it no longer works (UTC)")
     text = "the highest TLP that it may act on (default: the user's in Slack, any with the user's own key)"
     add.add_argument("--clearance", choices=CLEARANCES, help=text)
     text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
@@ -566,7 +566,7 @@ def _user_disable(args: argparse.Namespace) -> int:
     async def work(people: "People") -> str:
         return (await people.disable(_command_line(), args.login)).login
 
-    return _reporting(args, work, "{} has no access any more; `responder-bot user enable {}` gives it back.")
+    return _reporting(args, work, "{} no longer has access; `responder-bot user enable {}` gives it back.")
 
 
 def _user_enable(args: argparse.Namespace) -> int:
@@ -610,7 +610,7 @@ def _key_list(args: argparse.Namespace) -> int:
 
 
 def _key_revoke(args: argparse.Namespace) -> int:
-    sentence = f"The key {args.name} of {{}} works no more."
+    sentence = f"The key {args.name} of {{}} no longer works."
     return _reporting(args, lambda people: people.revoke_key(args.login, args.name), sentence)
 
 

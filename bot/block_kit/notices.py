@@ -113,7 +113,7 @@ def _parts(text: str) -> list[str]:
 
 def expired_button(subject_id: str, button: ButtonIds) -> Message:
     """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
-    text = "This button is no longer good (too old, or the message was passed on). Nothing was run."
+    text = "This button is no longer valid (too old, or the message was passed on). Nothing was run."
     refresh = button_element("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
     return Message(text, (section(text), actions(refresh)))
 

@@ -45,7 +45,7 @@ def safe_link(link: str) -> str:
 
 
 def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Artifacts in the order of cards and menus: those that are an IOC before others."""
+    """Artifacts in the order of cards and menus: IOCs first."""
     return sorted(artifacts, key=lambda artifact: not artifact.ioc)
 
 

@@ -215,7 +215,7 @@ class Group:
 
 
 def groups(reads: Reads) -> Sequence[Group]:
-    """All that is in force, by kind and what it acts on; those that began first, first."""
+    """All that is in force, by kind and what it acts on; oldest first."""
     names = stored.names_by_action(reads)
     found: list[Group] = []
     by_name: dict[tuple[str, str], Group] = {}

@@ -47,7 +47,7 @@ class Measures:
         self._clock = clock
 
     async def listed(self, caller: Caller, wanted: MeasureFilter) -> Sequence[Measure]:
-        """At most LIMIT, those that began first, first; of each only the runs on objects that the caller may see.
+        """At most LIMIT, oldest first; of each only the runs on objects that the caller may see.
 
         Raises ResponderBotError("bad_request") for an id that is none.
         """

@@ -126,7 +126,7 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
             ["clearance", "alice", "--clearance", "red"],
             f"{login} may see and act on up to TLP:RED in Slack from now on.",
         ),
-        (["disable", "alice"], f"{login} has no access any more; `responder-bot user enable {login}` gives it back."),
+        (["disable", "alice"], f"{login} no longer has access; `responder-bot user enable {login}` gives it back."),
         (["enable", "alice"], f"{login} has access again, with the key of before;"),
     ):
         done = await run(tmp_path, "user", *args)

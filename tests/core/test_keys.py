@@ -160,6 +160,6 @@ async def test_keys_on_the_command_line(tmp_path: Path) -> None:
         assert part in listed
     assert made.out.strip() not in listed
     revoked = await run(tmp_path, "key", "revoke", "anna", "nightly")
-    assert "The key nightly of anna@responder-bot.local works no more." in revoked.err
+    assert "The key nightly of anna@responder-bot.local no longer works." in revoked.err
     for wrong in (("anna", "x", "--expires", "yesterday"), ("anna", "x", "--expires", "2001-01-01"), ("carl", "x")):
         assert (await run(tmp_path, "key", "add", *wrong)).code == 2

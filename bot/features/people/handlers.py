@@ -1,4 +1,4 @@
-"""What org-admins manage from the App Home: people and groups. Requests for access are in `requests`."""
+"""What org-admins manage from the App Home: people and groups. Requests for access are in `access_requests`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +70,7 @@ async def on_access_view(context: Context) -> Json:
     metadata = view_metadata(view_of(context))
     login, is_end = str(metadata.get("login") or ""), metadata.get("verb") == "disable"
     await context.core.set_disabled(login, is_end)
-    done = f"{login} has no access any more." if is_end else f"{login} has access again."
+    done = f"{login} no longer has access." if is_end else f"{login} has access again."
     return modals.update(await _people_view(context, ListPosition.of(metadata), done))
 
 

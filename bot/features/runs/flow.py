@@ -1,6 +1,6 @@
 """From a request to a run: why it can't run, the form for its inputs, the question, the start.
 
-Every way in leads to `proceed`, and what somebody has confirmed to `start`.
+A request leads to `proceed`, which shows a form or asks where it must; what somebody has confirmed to `start`.
 """
 
 from collections.abc import Sequence

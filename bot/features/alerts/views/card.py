@@ -38,7 +38,7 @@ MAX_RUNS = 15  # lines
 MAX_OVERFLOW = 5  # entries, which is Slack's limit
 MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
-MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 12,000 (msg_blocks_too_long)
+MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 13,000 (msg_blocks_too_long)
 MAX_OBSERVABLES = 1
 DATA_LIMIT = 60  # characters of an observable
 MESSAGE_LIMIT = 24  # of what is said of it
@@ -93,7 +93,7 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first observables, those that are an IOC before others, each with its menu; one line of the description.
+    """The first observables, IOCs first, each with its menu; one line of the description.
 
     The last of them shares its section with the description: four cards shall be on a screen.
     """

@@ -86,7 +86,7 @@ def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first one, those that are an IOC before others, with its menu, and how many more there are.
+    """The first one, IOCs first, with its menu, and how many more there are.
 
     In the thread of an alert only how many there are: those that came with it are withheld where it is, and its level
     isn't known here.

@@ -88,7 +88,7 @@ class RunRequest:
         if "note" in typed and inputs.called(responder.parameters or (), "note") is None:
             note, rest = typed["note"].strip(), {name: text for name, text in typed.items() if name != "note"}
             if len(note) > NOTE_LIMIT:
-                raise ResponderBotError("bad_request", f"Nothing was run. {_too_long(note)}")
+                raise ResponderBotError("bad_request", f"Nothing was run. The note is too long. {_too_long(note)}")
             return replace(self, note=note).with_typed(responder, rest)
         if not responder.parameters or not responder.can_run:
             return replace(self, parameters=dict(typed))
@@ -146,7 +146,7 @@ def option_fields(request: RunRequest, key: str, responder: OfferedResponder) ->
         why = request.override_reason or request.note
         blocks.insert(0, modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint))
     else:
-        hint = "Whoever sees the run reads it, so write no secret here."
+        hint = "Whoever sees the run reads it, so don't put secrets here."
         blocks.append(modals.text_field("note", "Note", initial=request.note, hint=hint))
     return blocks
 
@@ -167,7 +167,7 @@ def submitted_options(view: modals.View, request: RunRequest, key: str) -> tuple
 
 
 def _too_long(note: str) -> str:
-    return f"Say why in at most {NOTE_LIMIT} characters, not {len(note):,}."
+    return f"This has {len(note):,} characters; at most {NOTE_LIMIT} fit."
 
 
 def _undo_block(key: str) -> str:

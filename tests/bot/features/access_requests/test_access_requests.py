@@ -252,7 +252,7 @@ async def test_an_admin_manages_requests_and_people_from_the_home(env: BotEnviro
     await lea.click(None, view_id=modal["id"], action_id=menu["action_id"], value=end)
     modal = await seen(env, LEA, modal_with("can do nothing any more"))
     await lea.submit(modal["id"], {})
-    await seen(env, LEA, modal_with("anna@responder-bot.local has no access any more.", "*disabled*"))
+    await seen(env, LEA, modal_with("anna@responder-bot.local no longer has access.", "*disabled*"))
     (anna,) = [user for user in await env.client.users() if user.login.startswith("anna@")]
     assert anna.disabled
     # Nobody else has that part, and core refuses whoever finds the button.

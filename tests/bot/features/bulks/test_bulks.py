@@ -155,7 +155,7 @@ async def test_after_a_week_the_message_gets_new_buttons_by_refresh(tmp_path: Pa
         message = await shown(env, "2 of 2, 0 failed")
         stores.rows(env.folder / "slack.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        stale = await env.told("anna", "This button is no longer good")
+        stale = await env.told("anna", "This button is no longer valid")
         await env["anna"].click(None, view_id=stale["id"], action_id=ids.REFRESH)
         await env.told("anna", "The card is refreshed.")
         old = message["blocks"][-1]["elements"][-1]["value"]

@@ -78,7 +78,7 @@ async def test_a_form_takes_a_note_and_starts_with_that_of_the_command(env: Feat
     field = next(block["element"] for block in form["blocks"] if block.get("block_id") == "note")
     assert field["initial_value"] == NOTE
     long = {**entered(form, list="inbound"), "note": {field["action_id"]: "x" * 501}}
-    assert "at most 500 characters, not 501" in (await env["anna"].submit(form["id"], long))["errors"]["note"]
+    assert "This has 501 characters; at most 500 fit." in (await env["anna"].submit(form["id"], long))["errors"]["note"]
     other = {**entered(form, list="inbound"), "note": {field["action_id"]: "Another note"}}
     await env["anna"].submit(form["id"], other)
     assert (await env.ended_run(alert)).note == "Another note"
@@ -98,5 +98,5 @@ async def test_several_runs_have_the_note_of_their_question(env: FeatureEnvironm
 async def test_a_note_has_at_most_500_characters(env: FeatureEnvironment, length: int) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder run tell {alert.id} note={'x' * length}")
-    await env.told("anna", "Started Tell" if length == 500 else "Nothing was run. Say why in at most 500 characters")
+    await env.told("anna", "Started Tell" if length == 500 else "Nothing was run. The note is too long.")
     assert len(await env.client.actions("alert", alert.id)) == (length == 500)
