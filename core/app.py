@@ -274,7 +274,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     undos = Undos(actions.runs, registry, guards, database, clock)
     stack.push_async_callback(undos.close)
     await undos.open()
-    duties = Duties(database, guards, clock, domain)
+    duties = Duties(database, guards, clock, domain, channels=settings.channel)
     stack.push_async_callback(duties.close)
     duties.open()
     checks = Checks(lifecycle, runner, registry, database, clock)

@@ -318,7 +318,7 @@ class CoreClient:
         return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
 
     async def not_me(self, asked_id: str) -> Duty:
-        """Pass on what one was asked to approve: an action, its extension, or a bulk."""
+        """Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert."""
         return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
 
     async def stats(self, *, by: str, since: int) -> list[Figure]:

@@ -19,6 +19,7 @@ from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
+    ChannelAlerts,
     DatabaseLocation,
     RetentionSection,
     Sections,
@@ -188,7 +189,7 @@ DEFAULT_DUTY = "default"
 
 
 class DutySection(SettingsSection):
-    """`[duty."NAME"]`: who is asked to approve, and who when they don't answer (core/docs/duty.md)."""
+    """`[duty."NAME"]`: who is asked to approve or to work on an alert, and who when they don't answer."""
 
     steps: tuple[DutyStep, ...] = Field(
         min_length=1,
@@ -396,6 +397,8 @@ class CoreSettings(SettingsSection):
     protect: ProtectSection = Field(default_factory=ProtectSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     source: Mapping[str, SourceSection] = Field(default_factory=dict)
+    channel: tuple[ChannelAlerts, ...] = ()
+    """Those with `unassigned`."""
 
 
 INIT = "responder-bot init"
@@ -512,6 +515,22 @@ def _duty_tables(sections: Sections) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
         raise settings_error(f'{sections.source}: [duty] needs a name, such as [duty."leads"].')
     return tables
+
+
+def _channels(sections: Sections) -> tuple[ChannelAlerts, ...]:
+    channels = []
+    for number, table in enumerate(tables_of("channel", sections), 1):
+        own = {key: value for key, value in table.items() if key in ChannelAlerts.model_fields}
+        location = f"{sections.source}: [[channel]] number {number}"
+        channel = checked(ChannelAlerts, own, location, sections.folder)
+        if not channel.unassigned:
+            continue
+        if channel.alerts is None:
+            raise settings_error(f"{location} unassigned has no effect without alerts; say which are posted there.")
+        unknown = f'{location} unassigned: there is no [duty."{channel.unassigned}"]'
+        reject_unknown(channel.unassigned, list(_duty_tables(sections)), unknown)
+        channels.append(channel)
+    return tuple(channels)
 
 
 def _protect(sections: Sections) -> ProtectSection:
@@ -693,5 +712,6 @@ READERS: Mapping[str, Callable[[Sections], Any]] = {
     "protect": _protect,
     "retention": partial(section, RetentionSection, "retention"),
     "source": _sources,
+    "channel": _channels,
 }
 """What reads each section of core's."""

@@ -46,6 +46,7 @@ FEW = {
     "slack_link",
     "source",
     "state",
+    "unassigned",
     "user",
     "watch",
 }

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
+from bot.settings import BotSection, ChannelSection, GroupSection, SlackSection
 from bot.settings import load as load_bot
-from core.common.settings_file import SECTIONS, RetentionSection
+from core.common.settings_file import SECTIONS, RetentionSection, Route
 from core.settings import CoreSection, DutySection, EngineSection, ProtectSection, ResponderSection, SourceSection
 from core.settings import load as load_core
 

@@ -30,15 +30,17 @@ class Duties:
         self._core = core
         self._access = access
 
-    async def lines(self, duty: Duty | None, expires_at: int, *, is_open: bool) -> Sequence[Line]:
-        """A line for each step that has come, and one for the reminder; `is_open` while it waits for a decision."""
+    async def lines(
+        self, duty: Duty | None, expires_at: int, words: views.Words = views.DECIDE, *, is_open: bool
+    ) -> Sequence[Line]:
+        """A line for each step that has come, and one for the reminder; `is_open` while it waits for somebody."""
         if duty is None:
             return []
         users = await self._users(duty.logins)
         lines = []
         for number, step in enumerate(duty.asked, 1):
             problem = self._access.group_problem(step.ask.removeprefix("@"))
-            reply = views.step_reply(duty, number, is_open=is_open, users=users, problem=problem)
+            reply = views.step_reply(duty, number, words, is_open=is_open, users=users, problem=problem)
             lines.append(Line(str(number), reply, is_open and number == len(duty.asked)))
         if duty.reminded_at is not None:
             lines.append(Line("reminder", views.reminder_reply(expires_at), is_open))

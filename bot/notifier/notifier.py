@@ -332,7 +332,8 @@ class Notifier:
             for run_id in action_ids
             if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
-        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on)
+        is_asked = root_id in changes.changed and document.alert is not None and document.alert.duty is not None
+        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on or is_asked)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
@@ -347,6 +348,7 @@ class Notifier:
                     self._renderer.action_messages(action, timeline, has_ended=has_ended), root_id, otherwise=[]
                 )
         if root_id in changes.changed:
+            desired += await self._renderer.work_requests(timeline)
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
 

@@ -13,15 +13,15 @@ from bot.block_kit import notices
 from bot.block_kit.names import titled_as
 from bot.block_kit.text import mentions
 from bot.clearance import RedactedView, Subject
-from bot.features.alerts.views import replies
+from bot.features.alerts.views import assignment, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import is_reminded, not_me_button, why_asked
+from bot.features.duty.views import WORK, is_reminded, not_me_button, why_asked
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
-from bot.notifier.duty import Duties
+from bot.notifier.duty import Duties, Line
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
@@ -191,7 +191,7 @@ class Renderer:
             whole = await self._whole(action, timeline)
             requests = await self._approval_requests(whole, subject, timeline)
             is_open = approvals.is_open(action, self._clock())
-            requests += await self._steps(action, action.approval, action.id, subject, timeline, is_open=is_open)
+            requests += await self._approval_steps(action, action.approval, action.id, timeline, is_open=is_open)
             requests += await self._direct_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
         if has_ended and action.status not in OPEN_STATUSES:
@@ -261,23 +261,51 @@ class Renderer:
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
         return [request for request in messages if request.key in posted]
 
-    async def _steps(
-        self, action: Action, approval: Approval, asked_id: str, subject: Subject, timeline: Timeline, *, is_open: bool
+    async def _approval_steps(
+        self, action: Action, approval: Approval, asked_id: str, timeline: Timeline, *, is_open: bool
     ) -> list[DesiredMessage]:
         """What tells the threads who was asked about an action, or its extension (`asked_id`)."""
+        lines = await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open)
+        withheld = f"Somebody was asked to decide on a run on {action.object_id}."
+        return await self._steps(f"step:{action.id}:{asked_id}", lines, withheld, timeline.target(action), timeline)
+
+    async def _steps(
+        self, key: str, lines: Iterable[Line], withheld: str, subject: Subject, timeline: Timeline
+    ) -> list[DesiredMessage]:
+        """The lines as replies; `withheld` where the subject isn't shown."""
         desired, posted = list[DesiredMessage](), None
-        for line in await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open):
+        for line in lines:
 
             def render(*, clearance: int, button: ButtonIds, message: Message = line.message) -> Message:
-                if RedactedView(subject, clearance).is_open:
-                    return message
-                return notices.notice(f"Somebody was asked to decide on a run on {subject.id}.")
+                return message if RedactedView(subject, clearance).is_open else notices.notice(withheld)
 
             posted = posted or {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-            replies = await self._in_threads(f"step:{action.id}:{asked_id}:{line.name}", render, subject, timeline)
+            replies = await self._in_threads(f"{key}:{line.name}", render, subject, timeline)
             news = [reply for reply in replies if line.is_news and self._view(subject, reply.channel).is_open]
             desired += [reply for reply in replies if reply in news or reply.key in posted]
         return desired
+
+    async def work_requests(self, timeline: Timeline) -> list[DesiredMessage]:
+        """Who was asked to work on an alert that nobody is assigned to, in its threads and in direct messages."""
+        alert = timeline.alert
+        if alert is None or alert.duty is None:
+            return []
+        subject, is_open = Subject.alert(alert), assignment.is_unassigned(alert)
+        lines = await self._duties.lines(alert.duty, 0, WORK, is_open=is_open)
+        withheld = f"Somebody was asked to work on {alert.id}."
+        desired = await self._steps(f"step:{alert.id}:{alert.id}", lines, withheld, subject, timeline)
+        keys = await self._asked_before(f"ask:{alert.id}:", timeline)
+        if is_open:
+            keys |= {f"ask:{alert.id}:{team}:{user}" for team, user in await self._duties.asked(alert.duty)}
+        link = await self._link(alert.id)
+        for key in sorted(keys):
+            person, user = await self._recipient_of(key), key.split(":")[3]
+
+            login = person.login if person else ""
+            render = partial(assignment.work_request, alert, link=link, login=login)
+            view = RedactedView(subject, person.clearance if person else 0)
+            desired.append(replace(await self.message(key, view, user, render), root_id=alert.id))
+        return [replace(message, by_person=True) for message in desired]
 
     async def _in_threads(
         self,
@@ -308,6 +336,8 @@ class Renderer:
             return await self.case_cards(here)
         if kind == "log":
             return await self.log_cards(object_id, here)
+        if here.alert is not None and object_id == here.alert.id:
+            return [reply for reply in await self.work_requests(here) if reply.key == message.key]
         action = here.action(object_id)
         if action is None:
             return []
@@ -326,7 +356,7 @@ class Renderer:
         if kind == "paused":
             return await self.pause_replies(action, here)
         if kind == "step":
-            return await self._step_again(message, action, subject, here)
+            return await self._step_again(message, action, here)
         if kind in ("ask", "more"):
             person = await self._access.person(*message.key.split(":")[2:4])
             direct = self._direct_request if kind == "ask" else self._direct_extension
@@ -336,9 +366,7 @@ class Renderer:
             return [_watcher_message(action, view, message.key)]
         return await self._end_replies(action, subject, here)
 
-    async def _step_again(
-        self, message: MessageRecord, action: Action, subject: Subject, timeline: Timeline
-    ) -> list[DesiredMessage]:
+    async def _step_again(self, message: MessageRecord, action: Action, timeline: Timeline) -> list[DesiredMessage]:
         asked_id, now = message.key.split(":")[2], self._clock()
         approval, is_open = action.approval, approvals.is_open(action, now)
         if asked_id != action.id:
@@ -347,7 +375,7 @@ class Renderer:
             is_open = undos.waiting_extension(action, now) is not None
         if approval is None:
             return []
-        lines = await self._steps(action, approval, asked_id, subject, timeline, is_open=is_open)
+        lines = await self._approval_steps(action, approval, asked_id, timeline, is_open=is_open)
         return [line for line in lines if line.key == message.key]
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
@@ -399,7 +427,7 @@ class Renderer:
         if extension is None or extension.approval.duty is None:
             return []
         approval, is_open = extension.approval, undos.waiting_extension(action, self._clock()) is not None
-        desired = await self._steps(action, approval, extension.id, subject, timeline, is_open=is_open)
+        desired = await self._approval_steps(action, approval, extension.id, timeline, is_open=is_open)
         keys = await self._asked_before(f"more:{action.id}:", timeline)
         keys = {key for key in keys if key.split(":")[4] == extension.id}
         if is_open:

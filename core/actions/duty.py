@@ -1,7 +1,8 @@
-"""Asks people to approve what waits, one step of its duty after the other (core/docs/duty.md).
+"""Asks people to approve what waits, or to work on an alert, one step of a duty after the other (core/docs/duty.md).
 
 The next step is a row. The core that finds it due takes the step: in one transaction it reads who may decide by then,
-stores who is asked, and replaces the row. The bot reads in the feed who was asked, and tells them.
+stores who is asked, and replaces the row. The bot reads in the feed who was asked, and tells them. Which alerts nobody
+is assigned to is read in the feed too.
 """
 
 import asyncio
@@ -15,20 +16,25 @@ import structlog
 from core.actions import undo_state
 from core.actions.undo_state import Entry
 from core.audit import trail
-from core.authorization import Caller, expand
-from core.common.clock import Clock, boot_ms
+from core.authorization import Caller, deciders, expand
+from core.common.clock import MINUTE_MS, Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import ASK_CHANNEL, Action, AskedStep, Duty, parse_id
+from core.common.settings_file import ChannelAlerts
+from core.models import ASK_CHANNEL, Action, Alert, AskedStep, Duty, parse_id
 from core.responders import target as targets
 from core.responders.guards import Guards
 from core.settings import DutyStep
 from core.store import actions as stored_actions
 from core.store import bulks as stored_bulks
 from core.store import duty as stored
-from core.store import events
+from core.store import events, objects
 
 TICK_S = 1.0  # how late a step may be
+ALERTS_AT_MOST = 10
+"""About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set both."""
+LATELY_MS = 10 * MINUTE_MS
+EVENTS_AT_ONCE = 200  # of the feed, in one transaction
 
 log = structlog.get_logger()
 
@@ -53,15 +59,19 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Waiting:
-    """What waits for approval: an action, an extension of one, or a bulk."""
+    """What waits for approval (an action, an extension of one, or a bulk), or an alert that nobody is assigned to."""
 
     number: int
-    responder_name: str
+    name: str
+    """Of its duty in the settings, as `steps`."""
+    steps: Sequence[DutyStep]
     duty: Duty | None
     able: Callable[[], Sequence[str]]
-    """The logins of those in Slack who could decide on it now."""
+    """The logins of those in Slack who could decide on it, or work on it, now."""
     save: Callable[[Duty, Entry], None]
     """Stores who was asked, with an event and a row of the audit."""
+    asked: trail.What = "approval.asked"
+    declined: trail.What = "approval.declined"
 
 
 class Duties:
@@ -74,14 +84,19 @@ class Duties:
         clock: Clock,
         user_domain: str,
         *,
+        channels: Sequence[ChannelAlerts] = (),
         steady_clock: Clock = boot_ms,
         tick_s: float = TICK_S,
     ) -> None:
-        """`steady_clock` measures how long is left to a step; nobody sets it."""
+        """`steady_clock` measures how long is left to a step; nobody sets it.
+
+        `channels` are those with a duty for alerts that nobody is assigned to.
+        """
         self._database = database
         self._guards = guards
         self._clock = clock
         self._domain = user_domain
+        self._channels = channels
         self._steady = steady_clock
         self._tick_s = tick_s
         self._due_at: dict[_Step, int] = {}
@@ -101,6 +116,7 @@ class Duties:
 
     async def run_due(self) -> int:
         """Take the steps that are due; returns how many were."""
+        await self._look_for_unassigned()
         due = self._due(await self._database.read(stored.all_of))
         for step, late in due:
             try:
@@ -122,15 +138,15 @@ class Duties:
             if duty is not None and caller.login in duty.not_me:
                 return duty
             if waiting is None or duty is None:
-                raise ResponderBotError("conflict", "It waits for nobody's approval any more.")
+                raise ResponderBotError("conflict", "It waits for nobody any more.")
             if caller.login not in duty.logins:
-                raise ResponderBotError("forbidden", "Nobody has asked you to decide on this.")
+                raise ResponderBotError("forbidden", "Nobody has asked you about this.")
             duty = duty.model_copy(update={"not_me": [*duty.not_me, caller.login]})
-            following = next((row for row in stored.of(tx, waiting.number) if row["step"] != stored.REMINDER), None)
+            following = next((row for row in stored.of(tx, waiting.number) if row["step"] >= 0), None)
             if following is not None and caller.login in duty.asked[-1].logins:
                 stored.delete(tx, waiting.number, following["step"])
                 duty = self._take(tx, waiting, duty, following["step"], 0)
-            waiting.save(duty, Entry("approval.declined", by=caller.login, to=duty.asked[-1].logins))
+            waiting.save(duty, Entry(waiting.declined, by=caller.login, to=duty.asked[-1].logins))
             return duty
 
         return await self._database.transaction(work)
@@ -155,6 +171,9 @@ class Duties:
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
         if not any(_Step(row["id"], row["step"], row["due_at"]) == step for row in stored.of(tx, step.number)):
             return  # another core has taken it, or somebody has brought it
+        if step.step == stored.LATELY:
+            stored.delete(tx, step.number, step.step)
+            return
         waiting = self._find(tx, step.number)
         if waiting is None:
             stored.delete(tx, step.number)
@@ -164,18 +183,17 @@ class Duties:
             stored.delete(tx, step.number, number)
             waiting.save(duty.model_copy(update={"reminded_at": self._clock()}), Entry("approval.reminded"))
             return
-        _, steps = self._guards.duty(waiting.responder_name)
+        steps = waiting.steps
         while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
             number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
         stored.delete(tx, step.number, step.step)
         if number < len(steps):
             duty = self._take(tx, waiting, duty, number, late)
-            waiting.save(duty, Entry("approval.asked", to=duty.asked[-1].logins))
+            waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
 
     def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
         """Ask the people of a step; if nobody of them can decide, those of the next at once."""
-        name, steps = self._guards.duty(waiting.responder_name)
-        able, asked, now = waiting.able(), list(duty.asked), self._clock()
+        steps, able, asked, now = waiting.steps, waiting.able(), list(duty.asked), self._clock()
         for at in range(step, len(steps)):
             before = {*duty.not_me, *(login for earlier in asked for login in earlier.logins)}
             logins = [login for login in self._named(tx, steps[at].ask, able) if login not in before]
@@ -184,7 +202,7 @@ class Duties:
                 break
             late = 0
         following = step + len(asked) - len(duty.asked)
-        duty = duty.model_copy(update={"name": name, "asked": asked, "next_ask": None, "next_at": None})
+        duty = duty.model_copy(update={"name": waiting.name, "asked": asked, "next_ask": None, "next_at": None})
         if following >= len(steps):
             return duty
         wait = _gap(steps, following - 1) - late
@@ -198,10 +216,10 @@ class Duties:
         return [login for login in able if login in named]
 
     def _find(self, tx: Transaction, number: int) -> _Waiting | None:
-        """What waits for approval by its number; None if it doesn't, or its time is over."""
+        """What waits by its number; None if it doesn't, or its time is over."""
         row, now = stored_actions.find(tx, number), self._clock()
         if row is None:
-            return self._bulk(tx, number)
+            return self._bulk(tx, number) or self._alert(tx, number)
         action = Action.model_validate_json(row["doc"])
         if row["approval_expires_at"] is not None and action.approval is not None:
             approval = action.approval
@@ -215,7 +233,7 @@ class Duties:
             if approval.expires_at <= now:
                 return None
             able = partial(self._able, tx, row, action, row["created_by"], approval.approved_by)
-            return _Waiting(number, row["responder_name"], approval.duty, able, save)
+            return _Waiting(number, *self._guards.duty(row["responder_name"]), approval.duty, able, save)
         extension = action.undo.extension if action.undo is not None else None
         if extension is None or extension.outcome is not None or extension.approval.expires_at <= now:
             return None
@@ -226,7 +244,7 @@ class Duties:
             undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, extension=asked)
 
         able = partial(self._able, tx, row, action, extension.asked_by, of_extension.approved_by)
-        return _Waiting(number, row["responder_name"], of_extension.duty, able, save_extension)
+        return _Waiting(number, *self._guards.duty(row["responder_name"]), of_extension.duty, able, save_extension)
 
     def _bulk(self, tx: Transaction, number: int) -> _Waiting | None:
         bulk, waiting = stored_bulks.find(tx, number), stored_bulks.awaiting(tx, number)
@@ -250,7 +268,78 @@ class Duties:
             _record_event(tx, rows[0], self._clock())
 
         duty = Duty.model_validate_json(bulk["duty"]) if bulk["duty"] else None
-        return _Waiting(number, bulk["responder_name"], duty, able, save)
+        return _Waiting(number, *self._guards.duty(bulk["responder_name"]), duty, able, save)
+
+    async def _look_for_unassigned(self) -> None:
+        """Begin to ask about the alerts that nobody is assigned to since the last look."""
+        if not self._channels and self._looked_at is not None:
+            return
+        seen, last = await self._database.read(lambda reads: (stored.seen(reads), events.last(reads)))
+        if not self._channels:
+            if seen is not None:  # what comes until there is such a duty again stays unasked
+                await self._database.transaction(partial(stored.set_seen, seq=None))
+        elif seen is None:
+            await self._database.transaction(lambda tx: stored.set_seen(tx, events.last(tx)))
+        elif seen < last:
+            while await self._database.transaction(self._begin_some):
+                pass
+
+    def _begin_some(self, tx: Transaction) -> bool:
+        """Read the next events; whether there may be more."""
+        rows = events.after(tx, stored.seen(tx) or 0, EVENTS_AT_ONCE)
+        if not rows:
+            return False
+        changed = dict.fromkeys(row["root_id"] for row in rows if row["object_type"] == "Alert")
+        for row in stored.unassigned(tx, changed):
+            try:
+                self._begin(tx, Alert.model_validate_json(row["doc"]))
+            except ValueError:  # nobody can work on a record that is damaged
+                log.exception("record_unreadable", id=f"~{row['id']}")
+        stored.set_seen(tx, rows[-1]["seq"])
+        return len(rows) == EVENTS_AT_ONCE
+
+    def _begin(self, tx: Transaction, alert: Alert) -> None:
+        """Have people asked about an alert, or go on where they were when somebody was assigned to it."""
+        name, steps = self._of_unassigned(alert)
+        rows, now, duty = stored.of(tx, alert.number), self._clock(), alert.duty or Duty()
+        asked = [step.ask for step in duty.asked]
+        step = max((number for number, one in enumerate(steps, 1) if one.ask in asked), default=0)
+        if step >= len(steps) or any(row["step"] >= 0 for row in rows):
+            return
+        if alert.duty is None and not rows:
+            if stored.asked_lately(tx, name, alert.severity) >= ALERTS_AT_MOST:
+                log.warning("unassigned_not_asked", id=alert.id, reason="too many alerts of its severity")
+                return
+            stored.add(tx, alert.number, stored.LATELY, now + LATELY_MS, LATELY_MS, name)
+        wait = _gap(steps, step - 1) if step else steps[0].after_ms
+        stored.add(tx, alert.number, step, now + wait, wait)
+
+    def _of_unassigned(self, alert: Alert) -> tuple[str, Sequence[DutyStep]]:
+        """The duty of the first channel that gets an alert which nobody is assigned to; `""` and none without one."""
+        if alert.status == "New" and alert.assignee is None:
+            for channel in self._channels:
+                if alert.severity >= channel.unassigned_severity_at_least and _is_posted(alert, channel):
+                    return channel.unassigned, self._guards.steps(channel.unassigned)
+        return "", ()
+
+    def _alert(self, tx: Transaction, number: int) -> _Waiting | None:
+        row = objects.find(tx, "alert", number)
+        alert = Alert.model_validate_json(row["doc"]) if row is not None else None
+        name, steps = self._of_unassigned(alert) if alert is not None else ("", ())
+        if alert is None or not steps:
+            return None
+
+        def able() -> list[str]:
+            return [one.login for one in deciders(tx) if one.is_linked and one.sees >= alert.tlp]
+
+        def save(duty: Duty, entry: Entry) -> None:
+            now = self._clock()
+            objects.update(tx, number, alert.model_copy(update={"duty": duty}).to_json())
+            trail.record(tx, now, entry.what, by=entry.by, object=alert.id, **entry.details)
+            changed: dict[str, Any] = {"type": "alert.updated", "object_type": "Alert", "root_id": number}
+            events.record(tx, number, at=now, user=alert.created_by, **changed)
+
+        return _Waiting(number, name, steps, alert.duty, able, save, "assignment.asked", "assignment.declined")
 
     def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""
@@ -271,6 +360,11 @@ class Duties:
 def _clearance(reads: Reads, row: Row, action: Action) -> int:
     """The highest TLP of what somebody sees who decides on a run."""
     return max([targets.of_action(reads, row)[0].clearance, *(artifact.tlp for artifact in action.target or ())])
+
+
+def _is_posted(alert: Alert, channel: ChannelAlerts) -> bool:
+    fields: dict[str, Any] = {"severity": alert.severity, "source": alert.source, "type": alert.type}
+    return channel.alerts is not None and channel.alerts.matches(tags=alert.tags, **fields)
 
 
 def _gap(steps: Sequence[DutyStep], number: int) -> int:

@@ -185,10 +185,10 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
 
     @route(
         "POST /{id}/notme",
-        "Pass on what one was asked to approve: an action, its extension, or a bulk",
+        "Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert",
         response=Duty,
         permission="manageAction",
-        purpose="pass on an approval",
+        purpose="pass on a request",
         errors=(409,),
     )
     async def not_me(request: Request) -> Response:

@@ -112,6 +112,8 @@ _SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
     "approval.asked": lambda row: f"asked {_asked(row)} to approve {row['object']}",
     "approval.reminded": lambda row: f"reminded those who were asked to approve {row['object']}",
     "approval.declined": lambda row: f"won't decide on {row['object']}; asked by then: {_asked(row)}",
+    "assignment.asked": lambda row: f"asked {_asked(row)} to work on {row['object']}",
+    "assignment.declined": lambda row: f"won't work on {row['object']}; asked by then: {_asked(row)}",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),
     "run.dispatched": _run("started"),

@@ -49,6 +49,8 @@ What = Literal[
     "approval.asked",
     "approval.reminded",
     "approval.declined",
+    "assignment.asked",
+    "assignment.declined",
     "run.denied",
     "run.expired",
     "run.dispatched",

@@ -79,6 +79,36 @@ class Hold(ApiModel):
     created_at: Millis
 
 
+class AskedStep(ApiModel):
+    """A step of a duty that has come."""
+
+    ask: str
+    """As in the settings: a login or its first part, a group as `@leads`, or `channel`."""
+    at: Millis
+    logins: list[str]
+    """Those of them who may do it and were not asked before."""
+
+
+class Duty(ApiModel):
+    """Who was asked to decide, or to work on an alert, and who is next (core/docs/duty.md)."""
+
+    name: str = ""
+    """In the settings; empty without a duty, where a reminder is all there is."""
+    asked: list[AskedStep] = Field(default_factory=list)
+    not_me: list[str] = Field(default_factory=list)
+    """The logins that have passed it on."""
+    next_ask: str | None = None
+    """None after the last step."""
+    next_at: Millis | None = None
+    reminded_at: Millis | None = None
+    """When half of the time was over."""
+
+    @property
+    def logins(self) -> list[str]:
+        """All who were asked."""
+        return [login for step in self.asked for login in step.logins]
+
+
 class Alert(StoredModel):
     """An alert; keys in the order of core/docs/http-interface.md#alert."""
 
@@ -112,6 +142,8 @@ class Alert(StoredModel):
     """When its source sent it last; None if it did so once."""
     resolved_by: str | None = Field(None, exclude_if=_is_absent)
     """The source that says it is over."""
+    duty: Duty | None = Field(None, exclude_if=_is_absent)
+    """Who was asked to work on it while nobody was assigned to it."""
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
@@ -227,36 +259,6 @@ class Vote(ApiModel):
     at: Millis
     acted_through: str | None = None
     """The login whose key it came with, if not their own; then it counts only while they may see the object."""
-
-
-class AskedStep(ApiModel):
-    """A step of a duty that has come."""
-
-    ask: str
-    """As in the settings: a login or its first part, a group as `@leads`, or `channel`."""
-    at: Millis
-    logins: list[str]
-    """Those of them who may decide and were not asked before."""
-
-
-class Duty(ApiModel):
-    """Who was asked to decide, and who is next (core/docs/duty.md)."""
-
-    name: str = ""
-    """In the settings; empty without a duty, where a reminder is all there is."""
-    asked: list[AskedStep] = Field(default_factory=list)
-    not_me: list[str] = Field(default_factory=list)
-    """The logins that have passed it on."""
-    next_ask: str | None = None
-    """None after the last step."""
-    next_at: Millis | None = None
-    reminded_at: Millis | None = None
-    """When half of the time was over."""
-
-    @property
-    def logins(self) -> list[str]:
-        """All who were asked."""
-        return [login for step in self.asked for login in step.logins]
 
 
 class Approval(ApiModel):

@@ -203,6 +203,10 @@ class Guards:
         """The duty that says who is asked to approve runs of a responder, and its steps; `""` and none without one."""
         return duty_of(self.section(responder_name), self._duties)
 
+    def steps(self, duty: str) -> Sequence[DutyStep]:
+        """The steps of a duty of the settings."""
+        return self._duties[duty].steps
+
     def able_to_approve(self, reads: Reads, action: Action, asked_by: str, clearance: int) -> list[Decider]:
         """Who could approve a run, or an extension of it, that somebody asked for, and may see `clearance`."""
         section, able = self.section(action.responder_name), deciders(reads)

@@ -1,21 +1,26 @@
-"""SQL for the steps of duties: who is asked next about what waits for approval (core/docs/duty.md)."""
+"""SQL for the steps of duties: who is asked next about what waits (core/docs/duty.md)."""
+
+import json
+from collections.abc import Collection
 
 from core.common.database import Reads, Row, Transaction
 
 REMINDER = -1
 """The step that reminds those who were asked."""
+LATELY = -2
+"""No step: people were asked about an alert less than some minutes ago."""
 
 
-def add(tx: Transaction, number: int, step: int, due_at: int, wait: int) -> None:
-    """Have a step about an action or a bulk come at `due_at`, in `wait` from now (ms)."""
+def add(tx: Transaction, number: int, step: int, due_at: int, wait: int, name: str | None = None) -> None:
+    """Have a step about something come at `due_at`, in `wait` from now (ms); LATELY has the name of the duty."""
     tx.run(
-        "INSERT INTO duty (id, step, due_at, wait) VALUES (:id, :step, :due_at, :wait)",
-        {"id": number, "step": step, "due_at": due_at, "wait": wait},
+        "INSERT INTO duty (id, step, due_at, wait, name) VALUES (:id, :step, :due_at, :wait, :name)",
+        {"id": number, "step": step, "due_at": due_at, "wait": wait, "name": name},
     )
 
 
 def of(reads: Reads, number: int) -> list[Row]:
-    """What is to come about an action or a bulk, the reminder first: `id, step, due_at, wait`."""
+    """What is to come about something, the reminder first: `id, step, due_at, wait`."""
     return reads.rows("SELECT id, step, due_at, wait FROM duty WHERE id = :id ORDER BY step", {"id": number})
 
 
@@ -25,6 +30,38 @@ def all_of(reads: Reads) -> list[Row]:
 
 
 def delete(tx: Transaction, number: int, step: int | None = None) -> None:
-    """Delete a step; None: all about an action or a bulk."""
+    """Delete a step; None: all about it."""
     one = "" if step is None else " AND step = :step"
     tx.run(f"DELETE FROM duty WHERE id = :id{one}", {"id": number, "step": step})
+
+
+def asked_lately(reads: Reads, name: str, severity: int) -> int:
+    """About how many alerts of this severity or a higher one a duty asked lately."""
+    row = reads.row(
+        "SELECT count(*) AS number FROM duty JOIN object ON object.id = duty.id"
+        " WHERE duty.step = :step AND duty.name = :name AND object.severity >= :severity",
+        {"step": LATELY, "name": name, "severity": severity},
+    )
+    return int(row["number"]) if row else 0
+
+
+def unassigned(reads: Reads, object_ids: Collection[int]) -> list[Row]:
+    """The open alerts (`id, doc`) among these objects that are in no case and that nobody is assigned to."""
+    return reads.rows(
+        "SELECT id, doc FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+        " AND kind = 'alert' AND status = 'New' AND assignee IS NULL ORDER BY id",
+        {"ids": json.dumps(list(object_ids))},
+    )
+
+
+def seen(reads: Reads) -> int | None:
+    """The event up to which duties know such alerts; None if they ask about none."""
+    row = reads.row("SELECT seq FROM unassigned")
+    return None if row is None else int(row["seq"])
+
+
+def set_seen(tx: Transaction, seq: int | None) -> None:
+    """Store what `seen` returns."""
+    tx.run("DELETE FROM unassigned")
+    if seq is not None:
+        tx.run("INSERT INTO unassigned (seq) VALUES (:seq)", {"seq": seq})

@@ -1,1 +1,1 @@
-"""Who is asked to decide, and who is when they don't answer."""
+"""Who is asked to decide or to work on an alert, and who is when they don't answer."""

@@ -1,7 +1,7 @@
 """What a thread says of the steps of a duty, and how somebody who was asked passes it on."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element
@@ -12,34 +12,51 @@ from core.models import ASK_CHANNEL, Duty
 
 MENTIONED_AT_MOST = 50
 NAMED_AT_MOST = 10
+OF_ALERT = "alert"
+"""The argument of *Not me* about an alert that nobody is assigned to."""
 
 
-def step_reply(duty: Duty, number: int, *, is_open: bool, users: Mapping[str, str], problem: str = "") -> Message:
+class Words(NamedTuple):
+    """What somebody is asked."""
+
+    to: str
+    nobody: str
+    """What hasn't happened if the next step comes."""
+    please: str
+
+
+DECIDE = Words("decide", "nobody decides", "Nobody has decided yet. Please do.")
+WORK = Words("work on it", "nobody is assigned", "Nobody is assigned yet. Please assign it to yourself.")
+
+
+def step_reply(
+    duty: Duty, number: int, words: Words, *, is_open: bool, users: Mapping[str, str], problem: str = ""
+) -> Message:
     """Who was asked by step `number` (from 1), who of them won't decide, and who is next.
 
     `users` are Slack's ids by login; `problem` says why a group may not have the members that it has in Slack.
     """
     step = duty.asked[number - 1]
-    parts = [_asked(duty, number, is_open=is_open, users=users)]
+    parts = [_asked(duty, number, words, is_open=is_open, users=users)]
     if passed := [person_name(login) for login in step.logins if login in duty.not_me]:
         parts.append(f"Not {_listed(passed)}.")
     if is_open and number == len(duty.asked) and duty.next_ask is not None:
-        parts.append(f"If nobody decides, next at {slack_date(duty.next_at or 0)}: {_who(duty.next_ask)}.")
+        parts.append(f"If {words.nobody}, next at {slack_date(duty.next_at or 0)}: {_who(duty.next_ask)}.")
     text = f"🔔 {' '.join(parts)}"
     return Message(text, (section(text), *([context(foreign(problem, 500))] if problem else [])))
 
 
-def _asked(duty: Duty, number: int, *, is_open: bool, users: Mapping[str, str]) -> str:
+def _asked(duty: Duty, number: int, words: Words, *, is_open: bool, users: Mapping[str, str]) -> str:
     step = duty.asked[number - 1]
     if not step.logins:
-        return f"Nobody else among {_who(step.ask)} could decide."
+        return f"Nobody else among {_who(step.ask)} could {words.to}."
     if step.ask != ASK_CHANNEL:
         of_group = f" ({_who(step.ask)})" if step.ask.startswith("@") else ""
-        return f"Asked {_listed([person_name(login) for login in step.logins])}{of_group} to decide."
+        return f"Asked {_listed([person_name(login) for login in step.logins])}{of_group} to {words.to}."
     if not is_open:
-        return "Asked here who could decide."
+        return f"Asked here who could {words.to}."
     named = [users[login] for login in step.logins if login in users]
-    return f"{mentions(named[:MENTIONED_AT_MOST])} Nobody has decided yet. Please do."
+    return f"{mentions(named[:MENTIONED_AT_MOST])} {words.please}"
 
 
 def _who(ask: str) -> str:
@@ -76,16 +93,19 @@ def why_asked(duty: Duty | None, login: str) -> str:
     return f"You are asked{as_member}, by the duty {code(duty.name, 100)}.{passed}"
 
 
-def not_me_button(duty: Duty | None, login: str, asked_id: str, button: ButtonIds) -> list[dict[str, Any]]:
-    """*Not me*, for somebody who was asked and hasn't passed it on."""
+def not_me_button(
+    duty: Duty | None, login: str, asked_id: str, button: ButtonIds, about: str = ""
+) -> list[dict[str, Any]]:
+    """*Not me*, for somebody who was asked and hasn't passed it on; `about` OF_ALERT or a request for approval."""
     if duty is None or login not in duty.logins or login in duty.not_me:
         return []
-    return [button_element("Not me", ids.NOT_ME, button(Intent(ids.NOT_ME, asked_id)), of=asked_id)]
+    return [button_element("Not me", ids.NOT_ME, button(Intent(ids.NOT_ME, asked_id, about)), of=asked_id)]
 
 
-def passed_on(duty: Duty, login: str) -> str:
+def passed_on(duty: Duty, login: str, about: str = "") -> str:
     """Tells somebody what became of their *Not me*."""
     step = duty.asked[-1]
     if login in step.logins:
         return "Noted. Nobody else is asked by itself, so tell somebody."
-    return f"Noted. {_asked(duty, len(duty.asked), is_open=False, users={})}"
+    words = WORK if about == OF_ALERT else DECIDE
+    return f"Noted. {_asked(duty, len(duty.asked), words, is_open=False, users={})}"

@@ -15,6 +15,7 @@ from core.actions.undos import Undos
 from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
+from core.common.settings_file import ChannelAlerts
 from core.engines.base import Engine, Report
 from core.hosts.hosts import LOOKS, Host, Hosts
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
@@ -98,6 +99,7 @@ async def action_parts(
     host: Host = HERE,
     lease_clock: SetClock | None = None,
     duties: Mapping[str, DutySection] | None = None,
+    channels: Sequence[ChannelAlerts] = (),
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one, also as cores of several hosts.
 
@@ -118,7 +120,8 @@ async def action_parts(
         feed = await Feed.open(database)
         actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        asking = Duties(database, guards, clock, "example.org", steady_clock=lease_clock or clock)
+        steady_clock = lease_clock or clock
+        asking = Duties(database, guards, clock, "example.org", channels=channels, steady_clock=steady_clock)
         yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, asking)
     finally:
         await runner.close()
@@ -150,6 +153,7 @@ async def open_harness(
     report_limit_bytes: int = 1_048_576,
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
     duties: Mapping[str, DutySection] | None = None,
+    channels: Sequence[ChannelAlerts] = (),
     lease_clock: SetClock | None = None,
     audited: bool = True,
     **alert: Any,
@@ -162,6 +166,7 @@ async def open_harness(
     limits = ReportLimits(report_limit_bytes, operation_limits)
     location = database_at or tmp_path / "core.db"
     settings: dict[str, Any] = {"policies": policies, "protected": protected, "duties": duties, "limits": limits}
+    settings["channels"] = channels
     async with (
         opened(location) as database,
         action_parts(database, clock, engine, lease_clock=lease_clock, **settings) as own,

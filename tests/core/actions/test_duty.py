@@ -145,10 +145,10 @@ async def test_not_me_brings_the_next_step_once(tmp_path: Path) -> None:
         start = harness.clock()
         action = (await harness.actions.start(ANNA, run_input(harness))).action
         error = await refused(harness.duties.not_me(BEN, action.id))
-        assert (error.code, error.message) == ("conflict", "It waits for nobody's approval any more.")
+        assert (error.code, error.message) == ("conflict", "It waits for nobody any more.")
         await harness.duties.run_due()
         error = await refused(harness.duties.not_me(caller("cleo"), action.id))
-        assert (error.code, error.message) == ("forbidden", "Nobody has asked you to decide on this.")
+        assert (error.code, error.message) == ("forbidden", "Nobody has asked you about this.")
         harness.clock.now_ms += MINUTE_MS
         for who in (BEN, BEN, LEAD):  # pressed twice; and of two who were asked together, one brings the next
             await harness.duties.not_me(who, action.id)
@@ -393,6 +393,19 @@ STEP = '{ after = "0m", ask = "anna" }'
             f'[duty."leads"]\nsteps = [{STEP}]\n[responder."A_1_0"]\nduty = "lead"',
             '[responder."A_1_0"] duty: there is no [duty."lead"]; did you mean "leads"?',
         ),
+        (
+            f'[duty."leads"]\nsteps = [{STEP}]\n[[channel]]\nid = "C1"\nalerts = {{}}\nunassigned = "lead"',
+            '[[channel]] number 1 unassigned: there is no [duty."lead"]; did you mean "leads"?',
+        ),
+        (
+            f'[duty."leads"]\nsteps = [{STEP}]\n[[channel]]\nid = "C1"\nunassigned = "leads"',
+            "[[channel]] number 1 unassigned has no effect without alerts; say which are posted there.",
+        ),
+        (
+            '[[channel]]\nid = "C1"\nunassigned_severity_at_least = 5',
+            "[[channel]] number 1 unassigned_severity_at_least must be a whole number from 1 to 4.",
+        ),
+        ('[[channel]]\nid = "C1"\nunassigned = 5', "unassigned must be the name of a duty, such as"),
     ],
 )
 def test_settings_that_can_not_be(tmp_path: Path, text: str, words: str) -> None:
