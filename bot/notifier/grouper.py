@@ -58,8 +58,8 @@ class AlertGrouper:
     ) -> None:
         """Leave of the timeline's threads those of cards that the alert has or gets.
 
-        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it, there is
-        something to reply, or its channel has time for it now.
+        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it, or is
+        asked to, there is something to reply, or its channel has time for it now.
         """
         alert = timeline.alert
         if alert is None:
@@ -68,11 +68,9 @@ class AlertGrouper:
         known = {entry.channel: self.changes.alerts.get((alert.id, entry.channel), entry) for entry in stored}
         threads: list[Thread] = []
         for thread in timeline.threads:
-            if (
-                thread.channel in known
-                or not is_new
-                or await self._gets_card(timeline, alert, thread.channel, needs_card)
-            ):
+            channel = thread.channel
+            is_needed = needs_card and only_in in ("", channel)
+            if channel in known or not is_new or await self._gets_card(timeline, alert, channel, is_needed):
                 threads.append(thread)
         for channel, before in known.items():
             is_lifted = needs_card and not before.has_card and only_in in ("", channel)

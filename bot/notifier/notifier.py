@@ -332,8 +332,10 @@ class Notifier:
             for run_id in action_ids
             if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
-        is_asked = root_id in changes.changed and document.alert is not None and document.alert.duty is not None
-        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs) or is_worked_on or is_asked)
+        duty = document.alert.duty if document.alert is not None and root_id in changes.changed else None
+        only_in = duty.channel or "" if duty is not None and not (own_runs or is_worked_on) else ""
+        needs_card = bool(own_runs or is_worked_on or duty)
+        await grouper.set_threads(timeline, is_new=is_new, needs_card=needs_card, only_in=only_in)
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)

@@ -17,7 +17,7 @@ from bot.features.alerts.views import assignment, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import WORK, is_reminded, not_me_button, why_asked
+from bot.features.duty.views import LOOK, WORK, is_reminded, not_me_button, why_asked
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
@@ -36,6 +36,7 @@ from core.models import (
     Approval,
     Case,
     Document,
+    Duty,
     PausedResponder,
     Person,
 )
@@ -246,7 +247,18 @@ class Renderer:
         if verified is None or verified.answer != "contradicted":
             return []
         render = partial(undos.contradicted_reply, action, subject)
-        return await self._in_threads(f"check:{action.id}:{verified.since}", render, subject, timeline)
+        desired = await self._in_threads(f"check:{action.id}:{verified.since}", render, subject, timeline)
+        duty, withheld = verified.duty, f"Somebody was told of a run on {action.object_id}."
+        lines = await self._duties.lines(duty, 0, LOOK, is_open=True)
+        desired += await self._steps(f"step:{action.id}:{verified.since}", lines, withheld, subject, timeline, duty)
+        for team, user in await self._duties.asked(duty):
+            key = f"alarm:{action.id}:{team}:{user}:{verified.since}"
+            person = await self._recipient_of(key)
+            why = why_asked(duty, person.login if person else "")
+            view = RedactedView(subject, person.clearance if person else 0)
+            direct = await self.message(key, view, user, partial(render, why=why))
+            desired.append(replace(direct, root_id=timeline.root_id, by_person=True))
+        return desired
 
     async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
@@ -267,13 +279,17 @@ class Renderer:
         """What tells the threads who was asked about an action, or its extension (`asked_id`)."""
         lines = await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open)
         withheld = f"Somebody was asked to decide on a run on {action.object_id}."
-        return await self._steps(f"step:{action.id}:{asked_id}", lines, withheld, timeline.target(action), timeline)
+        subject, duty = timeline.target(action), approval.duty
+        return await self._steps(f"step:{action.id}:{asked_id}", lines, withheld, subject, timeline, duty)
 
     async def _steps(
-        self, key: str, lines: Iterable[Line], withheld: str, subject: Subject, timeline: Timeline
+        self, key: str, lines: Iterable[Line], withheld: str, subject: Subject, timeline: Timeline, duty: Duty | None
     ) -> list[DesiredMessage]:
-        """The lines as replies; `withheld` where the subject isn't shown."""
+        """The lines as replies, in the channel that has the duty, or wherever it is asked; `withheld` where the subject
+        isn't shown."""
         desired, posted = list[DesiredMessage](), None
+        if duty is not None and duty.channel:
+            timeline = replace(timeline, threads=[one for one in timeline.threads if one.channel == duty.channel])
         for line in lines:
 
             def render(*, clearance: int, button: ButtonIds, message: Message = line.message) -> Message:
@@ -286,14 +302,14 @@ class Renderer:
         return desired
 
     async def work_requests(self, timeline: Timeline) -> list[DesiredMessage]:
-        """Who was asked to work on an alert that nobody is assigned to, in its threads and in direct messages."""
+        """Who was asked to work on an alert that nobody is assigned to, in its thread and in direct messages."""
         alert = timeline.alert
         if alert is None or alert.duty is None:
             return []
         subject, is_open = Subject.alert(alert), assignment.is_unassigned(alert)
         lines = await self._duties.lines(alert.duty, 0, WORK, is_open=is_open)
         withheld = f"Somebody was asked to work on {alert.id}."
-        desired = await self._steps(f"step:{alert.id}:{alert.id}", lines, withheld, subject, timeline)
+        desired = await self._steps(f"step:{alert.id}:{alert.id}", lines, withheld, subject, timeline, alert.duty)
         keys = await self._asked_before(f"ask:{alert.id}:", timeline)
         if is_open:
             keys |= {f"ask:{alert.id}:{team}:{user}" for team, user in await self._duties.asked(alert.duty)}
@@ -348,7 +364,7 @@ class Renderer:
         if kind == "extension":
             requests = await self._extension_requests(action, subject, here)
             return [request for request in requests if request.key == message.key]
-        if kind == "check":
+        if kind in ("check", "alarm"):
             told = await self._contradictions(action, subject, here)
             return [reply for reply in told if reply.key == message.key]
         if kind == "undo":
@@ -369,6 +385,9 @@ class Renderer:
     async def _step_again(self, message: MessageRecord, action: Action, timeline: Timeline) -> list[DesiredMessage]:
         asked_id, now = message.key.split(":")[2], self._clock()
         approval, is_open = action.approval, approvals.is_open(action, now)
+        if not asked_id.startswith("~"):
+            lines = await self._contradictions(action, timeline.target(action), timeline)
+            return [line for line in lines if line.key == message.key]
         if asked_id != action.id:
             extension = action.undo.extension if action.undo is not None else None
             approval = extension.approval if extension is not None and extension.id == asked_id else None

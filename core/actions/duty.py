@@ -2,7 +2,7 @@
 
 The next step is a row. The core that finds it due takes the step: in one transaction it reads who may decide by then,
 stores who is asked, and replaces the row. The bot reads in the feed who was asked, and tells them. Which alerts nobody
-is assigned to is read in the feed too.
+is assigned to is read in the feed too. What a check contradicts is a row of its own, stored with its answer.
 """
 
 import asyncio
@@ -32,9 +32,10 @@ from core.store import events, objects
 
 TICK_S = 1.0  # how late a step may be
 ALERTS_AT_MOST = 10
-"""About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set both."""
+"""About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
+ALERTS_OF_CASE = 100  # that are looked at to find its channels
 
 log = structlog.get_logger()
 
@@ -70,6 +71,8 @@ class _Waiting:
     """The logins of those in Slack who could decide on it, or work on it, now."""
     save: Callable[[Duty, Entry], None]
     """Stores who was asked, with an event and a row of the audit."""
+    channel: str | None = None
+    """The channel that has the duty; None where the responder has."""
     asked: trail.What = "approval.asked"
     declined: trail.What = "approval.declined"
 
@@ -88,10 +91,7 @@ class Duties:
         steady_clock: Clock = boot_ms,
         tick_s: float = TICK_S,
     ) -> None:
-        """`steady_clock` measures how long is left to a step; nobody sets it.
-
-        `channels` are those with a duty for alerts that nobody is assigned to.
-        """
+        """`steady_clock` measures how long is left to a step; nobody sets it. `channels` are those with a duty."""
         self._database = database
         self._guards = guards
         self._clock = clock
@@ -116,14 +116,16 @@ class Duties:
 
     async def run_due(self) -> int:
         """Take the steps that are due; returns how many were."""
-        await self._look_for_unassigned()
-        due = self._due(await self._database.read(stored.all_of))
-        for step, late in due:
-            try:
-                await self._database.transaction(partial(self._take_due, step=step, late=late))
-            except ValueError:  # nobody can decide on a record that is damaged
-                log.exception("record_unreadable", id=f"~{step.number}")
-                await self._database.transaction(partial(stored.delete, number=step.number))
+        try:
+            await self._look_for_unassigned()
+        finally:  # nothing in the feed holds up a step
+            due = self._due(await self._database.read(stored.all_of))
+            for step, late in due:
+                try:
+                    await self._database.transaction(partial(self._take_due, step=step, late=late))
+                except ValueError:  # nobody can decide on a record that is damaged
+                    log.exception("record_unreadable", id=f"~{step.number}")
+                    await self._database.transaction(partial(stored.delete, number=step.number, step=step.step))
         return len(due)
 
     async def not_me(self, caller: Caller, number: str) -> Duty:
@@ -142,7 +144,7 @@ class Duties:
             if caller.login not in duty.logins:
                 raise ResponderBotError("forbidden", "Nobody has asked you about this.")
             duty = duty.model_copy(update={"not_me": [*duty.not_me, caller.login]})
-            following = next((row for row in stored.of(tx, waiting.number) if row["step"] >= 0), None)
+            following = next((row for row in stored.of(tx, waiting.number) if _is_step_of(row, waiting.name)), None)
             if following is not None and caller.login in duty.asked[-1].logins:
                 stored.delete(tx, waiting.number, following["step"])
                 duty = self._take(tx, waiting, duty, following["step"], 0)
@@ -169,45 +171,55 @@ class Duties:
         return [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
-        if not any(_Step(row["id"], row["step"], row["due_at"]) == step for row in stored.of(tx, step.number)):
+        rows = (row for row in stored.of(tx, step.number) if _Step(row["id"], row["step"], row["due_at"]) == step)
+        if (row := next(rows, None)) is None:
             return  # another core has taken it, or somebody has brought it
-        if step.step == stored.LATELY:
-            stored.delete(tx, step.number, step.step)
+        stored.delete(tx, step.number, step.step)
+        number = step.step
+        if number == stored.LATELY:
             return
-        waiting = self._find(tx, step.number)
+        waiting = (self._contradicted if number == stored.CONTRADICTED else self._find)(tx, step.number)
         if waiting is None:
-            stored.delete(tx, step.number)
             return
-        duty, number = waiting.duty or Duty(), step.step
+        duty, steps = waiting.duty or Duty(), waiting.steps
         if number == stored.REMINDER:
-            stored.delete(tx, step.number, number)
             waiting.save(duty.model_copy(update={"reminded_at": self._clock()}), Entry("approval.reminded"))
             return
-        steps = waiting.steps
-        while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
-            number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
-        stored.delete(tx, step.number, step.step)
-        if number < len(steps):
+        if number == stored.CONTRADICTED:
+            duty = self._ask(tx, waiting, duty, 0)
+        elif not _is_step_of(row, waiting.name):  # the channel has another duty by now
+            self._begin(tx, step.number)
+            return
+        else:
+            while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
+                number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
+            if number >= len(steps):
+                return
             duty = self._take(tx, waiting, duty, number, late)
-            waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
+        waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
 
     def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
-        """Ask the people of a step; if nobody of them can decide, those of the next at once."""
-        steps, able, asked, now = waiting.steps, waiting.able(), list(duty.asked), self._clock()
-        for at in range(step, len(steps)):
-            before = {*duty.not_me, *(login for earlier in asked for login in earlier.logins)}
-            logins = [login for login in self._named(tx, steps[at].ask, able) if login not in before]
-            asked.append(AskedStep(ask=steps[at].ask, at=now, logins=logins))
-            if logins:
-                break
-            late = 0
-        following = step + len(asked) - len(duty.asked)
-        duty = duty.model_copy(update={"name": waiting.name, "asked": asked, "next_ask": None, "next_at": None})
+        """Ask the people of a step, and store when the next one comes."""
+        before, steps, now = len(duty.asked), waiting.steps, self._clock()
+        duty = self._ask(tx, waiting, duty, step)
+        following = step + len(duty.asked) - before
         if following >= len(steps):
             return duty
-        wait = _gap(steps, following - 1) - late
-        stored.add(tx, waiting.number, following, now + wait, wait)
+        wait = _gap(steps, following - 1) - (late if following == step + 1 else 0)
+        stored.add(tx, waiting.number, following, now + wait, wait, waiting.name if waiting.channel else None)
         return duty.model_copy(update={"next_ask": steps[following].ask, "next_at": now + wait})
+
+    def _ask(self, tx: Transaction, waiting: _Waiting, duty: Duty, first: int) -> Duty:
+        """Ask the people of a step; if nobody of them can decide, those of the next at once."""
+        able, asked, now = waiting.able(), list(duty.asked), self._clock()
+        for step in waiting.steps[first:]:
+            before = {*duty.not_me, *(login for earlier in asked for login in earlier.logins)}
+            logins = [login for login in self._named(tx, step.ask, able) if login not in before]
+            asked.append(AskedStep(ask=step.ask, at=now, logins=logins))
+            if logins:
+                break
+        changes = {"name": waiting.name, "channel": waiting.channel, "asked": asked, "next_ask": None, "next_at": None}
+        return duty.model_copy(update=changes)
 
     def _named(self, reads: Reads, ask: str, able: Sequence[str]) -> list[str]:
         if ask == ASK_CHANNEL:
@@ -290,47 +302,47 @@ class Duties:
         if not rows:
             return False
         changed = dict.fromkeys(row["root_id"] for row in rows if row["object_type"] == "Alert")
-        for row in stored.unassigned(tx, changed):
+        severity, left_out = min(channel.unassigned_severity_at_least for channel in self._channels), []
+        for number in stored.unassigned(tx, changed, severity):
             try:
-                self._begin(tx, Alert.model_validate_json(row["doc"]))
+                if not self._begin(tx, number):
+                    left_out.append(f"~{number}")
             except ValueError:  # nobody can work on a record that is damaged
-                log.exception("record_unreadable", id=f"~{row['id']}")
+                log.exception("record_unreadable", id=f"~{number}")
+        if left_out:
+            log.warning("unassigned_not_asked", ids=left_out, reason="the duty was asked about too many alerts lately")
         stored.set_seen(tx, rows[-1]["seq"])
         return len(rows) == EVENTS_AT_ONCE
 
-    def _begin(self, tx: Transaction, alert: Alert) -> None:
-        """Have people asked about an alert, or go on where they were when somebody was assigned to it."""
-        name, steps = self._of_unassigned(alert)
-        rows, now, duty = stored.of(tx, alert.number), self._clock(), alert.duty or Duty()
-        asked = [step.ask for step in duty.asked]
-        step = max((number for number, one in enumerate(steps, 1) if one.ask in asked), default=0)
-        if step >= len(steps) or any(row["step"] >= 0 for row in rows):
-            return
-        if alert.duty is None and not rows:
-            if stored.asked_lately(tx, name, alert.severity) >= ALERTS_AT_MOST:
-                log.warning("unassigned_not_asked", id=alert.id, reason="too many alerts of its severity")
-                return
-            stored.add(tx, alert.number, stored.LATELY, now + LATELY_MS, LATELY_MS, name)
-        wait = _gap(steps, step - 1) if step else steps[0].after_ms
-        stored.add(tx, alert.number, step, now + wait, wait)
-
-    def _of_unassigned(self, alert: Alert) -> tuple[str, Sequence[DutyStep]]:
-        """The duty of the first channel that gets an alert which nobody is assigned to; `""` and none without one."""
-        if alert.status == "New" and alert.assignee is None:
-            for channel in self._channels:
-                if alert.severity >= channel.unassigned_severity_at_least and _is_posted(alert, channel):
-                    return channel.unassigned, self._guards.steps(channel.unassigned)
-        return "", ()
+    def _begin(self, tx: Transaction, number: int) -> bool:
+        """Have people asked about an alert, or go on where they were; False if there are too many others."""
+        waiting, rows, now = self._alert(tx, number), stored.of(tx, number), self._clock()
+        if waiting is None or any(_is_step_of(row, waiting.name) for row in rows):
+            return True
+        name, steps = waiting.name, waiting.steps
+        asked = [step.ask for step in waiting.duty.asked] if waiting.duty is not None else []
+        first = max((at for at, step in enumerate(steps, 1) if step.ask in asked), default=0)
+        if first == len(steps):
+            return True
+        if not first and not any(row["step"] == stored.LATELY and row["name"] == name for row in rows):
+            if stored.asked_lately(tx, name, number) >= ALERTS_AT_MOST:
+                return False
+            stored.delete(tx, number, stored.LATELY)
+            stored.add(tx, number, stored.LATELY, now + LATELY_MS, LATELY_MS, name)
+        stored.delete(tx, number)  # steps of the duty that it had before
+        wait = _gap(steps, first - 1) if first else steps[0].after_ms
+        stored.add(tx, number, first, now + wait, wait, name)
+        return True
 
     def _alert(self, tx: Transaction, number: int) -> _Waiting | None:
         row = objects.find(tx, "alert", number)
         alert = Alert.model_validate_json(row["doc"]) if row is not None else None
-        name, steps = self._of_unassigned(alert) if alert is not None else ("", ())
-        if alert is None or not steps:
+        if alert is None or alert.status != "New" or alert.assignee is not None:
             return None
-
-        def able() -> list[str]:
-            return [one.login for one in deciders(tx) if one.is_linked and one.sees >= alert.tlp]
+        severe = (one for one in self._channels if alert.severity >= one.unassigned_severity_at_least)
+        channel = next((one for one in severe if _is_posted(alert, one)), None)
+        if channel is None:
+            return None
 
         def save(duty: Duty, entry: Entry) -> None:
             now = self._clock()
@@ -339,7 +351,49 @@ class Duties:
             changed: dict[str, Any] = {"type": "alert.updated", "object_type": "Alert", "root_id": number}
             events.record(tx, number, at=now, user=alert.created_by, **changed)
 
-        return _Waiting(number, name, steps, alert.duty, able, save, "assignment.asked", "assignment.declined")
+        whats: tuple[trail.What, trail.What] = ("assignment.asked", "assignment.declined")
+        return self._of_channel(tx, number, channel, alert.tlp, alert.duty, save, *whats)
+
+    def _contradicted(self, tx: Transaction, number: int) -> _Waiting | None:
+        """What a check found not in force, if a channel into which its alerts are posted has a duty."""
+        row = stored_actions.find(tx, number)
+        action = Action.model_validate_json(row["doc"]) if row is not None else None
+        measure = action.measure if action is not None else None
+        verified = measure.verified if measure is not None else None
+        if row is None or action is None or measure is None or verified is None or verified.answer != "contradicted":
+            return None
+        root = row["root_id"]
+        rows = (objects.find(tx, "alert", one) for one in (root, *objects.alerts_of(tx, root, ALERTS_OF_CASE)))
+        alerts = [Alert.model_validate_json(one["doc"]) for one in rows if one is not None]
+        posting = (one for one in self._channels if any(_is_posted(alert, one) for alert in alerts))
+        channel = next(posting, None)
+        if channel is None:
+            return None
+
+        def save(duty: Duty, entry: Entry) -> None:
+            told = measure.model_copy(update={"verified": verified.model_copy(update={"duty": duty})})
+            undo_state.save(tx, row, row["created_by"], self._clock(), row["undo_at"], entry, measure=told)
+
+        clearance = _clearance(tx, row, action)
+        return self._of_channel(tx, number, channel, clearance, verified.duty, save, "measure.asked")
+
+    def _of_channel(
+        self,
+        tx: Transaction,
+        number: int,
+        channel: ChannelAlerts,
+        clearance: int,
+        duty: Duty | None,
+        save: Callable[[Duty, Entry], None],
+        *whats: trail.What,
+    ) -> _Waiting:
+        """What waits for anybody who may act on it: who may run responders may also be assigned."""
+
+        def able() -> list[str]:
+            return [one.login for one in deciders(tx) if one.is_linked and one.sees >= clearance]
+
+        steps = self._guards.steps(channel.unassigned)
+        return _Waiting(number, channel.unassigned, steps, duty, able, save, channel.id, *whats)
 
     def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""
@@ -365,6 +419,11 @@ def _clearance(reads: Reads, row: Row, action: Action) -> int:
 def _is_posted(alert: Alert, channel: ChannelAlerts) -> bool:
     fields: dict[str, Any] = {"severity": alert.severity, "source": alert.source, "type": alert.type}
     return channel.alerts is not None and channel.alerts.matches(tags=alert.tags, **fields)
+
+
+def _is_step_of(row: Row, name: str) -> bool:
+    """Whether a row is a step of the duty with this name."""
+    return row["step"] >= 0 and row["name"] in (None, name)
 
 
 def _gap(steps: Sequence[DutyStep], number: int) -> int:

@@ -12,6 +12,7 @@ from core.responders import target as targets
 from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored_actions
+from core.store import duty as stored_duty
 from core.store import measures as stored
 
 FOR_EVER = 2**62
@@ -157,6 +158,9 @@ def set_answer(tx: Transaction, measure: Row, answer: Answer, message: str, now:
     shown = MeasureOfRun(state=state, since=measure["since"], verified=verified)
     entry = undo_state.Entry("measure.checked", text=message, answer=answer, before=before)
     undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
+    stored_duty.delete(tx, row["id"], stored_duty.CONTRADICTED)
+    if answer == "contradicted":
+        stored_duty.add(tx, row["id"], stored_duty.CONTRADICTED, now, 0)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ _SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
     "approval.declined": lambda row: f"won't decide on {row['object']}; asked by then: {_asked(row)}",
     "assignment.asked": lambda row: f"asked {_asked(row)} to work on {row['object']}",
     "assignment.declined": lambda row: f"won't work on {row['object']}; asked by then: {_asked(row)}",
+    "measure.asked": lambda row: f"told {_asked(row)} that a check contradicts {row['object']}",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),
     "run.dispatched": _run("started"),

@@ -51,6 +51,7 @@ What = Literal[
     "approval.declined",
     "assignment.asked",
     "assignment.declined",
+    "measure.asked",
     "run.denied",
     "run.expired",
     "run.dispatched",

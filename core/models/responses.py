@@ -94,6 +94,8 @@ class Duty(ApiModel):
 
     name: str = ""
     """In the settings; empty without a duty, where a reminder is all there is."""
+    channel: str | None = Field(None, exclude_if=_is_absent)
+    """The channel in Slack that has this duty; None where the responder has."""
     asked: list[AskedStep] = Field(default_factory=list)
     not_me: list[str] = Field(default_factory=list)
     """The logins that have passed it on."""
@@ -426,6 +428,8 @@ class Verified(ApiModel):
     """When a check said so first."""
     message: str = ""
     """In the words of the responder that checks it, or why there is no answer."""
+    duty: Duty | None = Field(None, exclude_if=_is_absent)
+    """Who was told that it is contradicted."""
 
 
 class MeasureOfRun(ApiModel):

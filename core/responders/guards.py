@@ -17,7 +17,7 @@ from core.authorization import Decider, deciders, expand, full_login
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import SEVERITY_NAMES, Action, Override, PausedResponder, Refusal, parse_id
+from core.models import ASK_CHANNEL, SEVERITY_NAMES, Action, Override, PausedResponder, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in
 from core.responders.profiles import is_undo
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
@@ -278,12 +278,13 @@ class Guards:
                     for group in names or ()
                     if group.startswith("@") and not expand(reads, [group], self._domain)
                 ]
+        reached = {one.login for one in deciders(reads) if one.is_linked} if self._duties else set()
         problems += [
-            f"The duty {name} asks {step.ask}, which has no members; `responder-bot group add {step.ask[1:]} LOGIN`"
-            " puts somebody into it."
+            f"The duty {name} asks {step.ask}, but nobody there may run responders and is linked to Slack;"
+            " give somebody both, or ask others."
             for name, duty in self._duties.items()
             for step in duty.steps
-            if step.ask.startswith("@") and not expand(reads, [step.ask], self._domain)
+            if not (reached if step.ask == ASK_CHANNEL else reached & expand(reads, [step.ask], self._domain))
         ]
         return problems
 

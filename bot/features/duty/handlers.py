@@ -11,7 +11,7 @@ async def on_not_me_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     duty = await context.core.not_me(intent.object_id)
     login = context.person.login if context.person else ""
-    await responses.respond(context, notices.notice(views.passed_on(duty, login, intent.argument)), "Not me")
+    await responses.respond(context, notices.notice(views.passed_on(duty, login)), "Not me")
 
 
 FEATURE = Feature(actions={ids.NOT_ME: Entry(on_not_me_button, Ack.WRITE)})

@@ -12,8 +12,6 @@ from core.models import ASK_CHANNEL, Duty
 
 MENTIONED_AT_MOST = 50
 NAMED_AT_MOST = 10
-OF_ALERT = "alert"
-"""The argument of *Not me* about an alert that nobody is assigned to."""
 
 
 class Words(NamedTuple):
@@ -27,6 +25,7 @@ class Words(NamedTuple):
 
 DECIDE = Words("decide", "nobody decides", "Nobody has decided yet. Please do.")
 WORK = Words("work on it", "nobody is assigned", "Nobody is assigned yet. Please assign it to yourself.")
+LOOK = Words("look into that", "", "Please look into that.")
 
 
 def step_reply(
@@ -93,19 +92,17 @@ def why_asked(duty: Duty | None, login: str) -> str:
     return f"You are asked{as_member}, by the duty {code(duty.name, 100)}.{passed}"
 
 
-def not_me_button(
-    duty: Duty | None, login: str, asked_id: str, button: ButtonIds, about: str = ""
-) -> list[dict[str, Any]]:
-    """*Not me*, for somebody who was asked and hasn't passed it on; `about` OF_ALERT or a request for approval."""
+def not_me_button(duty: Duty | None, login: str, asked_id: str, button: ButtonIds) -> list[dict[str, Any]]:
+    """*Not me*, for somebody who was asked and hasn't passed it on."""
     if duty is None or login not in duty.logins or login in duty.not_me:
         return []
-    return [button_element("Not me", ids.NOT_ME, button(Intent(ids.NOT_ME, asked_id, about)), of=asked_id)]
+    return [button_element("Not me", ids.NOT_ME, button(Intent(ids.NOT_ME, asked_id)), of=asked_id)]
 
 
-def passed_on(duty: Duty, login: str, about: str = "") -> str:
+def passed_on(duty: Duty, login: str) -> str:
     """Tells somebody what became of their *Not me*."""
     step = duty.asked[-1]
     if login in step.logins:
         return "Noted. Nobody else is asked by itself, so tell somebody."
-    words = WORK if about == OF_ALERT else DECIDE
+    words = WORK if duty.channel else DECIDE
     return f"Noted. {_asked(duty, len(duty.asked), words, is_open=False, users={})}"

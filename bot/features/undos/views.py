@@ -136,8 +136,10 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 
 
-def contradicted_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
-    """Says that a check found not in force what a run has left, and what to do."""
+def contradicted_reply(
+    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, why: str = ""
+) -> Message:
+    """Says that a check found not in force what a run has left, and what to do; `why` a person gets it."""
     view = RedactedView(subject, clearance)
     if not view.is_open:
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
@@ -146,7 +148,7 @@ def contradicted_reply(action: Action, subject: Subject, *, clearance: int, butt
     todo = "Look at its target: run it again if it is still needed, or mark it as ended in `active`."
     text = f"⚠️ *{runs.name(action)}* on {foreign(runs.target(view), 200)} is {found}. {todo}"
     shown = buttons(action, view, button)
-    return Message(text, (section(text), *([actions(*shown)] if shown else [])))
+    return Message(text, (section(text), *([actions(*shown)] if shown else []), *([context(why)] if why else [])))
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------

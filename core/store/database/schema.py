@@ -159,13 +159,14 @@ CREATE TABLE bulk (
   duty TEXT);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
 
--- Who is asked next about an action or a bulk that waits for approval, or about an alert that nobody is assigned to.
--- step: of the duty in the settings; -1 for the reminder, -2 for an alert about which people were asked lately.
--- wait: how long it was until due_at when it was stored. name: of that alert's duty.
+-- Who is asked next about an action or a bulk that waits for approval, or about an alert that nobody is assigned to; or
+-- who hears that a check contradicts an action. step: of the duty in the settings; -1 for the reminder, -2 for an
+-- alert about which people were asked lately, -3 for a check. wait: how long it was until due_at when it was stored.
+-- name: of an alert's duty.
 CREATE TABLE duty (
   id INTEGER, step INTEGER, due_at INTEGER NOT NULL, wait INTEGER NOT NULL, name TEXT, PRIMARY KEY (id, step));
 -- The event up to which duties know the alerts that nobody is assigned to; no row if they ask about none.
-CREATE TABLE unassigned (seq INTEGER NOT NULL);
+CREATE TABLE unassigned (seq INTEGER PRIMARY KEY);
 
 -- Figures by day since 1970 (UTC), and of all days under -1: how often something took how long.
 CREATE TABLE figure (

@@ -124,6 +124,24 @@ async def test_a_step_with_nobody_brings_the_next_at_once(tmp_path: Path) -> Non
         assert asked(await duty_of(harness, action.id), start) == [*steps, (16, "channel", "anna cleo")]
 
 
+async def test_a_duty_that_can_ask_nobody_is_said(tmp_path: Path) -> None:
+    steps = [{"after": f"{number}m", "ask": ask} for number, ask in enumerate(("ben", "carl", "@leads", "channel"))]
+    async with night(tmp_path, steps) as harness:
+
+        async def unable() -> list[str]:
+            sentences = await harness.database.read(harness.guards.problems)
+            return [one.split()[4].rstrip(",") for one in sentences if one.startswith("The duty leads asks")]
+
+        assert await unable() == ["carl"]  # whoever that is
+        await harness.people.disable(COMMAND_LINE, "ben")
+        assert await unable() == ["ben", "carl"]
+        await harness.people.disable(COMMAND_LINE, "lead")
+        assert await unable() == ["ben", "carl", "@leads"]  # Eve may not, Dora isn't in Slack
+        for name in ("anna", "cleo"):
+            await harness.people.disable(COMMAND_LINE, name)
+        assert await unable() == ["ben", "carl", "@leads", "channel"]
+
+
 async def test_rights_are_read_when_a_step_comes(tmp_path: Path) -> None:
     async with night(tmp_path, section={"approve_by": ["@leads", "cleo"]}) as harness:
         start = harness.clock()

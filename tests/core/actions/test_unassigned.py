@@ -17,7 +17,8 @@ from core.models import Alert, AlertInput, AlertUpdate, Duty
 from core.records.alerts import Alerts
 from core.settings import DutySection
 from core.store import duty as stored
-from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, another_core, caller
+from tests import stores
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, another_core, caller, run_input
 from tests.core.actions.test_duty import NIGHT, asked, night, pass_minutes, refused
 from tests.core.scripted_engine import ScriptedEngine
 
@@ -128,21 +129,55 @@ async def test_what_is_below_the_severity_or_posted_elsewhere_asks_nobody(tmp_pa
         assert asks == [1, 0, 1]
 
 
+CRITICAL: Mapping[str, Any] = {**SOC, "id": "C0CRIT", "unassigned": "boss", "unassigned_severity_at_least": 4}
+
+
+def of_two_channels() -> dict[str, Any]:
+    """Settings in which Cleo is asked about what is critical, and `leads` about the rest."""
+    boss = {"steps": [{"after": "0m", "ask": "cleo"}]}
+    duties = {"leads": DutySection.model_validate(NIGHT), "boss": DutySection.model_validate(boss)}
+    return {"duties": duties, "channels": [ChannelAlerts.model_validate(channel) for channel in (CRITICAL, SOC)]}
+
+
 async def test_the_first_channel_that_gets_the_alert_says_which_duty(tmp_path: Path) -> None:
-    critical = {**SOC, "id": "C0CRIT", "unassigned": "boss", "unassigned_severity_at_least": 4}
-    duties = {
-        "leads": DutySection.model_validate(NIGHT),
-        "boss": DutySection.model_validate({"steps": [{"after": "0m", "ask": "lead"}]}),
-    }
-    sections = [ChannelAlerts.model_validate(channel) for channel in (critical, SOC)]
-    async with (
-        watched(tmp_path) as harness,
-        another_core(harness, ScriptedEngine(), duties=duties, channels=sections) as core,
-    ):
+    async with watched(tmp_path) as harness, another_core(harness, ScriptedEngine(), **of_two_channels()) as core:
         high, worst = await create(harness, "high"), await create(harness, "worst", severity=4)
         await core.duties.run_due()
-        duties_of = [await duty_of(harness, one) for one in (high, worst)]
-        assert [(one.name, one.logins) for one in duties_of if one] == [("leads", [BEN.login]), ("boss", [LEAD.login])]
+        duties = [await duty_of(harness, one) for one in (high, worst)]
+        assert [(one.name, one.channel, *one.logins) for one in duties if one] == [
+            ("leads", "C0SOC", BEN.login),
+            ("boss", "C0CRIT", "cleo@example.org"),
+        ]
+
+
+async def test_what_becomes_more_severe_is_asked_by_the_duty_of_its_new_channel_at_once(tmp_path: Path) -> None:
+    async with watched(tmp_path) as harness, another_core(harness, ScriptedEngine(), **of_two_channels()) as core:
+        alert, start = await create(harness), harness.clock()
+        await core.duties.run_due()
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await update(harness, alert, severity=4)
+        for _ in range(30):
+            await core.duties.run_due()
+            harness.clock.now_ms += MINUTE_MS
+        duty = await duty_of(harness, alert)
+        assert duty is not None
+        assert asked(duty, start) == [(0, "@oncall", "ben"), (5, "cleo", "cleo")]
+        assert (duty.name, duty.channel) == ("boss", "C0CRIT")
+        assert await steps_left(harness) == []
+
+
+async def test_settings_that_change_while_a_step_waits_begin_with_the_new_duty(tmp_path: Path) -> None:
+    async with watched(tmp_path) as harness:
+        alert, start = await create(harness), harness.clock()
+        for _ in range(2):  # until it has read its own event
+            await harness.duties.run_due()
+        settings = of_two_channels()
+        settings["channels"] = [ChannelAlerts.model_validate({**SOC, "unassigned": "boss"})]
+        async with another_core(harness, ScriptedEngine(), **settings) as core:
+            for _ in range(12):
+                harness.clock.now_ms += MINUTE_MS
+                await core.duties.run_due()
+        assert asked(await duty_of(harness, alert), start) == [(0, "@oncall", "ben"), (11, "cleo", "cleo")]
 
 
 async def test_after_somebody_was_assigned_the_steps_go_on_and_nobody_is_asked_twice(tmp_path: Path) -> None:
@@ -234,6 +269,32 @@ async def test_a_storm_asks_about_some_and_still_about_what_is_worse(tmp_path: P
         later = await create(harness, "later")
         await harness.duties.run_due()
         assert await duty_of(harness, later) is not None
+
+
+async def test_what_is_closed_at_once_counts_in_a_storm_as_well(tmp_path: Path) -> None:
+    async with watched(tmp_path) as harness:
+        for number in range(ALERTS_AT_MOST + 1):
+            alert = await create(harness, str(number))
+            await harness.duties.run_due()
+            assert (await duty_of(harness, alert) is not None) == (number < ALERTS_AT_MOST)
+            await alerts_of(harness).mark_read(LEAD, alert.id)
+            harness.clock.now_ms += 1_000
+        await pass_minutes(harness, 9)
+        again = await create(harness, "again")
+        await harness.duties.run_due()
+        assert await duty_of(harness, again) is None
+
+
+async def test_a_feed_that_cannot_be_read_holds_up_no_step(tmp_path: Path) -> None:
+    async with watched(tmp_path) as harness:
+        run = (await harness.actions.start(ANNA, run_input(harness))).action
+        stores.rows(tmp_path / "core.db", "ALTER TABLE unassigned RENAME COLUMN seq TO other")
+        with pytest.raises(Exception, match="seq"):
+            await harness.duties.run_due()
+        approval = (await harness.action(run.id)).approval
+        assert approval is not None
+        assert approval.duty is not None
+        assert approval.duty.logins == [BEN.login]
 
 
 async def test_many_events_are_read_in_parts(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, context, person_name, section
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import OF_ALERT, not_me_button, why_asked
+from bot.features.duty.views import not_me_button, why_asked
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
@@ -33,7 +33,7 @@ def work_request(alert: Alert, *, clearance: int, button: ButtonIds, link: str, 
     if is_unassigned(alert):
         assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)), style="primary")
         details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
-        blocks.append(actions(assign, *not_me_button(alert.duty, login, alert.id, button, OF_ALERT), details))
+        blocks.append(actions(assign, *not_me_button(alert.duty, login, alert.id, button), details))
     blocks.append(context(why_asked(alert.duty, login)))
     return Message(clip(_who_works(alert, approvals.on_what(subject, view)), MESSAGE_TEXT_LIMIT), tuple(blocks))
 

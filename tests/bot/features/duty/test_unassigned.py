@@ -12,7 +12,7 @@ from core.common.settings_file import ChannelAlerts, Route
 from tests.bot.features.approvals.test_decisions import button, direct
 from tests.bot.features.duty.test_duty import STEPS, asked_directly, has_lines, lines, on_duty, sent_to
 from tests.bot.features.environment import FeatureEnvironment, text_of, within_limits
-from tests.bot.running import SOC
+from tests.bot.running import OPEN, SOC
 
 ASKS = "Nobody is assigned to"
 
@@ -29,7 +29,7 @@ async def on_duty_for_alerts(
 async def test_one_is_asked_and_the_next_until_somebody_is_assigned(tmp_path: Path) -> None:
     async with on_duty_for_alerts(tmp_path) as env:
         alert = await env.create_alert()
-        card = await env.card_of("ben", alert)
+        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
         request = within_limits(await env.until("anna", asked_directly(ASKS)))
         assert "You are asked as `@oncall`, by the duty `leads`." in text_of(request)
         (first,) = await env.until("ben", has_lines(card, 1))
@@ -57,6 +57,7 @@ async def test_one_is_asked_and_the_next_until_somebody_is_assigned(tmp_path: Pa
         await env.until("lea", has_ended)
         lea = await env["lea"].dm(env.emulator.bot_user_id)
         assert [sent_to(env, conversation) for conversation in (here, ben, lea)] == [1, 1, 1]
+        assert lines(env["ben"].live_view, elsewhere, OPEN) == []  # that channel has no duty
         assert (await env.client.alert(alert.id)).assignee == "ben@responder-bot.local"
 
 
