@@ -5,27 +5,33 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from bot.clearance import defang
 from bot.outbox.sending.erasure import spelled
 from core.audit.verify import verify
+from core.common.database.location import PostgresqlUrl
 from core.common.errors import ResponderBotError
 from core.models import RunInput
 from core.settings import ResponderSection
 from tests import programs, stores
-from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
+from tests.bot.features.access_requests.test_access_requests import ADMINS
+from tests.bot.running import ANNA, LEA, NINA, SOC, BotEnvironment, running_bot
 from tests.core.test_cli import Ended
+from tests.postgresql_process import PostgresqlServer
 from tests.programs import PIPE
 
 VALUE = "203.0.113.7"
 NEIGHBOUR = "203.0.113.70"
 LOOKUP = "Look_1_0"
+DATABASES = ("core.db", "slack.db")
 PROGRAM = """#!/usr/bin/env python3
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -39,6 +45,12 @@ report = {"success": True, "full": {"message": said}, "operations": operations}
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
+    async with scene_in(tmp_path) as scene:
+        yield scene
+
+
+@asynccontextmanager
+async def scene_in(tmp_path: Path, **parts: Any) -> AsyncIterator[BotEnvironment]:
     folder = tmp_path / "responders" / "Look"
     folder.mkdir(parents=True)
     definition = {"name": "Look", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Look/run.py"}
@@ -48,17 +60,20 @@ async def scene(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
         tmp_path,
         engine=({"name": "local", "responders": (tmp_path / "responders",)},),
         responder={LOOKUP: ResponderSection()},
+        **parts,
     ) as scene:
         yield scene
 
 
-async def command(scene: BotEnvironment, folder: Path, *args: str, has_token: bool = True) -> Ended:
-    """Run a command beside core and bot; in another folder than theirs without Slack."""
-    slack = scene.settings.slack
+async def command(
+    scene: BotEnvironment, folder: Path, *args: str, has_token: bool = True, databases: Sequence[str] = ()
+) -> Ended:
+    """Run a command beside core and bot, or on the `databases` of another folder."""
+    slack, (core, bot) = scene.settings.slack, databases or [stores.setting(folder / name) for name in DATABASES]
     environment = {
         "PATH": "/usr/bin:/bin",
-        "RESPONDER_BOT_CORE_DATABASE": stores.setting(folder / "core.db"),
-        "RESPONDER_BOT_BOT_DATABASE": stores.setting(folder / "slack.db"),
+        "RESPONDER_BOT_CORE_DATABASE": core,
+        "RESPONDER_BOT_BOT_DATABASE": bot,
         "SLACK_BOT_TOKEN": slack.bot_token if has_token else "",
         "SLACK_API_URL": slack.api_url,
     }
@@ -168,6 +183,65 @@ async def test_a_value_is_nowhere_afterwards_nor_in_a_backup_restored_with_the_l
     assert done.code == 0, done.err
     assert files_with(restored) == {}
     assert stores.rows(restored / "core.db", "SELECT count(*) FROM object WHERE kind = 'alert'") == [(1,)]
+
+
+NAME = "Zora Quimby"
+
+
+@pytest.mark.slow
+async def test_neither_a_value_nor_a_name_is_in_the_files_of_postgresql_afterwards(tmp_path: Path) -> None:
+    """Once somebody has had the write-ahead log removed, as the document says."""
+    server = PostgresqlServer(wal_recycle="off")
+    await server.create()
+    try:
+        core, bot = (PostgresqlUrl(server.url(name)) for name in ("core", "bot"))
+        async with scene_in(tmp_path, core={"database": core}, database=bot, access_channel=ADMINS) as scene:
+            with psycopg.connect(core.text, autocommit=True) as connection:
+                for table in ("object", "action"):  # so that nothing is compressed, and all is found
+                    connection.execute(f"ALTER TABLE {table} ALTER doc SET STORAGE EXTERNAL".encode())
+                fields = {"title": f"Beacon from {VALUE}", "description": f"{VALUE} " * 4_000, "sourceRef": "1"}
+                gone = await seen_and_run(scene, **fields, artifacts=[{"dataType": "ip", "data": VALUE}])
+                await close(scene, gone)
+                await seen_and_run(scene, title="Another one", sourceRef="2")
+                await admit(scene)
+                connection.execute("ANALYZE")
+                connection.execute("CHECKPOINT")
+                found = files_of_server_with(server)
+                assert {"base/5/2619"} < found.keys()
+                assert any(name.startswith("pg_wal/") for name in found)
+                for what in (("value", VALUE), ("person", "zora")):
+                    erased = await command(scene, tmp_path, "erase", *what, "--yes", databases=(core.text, bot.text))
+                    assert (erased.code, erased.err) == (0, "")
+                for _ in range(2):
+                    connection.execute("SELECT pg_switch_wal()")
+                    connection.execute("CHECKPOINT")
+            assert files_of_server_with(server) == {}
+            assert NAME not in in_channels(scene)
+    finally:
+        await server.close()
+
+
+async def admit(scene: BotEnvironment) -> None:
+    """Let somebody ask for access under NAME, and give it to them."""
+    team, admin = scene.emulator.team_id, await scene.core.key("org-admin", "admin")
+    body = {"team": team, "slackUser": NINA, "name": NAME}
+    headers = {"Authorization": f"Bearer {scene.service_key}"}
+    asked = await scene.core.send("POST", "/api/access", body, headers=headers)
+    lea = await scene.person(LEA)
+    await lea.until(lambda view: NAME in str(view.messages(ADMINS)))
+    approval = {"profile": "analyst", "login": "zora"}
+    headers = {"Authorization": f"Bearer {admin}"}
+    answer = await scene.core.send("POST", f"/api/access/{asked.json()['id']}/approve", approval, headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+def files_of_server_with(server: PostgresqlServer) -> dict[str, int]:
+    """The files of a server that have the value or the name, with how often."""
+    folder, found = server._folder / "data", dict[str, int]()
+    for file in folder.rglob("*"):
+        if file.is_file() and (count := len(hits(content := file.read_bytes())) + content.count(NAME.encode())):
+            found[str(file.relative_to(folder))] = count
+    return found
 
 
 async def test_an_alert_goes_with_its_messages_and_the_texts_of_the_audit(

@@ -27,9 +27,10 @@ from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
 from core.settings import ResponderSection
 from core.store.database.opening import STORE
-from tests import stores
+from tests import programs, stores
 from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.actions.test_undo import BLOCK, RELEASE, engine
+from tests.programs import PIPE
 
 VALUE = "203.0.113.7"
 
@@ -180,3 +181,31 @@ async def test_a_bulk_that_names_a_value_is_erased_again_in_a_backup(tmp_path: P
         assert await left(harness) == ["bulk"]
         await eraser(harness).again([json.loads(row["doc"]) for row in rows])
         assert await left(harness) == []
+
+
+async def test_what_a_failover_of_postgresql_brought_back_is_erased_again(tmp_path: Path) -> None:
+    path, list_ = tmp_path / "core.db", tmp_path / "list.jsonl"
+    with stores.using("postgresql"):
+        async with open_harness(tmp_path, audited=False, title=f"from {VALUE}") as harness:
+            await Alerts(harness.database, harness.clock, "default").update(
+                ANNA, harness.alert_id, AlertUpdate(status="Ignored")
+            )
+            put_back = stores.kept(path)
+            await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has))
+            exported = export(harness.database, harness.clock, "the command line", since=None, until=None, as_csv=False)
+            list_.write_text("".join([line async for line in exported]))
+        put_back()
+        async with stores.opened_bots(tmp_path / "slack.db"):
+            pass
+        count = "SELECT count(*) FROM object WHERE kind = 'alert'"
+        assert stores.rows(path, count) == [(1,)]
+        environment = {
+            "RESPONDER_BOT_CORE_DATABASE": stores.setting(path),
+            "RESPONDER_BOT_BOT_DATABASE": stores.setting(tmp_path / "slack.db"),
+        }
+        restored = await programs.start(
+            "bot.cli", "restore", "--erasures", str(list_), cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE
+        )
+        _, errors = await restored.communicate()
+        assert (restored.returncode, errors.count(b"\n")) == (0, 2), errors
+        assert stores.rows(path, count) == [(0,)]

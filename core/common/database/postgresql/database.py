@@ -250,14 +250,18 @@ class PostgresqlDatabase:
     # --- health -------------------------------------------------------------------------------------------------------
 
     async def overwrite_deleted(self) -> None:
-        """Writes each table into a new file. The write-ahead log, archives and replicas keep older ones for a while."""
+        """Writes each table into a new file, and its statistics, which quote values.
+
+        The write-ahead log, archives and replicas keep older ones for a while.
+        """
 
         def rewrite(connection: Connection) -> None:
             connection.answer_s = BACKGROUND_S
             schema, sql = self._server.schema, "SELECT tablename FROM pg_tables WHERE schemaname = :schema ORDER BY 1"
             run_plainly(connection, f"SET statement_timeout = '{BACKGROUND_S}s'")
             for row in connection.reads.rows(sql, {"schema": schema}):
-                run_plainly(connection, f'VACUUM FULL {schema}."{row["tablename"]}"')
+                run_plainly(connection, f'VACUUM (FULL, ANALYZE) {schema}."{row["tablename"]}"')
+            run_plainly(connection, "VACUUM FULL pg_statistic")  # with a warning it does nothing for another role
 
         await self._in_thread(self._background, rewrite)
 
