@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from core import cli as core_cli
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
     from bot.app import Bot
@@ -130,9 +131,7 @@ async def _until_stopped(work: Coroutine[Any, Any, int], when_stopped: int) -> i
             return working.result()
         return when_stopped
     finally:
-        working.cancel()
-        stopping.cancel()
-        await asyncio.gather(working, stopping, return_exceptions=True)
+        await cancel_and_wait(working, stopping)
 
 
 async def _wait_forever() -> None:
@@ -260,8 +259,7 @@ async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "Asy
         try:
             yield bot
         finally:
-            announcing.cancel()
-            await asyncio.gather(announcing, return_exceptions=True)
+            await cancel_and_wait(announcing)
 
 
 def _bots_store() -> "Store":

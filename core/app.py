@@ -3,12 +3,13 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 from starlette.types import ASGIApp
@@ -59,6 +60,7 @@ from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
+from core.common.tasks import cancel_and_wait, repeat
 from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
@@ -66,7 +68,7 @@ from core.engines.definitions import BUNDLED
 from core.figures.figures import Figures
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
-from core.people import People
+from core.people import EXPIRE_EVERY_S, NOTE_EVERY_S, People
 from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
@@ -140,9 +142,7 @@ class Core:
             if losing.done():
                 raise self.feed.newest.error()
         finally:
-            for task in (draining, losing):
-                task.cancel()
-            await asyncio.gather(draining, losing, return_exceptions=True)
+            await cancel_and_wait(draining, losing)
 
     async def until_stopped(self) -> None:
         """Wait for SIGINT or SIGTERM, or as `until_ended` does.
@@ -155,9 +155,7 @@ class Core:
             if ending.done():
                 ending.result()
         finally:
-            for task in (stopping, ending):
-                task.cancel()
-            await asyncio.gather(stopping, ending, return_exceptions=True)
+            await cancel_and_wait(stopping, ending)
 
     async def _stopped(self) -> None:
         if await stop_signal() == signal.SIGTERM and os.getpid() == 1:
@@ -226,6 +224,9 @@ async def stop_signal() -> signal.Signals:
 
 
 async def _compose(settings: CoreSettings, database: Database, clock: Clock, stack: AsyncExitStack) -> Core:
+    def start(work: Coroutine[Any, Any, None]) -> None:
+        stack.push_async_callback(cancel_and_wait, asyncio.create_task(work))
+
     section = settings.core
     people = People(database, section.user_domain, clock)
     feed = await Feed.open(database)
@@ -266,32 +267,28 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     if any(engine.runs_here for engine in made):
         await feed.newest.remember_in(section.jobs)
     stack.push_async_callback(feed.newest.remember)
-    stack.push_async_callback(_cancel, asyncio.create_task(feed.newest.watch()))
+    start(feed.newest.watch())
     runner = Runner(lifecycle, registry, hosts, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
     actions = Actions(lifecycle, runner, registry, guards, database, feed, clock, spread_load=section.spread_load)
     undos = Undos(actions.runs, registry, guards, database, clock)
-    stack.push_async_callback(undos.close)
-    await undos.open()
+    start(undos.run())
     duties = Duties(database, guards, clock, domain, channels=settings.channel)
-    stack.push_async_callback(duties.close)
-    duties.open()
+    start(duties.run())
     checks = Checks(lifecycle, runner, registry, database, clock)
-    stack.push_async_callback(checks.close)
     await checks.open()
+    start(checks.run())
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
-    pruning = _prune_hourly(settings, retention, database, clock, keeping)
-    stack.push_async_callback(_cancel, asyncio.create_task(pruning))
-    stack.push_async_callback(_cancel, asyncio.create_task(publish_forever(database, clock, logged)))
+    pruning = partial(_prune, settings, retention, database, clock, keeping)
+    start(repeat("pruning", PRUNE_EVERY_S, pruning))
+    start(publish_forever(database, clock, logged))
     if section.audit_syslog:
-        sending = send_forever(database, clock, section.audit_syslog, host.name)
-        stack.push_async_callback(_cancel, asyncio.create_task(sending))
-
-    stack.push_async_callback(_cancel, asyncio.create_task(people.expire_forever()))
-    stack.push_async_callback(_cancel, asyncio.create_task(people.note_uses_forever()))
+        start(send_forever(database, clock, section.audit_syslog, host.name))
+    start(repeat("requests for access", EXPIRE_EVERY_S, people.expire_requests))
+    start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
     probe = health.StoreProbe(database)
     runs_here = any(engine.runs_here for engine in made)
@@ -306,8 +303,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         measures.counts,
     )
     sources = Sources(settings.source, settings.responder, database, clock, section.user_domain)
-    stack.push_async_callback(sources.close)
     await sources.open()
+    start(sources.run())
     comments = Comments(database, clock)
     alerts, cases, templates = (
         Alerts(database, clock, section.organisation),
@@ -322,7 +319,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     if section.audit_url:
         delivery = Delivery(database, clock, section.audit_url, section.audit_token, observe_lag=metrics.set_audit_lag)
         others["collector of the audit"] = delivery.problem
-        stack.push_async_callback(_cancel, asyncio.create_task(delivery.run()))
+        start(delivery.run())
 
     reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
 
@@ -502,22 +499,15 @@ def _summary(catalogue: Catalogue) -> str:
     return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
 
 
-async def _prune_hourly(
+async def _prune(
     settings: CoreSettings, retention: Retention, database: Database, clock: Clock, keeping: Sequence[str]
 ) -> None:
-    """Delete what is older than its retention, every hour; `keeping` are the engines that keep job folders."""
-    while True:
-        try:
-            await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
-            if counts := await retention.prune():
-                structlog.get_logger("core.app").info("pruned", counts=dict(counts))
-            for name in keeping:
-                await _remove_job_folders(settings.core.jobs / name, name, database)
-        except ResponderBotError as error:
-            structlog.get_logger("core.app").warning("prune_failed", reason=error.message)
-        except Exception:  # try again in an hour
-            structlog.get_logger("core.app").exception("prune_failed")
-        await asyncio.sleep(PRUNE_EVERY_S)
+    """Delete what is older than its retention; `keeping` are the engines that keep job folders."""
+    await database.transaction(lambda tx: stored_hosts.forget_lost(tx, clock() - LOST_HOST_MS))
+    if counts := await retention.prune():
+        structlog.get_logger("core.app").info("pruned", counts=dict(counts))
+    for name in keeping:
+        await _remove_job_folders(settings.core.jobs / name, name, database)
 
 
 async def _remove_job_folders(jobs: Path, engine: str, database: Database) -> None:
@@ -525,8 +515,3 @@ async def _remove_job_folders(jobs: Path, engine: str, database: Database) -> No
     folders = await asyncio.to_thread(job_folder.by_action, jobs, engine)
     known = await database.snapshot(partial(stored_actions.existing, action_ids=list(folders)))
     await asyncio.to_thread(job_folder.remove_free, [folders[number] for number in folders.keys() - known])
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

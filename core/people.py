@@ -4,7 +4,6 @@ An org-admin may do less through the bot than with a key of their own, so that t
 (core/docs/semantics.md#people-managed-in-slack).
 """
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -12,7 +11,6 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address, ip_network
@@ -48,7 +46,7 @@ from core.store import people as stored
 KEY_BYTES = 32
 PREFIX_CHARS = 6
 UNUSED_DAYS = 90
-NOTE_EVERY_S = 60.0
+NOTE_EVERY_S = 60.0  # a crash loses the uses of as long
 OLD_KEY_DAYS = 7
 DEFAULT_CLEARANCE = 2  # amber
 WHO_LIMIT = 5  # people that are named when somebody has to be asked
@@ -113,13 +111,6 @@ class People:
             await self._database.transaction(lambda tx: stored.set_keys_used(tx, used))
             for key_hash in used:
                 self._used.pop(key_hash, None)
-
-    async def note_uses_forever(self) -> None:
-        """Do so every NOTE_EVERY_S; a crash loses at most that."""
-        while True:
-            await asyncio.sleep(NOTE_EVERY_S)
-            with suppress(ResponderBotError):  # such as on a full disk, where reads go on
-                await self.note_uses()
 
     def _of_key(
         self, reads: Reads, key_hash: str, key: str, today: int, login: str | None, address: str
@@ -584,17 +575,10 @@ class People:
 
         return await self._change(work)
 
-    async def expire_forever(self) -> None:
-        """End the requests that nobody decides in time, each once, also with several cores."""
-        while True:
-            try:
-                if due := await self._database.read(lambda reads: stored.due(reads, self._clock())):
-                    await self._change(partial(_expire, numbers=due))
-            except ResponderBotError as error:
-                log.warning("requests_not_expired", reason=error.message)
-            except Exception:
-                log.exception("requests_not_expired")
-            await asyncio.sleep(EXPIRE_EVERY_S)
+    async def expire_requests(self) -> None:
+        """End the requests that nobody has decided in time, each once, also with several cores."""
+        if due := await self._database.read(lambda reads: stored.due(reads, self._clock())):
+            await self._change(partial(_expire, numbers=due))
 
     async def _change(self, work: Callable[[Transaction, int], T]) -> T:
         now = self._clock()

@@ -19,7 +19,7 @@ from bot.app.downloads import download
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.user_groups import GroupSync
-from bot.app.workers import Workers, cancel_and_wait
+from bot.app.workers import Workers
 from bot.block_kit.text import utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
@@ -43,6 +43,7 @@ from core.common.database.location import files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
+from core.common.tasks import cancel_and_wait, repeat
 
 PRUNE_EVERY_S = 3_600.0
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
@@ -232,7 +233,7 @@ class Bot:
             self.outbox.sender.run(),
             self.groups.run(),
             self.summaries.run(),
-            self._prune_hourly(),
+            repeat("pruning", PRUNE_EVERY_S, self._prune),
             self._heads.run(),
         )
         tasks = [asyncio.create_task(worker) for worker in work]
@@ -246,14 +247,9 @@ class Bot:
             self.leading.clear()
             await cancel_and_wait(*tasks)
 
-    async def _prune_hourly(self) -> None:
-        while True:
-            try:
-                if pruned := await self.retention.prune():
-                    log.info("pruned", counts=dict(pruned))
-            except ResponderBotError as error:
-                log.warning("prune_failed", reason=error.message)
-            await asyncio.sleep(PRUNE_EVERY_S)
+    async def _prune(self) -> None:
+        if pruned := await self.retention.prune():
+            log.info("pruned", counts=dict(pruned))
 
     async def _keeps_lead(self) -> bool:
         """Renew the lease. While the database is away it is kept until it is over, so that calls under way can end."""

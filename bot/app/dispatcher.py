@@ -14,7 +14,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app.interactions import Interaction, InteractionType, entry_of, parse
 from bot.app.replies import Replies
-from bot.app.workers import Workers, cancel_and_wait
+from bot.app.workers import Workers
 from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
 from bot.features.authorization import refusal, who_can_help
@@ -28,6 +28,7 @@ from core.client import UNANSWERED
 from core.common import logs
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait
 from core.models import Person
 
 QUEUE_SIZE = 1_000  # further READ interactions are refused

@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 
+from core.common.tasks import cancel_and_wait
+
 RESTART_PAUSE_S = 1.0  # so that a worker that fails at once doesn't fill the log
 REPORT_S = 300.0  # how long health reports a restart
 
@@ -50,10 +52,3 @@ class Workers:
             error = None if task.cancelled() else task.exception()
             log.error("worker_restarted", worker=work.__name__.strip("_"), exc_info=error)
             await asyncio.sleep(self._pause_s)
-
-
-async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel these tasks and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,6 +12,7 @@ from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait
 from core.models import Action, Kind
 
 STEP_S = 45.0  # generous: a responder starts in well under a second, but the machine may be busy
@@ -236,7 +237,6 @@ async def run_script(environment: DemoEnvironment, print_line: Callable[[str], N
             await DemoScript(environment, transcript, *users).run()
         except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
             failure = f"{type(error).__name__}: {error}"
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await cancel_and_wait(following)
     transcript.end(failure)
     return 1 if failure else 0

@@ -25,6 +25,7 @@ from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait
 from core.models import Document, EventPage, parse_id
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Notifier:
                     if not is_enforcing:
                         self.problem = ""
         finally:
-            await _cancel(page, requested, changed)
+            await cancel_and_wait(page, requested, changed)
 
     async def _next_page(self, after: int | None, gather_s: float = 0.0) -> EventPage:
         database = self._database.id
@@ -437,9 +438,3 @@ def _left_s(now: float, *moments: float | None) -> float | None:
 
 def _task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     return asyncio.create_task(work)
-
-
-async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

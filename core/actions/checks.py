@@ -4,8 +4,6 @@ A check is a run of the responder that `verify` names, with a row in `action` li
 bounded and confined, and is found again after a crash. Its row is deleted with its end: only its answer stays.
 """
 
-import asyncio
-
 import structlog
 
 from core.actions import in_force
@@ -15,6 +13,7 @@ from core.actions.undos import common_parameters
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 from core.responders import target as targets
 from core.responders.registry import Registry
 from core.settings import duration_ms
@@ -23,8 +22,7 @@ from core.store import measures as stored
 
 AT_ONCE = 2  # of all cores; as many slots of engines they take at most
 BATCH = 100  # looked at in one transaction
-TICK_S = 5.0  # how late a check may begin
-BUSY_S = 0.5  # the same while there are checks
+TICK_S = 0.5  # how late a check may begin
 RETRY_MS = MINUTE_MS  # until what is being changed is looked at again; the end of that change asks for it earlier
 
 log = structlog.get_logger()
@@ -40,38 +38,30 @@ class Checks:
         registry: Registry,
         database: Database,
         clock: Clock,
-        *,
-        tick_s: float = TICK_S,
     ) -> None:
         self._lifecycle = lifecycle
         self._runner = runner
         self._registry = registry
         self._database = database
         self._clock = clock
-        self._tick_s = tick_s
-        self._ticking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Follow the settings for what is in force, and start checking what is due."""
+        """Have checked what the settings say by now, such as what began before `verify` was in them."""
         await self._database.transaction(self._follow_settings)
-        self._ticking = asyncio.create_task(self._repeat())
 
-    async def close(self) -> None:
-        """Stop looking for what is due; checks that run go on."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+    async def run(self) -> None:
+        """Begin what is due until cancelled; checks that run go on then."""
+        await repeat("checks", TICK_S, self.run_due)
 
     async def run_due(self) -> bool:
-        """Begin the checks that are due, as many as may run at once; returns whether any runs."""
+        """Begin the checks that are due, as many as may run at once; returns whether any was."""
         due = await self._database.read(lambda reads: stored.next_to_check(reads, self._clock()))
         if due is not None:
             for number, engine_name in await self._database.transaction(self._begin):
                 self._runner.accept(number, engine_name)
-        return due is not None or await self._database.read(stored.open_checks) > 0
+        return due is not None
 
     def _follow_settings(self, tx: Transaction) -> None:
-        """Have checked what the settings say by now, such as what began before `verify` was in them."""
         for measure in stored.all_of(tx):
             row = stored_actions.find(tx, measure["action_id"])
             is_verified = row is not None and bool(self._registry.section(row["responder_name"]).verify)
@@ -120,14 +110,3 @@ class Checks:
 
     def _wait(self, tx: Transaction, measure: Row) -> None:
         stored.begin_check(tx, measure["action_id"], None, self._clock(), self._clock() + RETRY_MS)
-
-    async def _repeat(self) -> None:
-        while True:
-            is_busy = False
-            try:
-                is_busy = await self.run_due()
-            except ResponderBotError as error:
-                log.warning("check_tick_failed", reason=error.message)
-            except Exception:  # what is in force must not be forgotten
-                log.exception("check_tick_failed")
-            await asyncio.sleep(min(BUSY_S, self._tick_s) if is_busy else self._tick_s)

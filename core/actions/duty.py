@@ -5,7 +5,6 @@ stores who is asked, and replaces the row. The bot reads in the feed who was ask
 is assigned to is read in the feed too. What a check contradicts is a row of its own, stored with its answer.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from core.common.clock import MINUTE_MS, Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.common.settings_file import ChannelAlerts
+from core.common.tasks import repeat
 from core.models import ASK_CHANNEL, Action, Alert, AskedStep, Duty, parse_id
 from core.responders import target as targets
 from core.responders.guards import Guards
@@ -89,7 +89,6 @@ class Duties:
         *,
         channels: Sequence[ChannelAlerts] = (),
         steady_clock: Clock = boot_ms,
-        tick_s: float = TICK_S,
     ) -> None:
         """`steady_clock` measures how long is left to a step; nobody sets it. `channels` are those with a duty."""
         self._database = database
@@ -98,21 +97,13 @@ class Duties:
         self._domain = user_domain
         self._channels = channels
         self._steady = steady_clock
-        self._tick_s = tick_s
         self._due_at: dict[_Step, int] = {}
         """When the next steps are due, by the steady clock."""
         self._looked_at: int | None = None
-        self._ticking: asyncio.Task[None] | None = None
 
-    def open(self) -> None:
-        """Start to take steps."""
-        self._ticking = asyncio.create_task(self._repeat())
-
-    async def close(self) -> None:
-        """Take no more steps."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+    async def run(self) -> None:
+        """Take the steps that are due until cancelled."""
+        await repeat("duty", TICK_S, self.run_due)
 
     async def run_due(self) -> int:
         """Take the steps that are due; returns how many were."""
@@ -399,16 +390,6 @@ class Duties:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""
         able = self._guards.able_to_approve(reads, action, asked_by, _clearance(reads, row, action))
         return [one.login for one in able if one.is_linked and one.login not in approved_by]
-
-    async def _repeat(self) -> None:
-        while True:
-            try:
-                await self.run_due()
-            except ResponderBotError as error:
-                log.warning("duty_tick_failed", reason=error.message)
-            except Exception:  # nobody must be forgotten
-                log.exception("duty_tick_failed")
-            await asyncio.sleep(self._tick_s)
 
 
 def _clearance(reads: Reads, row: Row, action: Action) -> int:

@@ -13,6 +13,7 @@ from core.common import leases
 from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait, repeat
 from core.engines.base import Engine, Job, Progress, Report
 from core.hosts.hosts import LEASE_MS, Hosts
 from core.models import OPEN_STATUSES
@@ -24,7 +25,7 @@ log = structlog.get_logger()
 
 TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
-STORE_RETRY_S = 1.0  # between attempts to store an end while the store can't be written
+STORE_RETRY_S = 1.0  # between attempts to claim, or to store an end, while the store can't be used
 LOOK_S = 0.25  # between polls for what other cores have recorded or cancelled, while there are other cores
 END_LOOK_S = 0.1  # between polls for the end of an action that another host runs
 CLAIM_AT_ONCE = 100
@@ -90,8 +91,11 @@ class Runner:
             await state.engine.clean_up_ended(self._open_run_ids)
         await self.tick()
         # Separate tasks: looking for actions may wait for long searches, renewing the lease must not.
-        ticking = [self._repeat(job) for job in (self._renew, self._adopt_and_expire)]
-        self._ticking = [asyncio.create_task(job) for job in (*ticking, self._claim_repeatedly())]
+        self._ticking = [
+            asyncio.create_task(repeat("lease", self._tick_s, self._renew, at_once=False)),
+            asyncio.create_task(repeat("actions", self._tick_s, self._adopt_and_expire, at_once=False)),
+            asyncio.create_task(repeat("claims", STORE_RETRY_S, self._claim_repeatedly)),
+        ]
 
     async def _open_run_ids(self) -> list[str]:
         return await self._database.read(stored.open_run_ids)
@@ -99,10 +103,7 @@ class Runner:
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""
         self._is_closed = True
-        tasks = [*self._following.values(), *self._ticking, *self._stopping.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._following.values(), *self._ticking, *self._stopping.values())
         with suppress(ResponderBotError):
             await self._hosts.close()
 
@@ -201,9 +202,7 @@ class Runner:
         Programs of actions that have ended meanwhile are killed; those that another core of this host follows go on.
         """
         dropped = dict(self._following)
-        for task in dropped.values():
-            task.cancel()
-        await asyncio.gather(*dropped.values(), return_exceptions=True)
+        await cancel_and_wait(*dropped.values())
         for number in dropped:
             find = partial(self._database.read, partial(stored.find, action_id=number))
             row = await _until_store_answers(find)
@@ -287,24 +286,12 @@ class Runner:
     async def _claim_repeatedly(self) -> None:
         """Claim what waits: at once if this process recorded it, and at intervals while there are other cores."""
         while True:
-            if self._hosts.others():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._wake.wait()
-            else:
-                await self._wake.wait()
             self._wake.clear()
-            try:
-                await self._claim()
-                await self._stop_cancelled()
-            except ResponderBotError as error:
-                log.warning("claim_failed", reason=error.message)
-                await asyncio.sleep(STORE_RETRY_S)
-                self._wake.set()
-            except Exception:
-                log.exception("claim_failed")
-                await asyncio.sleep(STORE_RETRY_S)
-                self._wake.set()
+            await self._claim()
+            await self._stop_cancelled()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S if self._hosts.others() else None):
+                    await self._wake.wait()
 
     async def _claim(self) -> None:
         """Claim the oldest actions that wait for this host's engines, as many as have a free slot."""
@@ -433,16 +420,6 @@ class Runner:
     async def _apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
         """Store the end; False if this process doesn't hold the action."""
         return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report, run_id))
-
-    async def _repeat(self, job: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(self._tick_s)
-            try:
-                await job()
-            except ResponderBotError as error:
-                log.warning("lease_tick_failed", reason=error.message)
-            except Exception:  # without ticks all actions would be lost to another core
-                log.exception("lease_tick_failed")
 
 
 async def _until_store_answers(ask: Callable[[], Awaitable[T]]) -> T:

@@ -1,6 +1,5 @@
 """Undoes actions: on request, and when the timer of a run is over (core/docs/semantics.md#undo)."""
 
-import asyncio
 import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from core.authorization import Caller, current_caller
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 from core.models import Action, Parameter, RunInput, UndoInput
 from core.reports.report import has_lost_secret
 from core.responders import target as targets
@@ -37,26 +37,16 @@ class Undos:
         guards: Guards,
         database: Database,
         clock: Clock,
-        *,
-        tick_s: float = TICK_S,
     ) -> None:
         self._runs = runs
         self._registry = registry
         self._guards = guards
         self._database = database
         self._clock = clock
-        self._tick_s = tick_s
-        self._ticking: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Start undoing what is due, including what became due while no core ran."""
-        self._ticking = asyncio.create_task(self._repeat())
-
-    async def close(self) -> None:
-        """Stop looking for what is due."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+    async def run(self) -> None:
+        """Undo what is due until cancelled, including what became due while no core ran."""
+        await repeat("timed undos", TICK_S, self._run_all)
 
     async def undo(
         self, caller: Caller, action_id: str, request: UndoInput, *, key: str = "", body: str = ""
@@ -225,16 +215,9 @@ class Undos:
             parameters={**same, **request.parameters},
         )
 
-    async def _repeat(self) -> None:
-        while True:
-            try:
-                while await self.run_due() == BATCH:
-                    pass
-            except ResponderBotError as error:
-                log.warning("undo_tick_failed", reason=error.message)
-            except Exception:  # what is due must not be forgotten
-                log.exception("undo_tick_failed")
-            await asyncio.sleep(self._tick_s)
+    async def _run_all(self) -> None:
+        while await self.run_due() == BATCH:
+            pass
 
 
 def common_parameters(row: Row, declared: Iterable[Parameter]) -> dict[str, Any]:

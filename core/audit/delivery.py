@@ -1,24 +1,22 @@
 """Delivers rows of the audit to a collector, from the table and at least once (core/docs/audit.md#delivery)."""
 
-import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 
 import aiohttp
-import structlog
 
 from core.audit import store as stored
 from core.audit.verify import canonical, row_line
 from core.common.clock import MINUTE_MS, Clock, boot_ms
 from core.common.database import Database, Row
 from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 
 BATCH = 500  # rows
 TICK_S = 5.0  # between looks at the table, and attempts
 TIMEOUT_S = 30.0
 LATE_MINUTES = 5  # until health says that the collector lags
-
-log = structlog.get_logger("core.audit")
 
 
 class Delivery:
@@ -52,23 +50,7 @@ class Delivery:
     async def run(self) -> None:
         """Deliver what is new until cancelled."""
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session:
-            while True:
-                reason = ""
-                try:
-                    while await self._deliver(session):
-                        pass
-                except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                    reason = str(error) or type(error).__name__
-                except ResponderBotError as error:
-                    reason = error.message
-                except Exception:  # the lag must show
-                    reason = "the log says why"
-                    log.exception("audit_delivery_failed")
-                if reason:
-                    log.warning("audit_not_delivered", reason=reason)
-                self._reason = reason
-                self._observe_lag(self._lag_ms() / 1000)
-                await asyncio.sleep(self._tick_s)
+            await repeat("delivery of the audit", self._tick_s, partial(self._deliver_all, session))
 
     async def problem(self) -> str:
         """Why the collector lags, as a sentence; "" if it doesn't."""
@@ -91,8 +73,21 @@ class Delivery:
             written = min(written, self._oldest[1])
         self._oldest = oldest["number"], written
 
+    async def _deliver_all(self, session: aiohttp.ClientSession) -> None:
+        reason = "the log says why"
+        try:
+            while await self._deliver(session):
+                pass
+            reason = ""
+        except ResponderBotError as error:
+            reason = error.message
+            raise
+        finally:
+            self._reason = reason
+            self._observe_lag(self._lag_ms() / 1000)
+
     async def _deliver(self, session: aiohttp.ClientSession) -> bool:
-        """Deliver the next rows; False if there are none. Raises ResponderBotError, aiohttp.ClientError, OSError."""
+        """Deliver the next rows; False if there are none. Raises ResponderBotError("unavailable")."""
         rows = await self._database.snapshot(
             lambda reads: stored.page(reads, stored.delivered(reads, self._url), None, BATCH)
         )
@@ -106,9 +101,12 @@ class Delivery:
             canonical({"head": {"number": last["number"], "hash": last["hash"]}}),
         ]
         body = "".join(f"{line}\n" for line in lines).encode()
-        async with session.post(self._url, data=body, headers=self._headers, allow_redirects=False) as response:
-            if not 200 <= response.status < 300:
-                raise ResponderBotError("unavailable", f"it answered {response.status}")
+        try:
+            async with session.post(self._url, data=body, headers=self._headers, allow_redirects=False) as response:
+                if not 200 <= response.status < 300:
+                    raise ResponderBotError("unavailable", f"it answered {response.status}")
+        except (aiohttp.ClientError, OSError) as error:
+            raise ResponderBotError("unavailable", str(error) or type(error).__name__) from error
         number, now = last["number"], self._clock()
         await self._database.transaction(lambda tx: stored.set_delivered(tx, self._url, number, now))
         return True

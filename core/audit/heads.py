@@ -13,6 +13,7 @@ from core.audit import trail
 from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 
 TICK_S = 5.0  # how late a head may be, and between attempts
 PORT = 6514
@@ -25,41 +26,38 @@ log = structlog.get_logger("core.app")
 
 async def publish_forever(database: Database, clock: Clock, logged: int) -> None:
     """Publish the head each hour, and log what was published after row `logged`, by whichever process."""
-    while True:
-        await asyncio.sleep(TICK_S)
-        try:
-            if await database.read(lambda reads: trail.is_due(reads, clock())):
-                await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
-            heads = await database.read(partial(trail.heads_after, number=logged))
-            for head in heads.values():
-                log.info("audit_head", head=head)
-            logged = max(heads, default=logged)
-        except ResponderBotError as error:
-            log.warning("head_not_published", reason=error.message)
-        except Exception:  # nobody would notice that no head comes any more
-            log.exception("head_not_published")
+
+    async def publish() -> None:
+        nonlocal logged
+        if await database.read(lambda reads: trail.is_due(reads, clock())):
+            await database.transaction(lambda tx: trail.publish_if_due(tx, clock()))
+        heads = await database.read(partial(trail.heads_after, number=logged))
+        for head in heads.values():
+            log.info("audit_head", head=head)
+        logged = max(heads, default=logged)
+
+    await repeat("publishing heads of the audit", TICK_S, publish)
 
 
 async def send_forever(database: Database, clock: Clock, url: str, host: str, *, tick_s: float = TICK_S) -> None:
     """Send the last head, as nobody knows whether it arrived before this start, then each new one."""
     sent: int | None = None
-    while True:
-        try:
-            if sent is None:
-                sent = await database.read(trail.last_published) - 1
-            if heads := await database.read(partial(trail.heads_after, number=sent)):
-                at = datetime.fromtimestamp(clock() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                start = f"<{_NOTICE}>1 {at} {host} responder-bot - audit_head - head="  # as RFC 5424 says
+
+    async def send() -> None:
+        nonlocal sent
+        if sent is None:
+            sent = await database.read(trail.last_published) - 1
+        if heads := await database.read(partial(trail.heads_after, number=sent)):
+            at = datetime.fromtimestamp(clock() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            start = f"<{_NOTICE}>1 {at} {host} responder-bot - audit_head - head="  # as RFC 5424 says
+            try:
                 async with asyncio.timeout(SEND_S):
                     await _send(url, [f"{start}{head}" for head in heads.values()])
-                sent = max(heads)
-        except ResponderBotError as error:
-            log.warning("head_not_sent", url=url, reason=error.message)
-        except OSError as error:
-            log.warning("head_not_sent", url=url, reason=str(error) or type(error).__name__)
-        except Exception:
-            log.exception("head_not_sent", url=url)
-        await asyncio.sleep(tick_s)
+            except OSError as error:
+                raise ResponderBotError("unavailable", f"{url}: {str(error) or type(error).__name__}") from error
+            sent = max(heads)
+
+    await repeat("sending heads of the audit", tick_s, send)
 
 
 async def _send(url: str, messages: list[str]) -> None:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive
 
 from core.common.connection import ConnectionLimits, HttpConnection, checked
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait, repeat
 
 GRACE_S = 3.0  # for requests in progress when the server stops
 BODY_TIMEOUT_S = 20.0  # a client that takes longer to send 1 MiB is stuck or hostile
@@ -95,13 +96,12 @@ async def http_server(
     url = local_url(sock)
     await server.startup([sock])
     main_loop = asyncio.create_task(server.main_loop())  # keeps the Date header
-    watchdog = asyncio.create_task(_enforce_limits(server, limits.check_every_s))
+    enforce = partial(_enforce_limits, server)
+    watchdog = asyncio.create_task(repeat("limits of connections", limits.check_every_s, enforce))
     try:
         yield url
     finally:
-        for task in (main_loop, watchdog):
-            task.cancel()
-        await asyncio.gather(main_loop, watchdog, return_exceptions=True)
+        await cancel_and_wait(main_loop, watchdog)
         await _shut_down(server, sock, grace_s)
 
 
@@ -109,14 +109,11 @@ def _connections(server: uvicorn.Server) -> list[HttpConnection]:
     return cast(list[HttpConnection], list(server.server_state.connections))
 
 
-async def _enforce_limits(server: uvicorn.Server, every_s: float) -> None:
+async def _enforce_limits(server: uvicorn.Server) -> None:
     """Have each connection enforce its timeouts: one timer for all costs less than one per request."""
-    loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(every_s)
-        now = loop.time()
-        for connection in _connections(server):
-            connection.enforce_limits(now)
+    now = asyncio.get_running_loop().time()
+    for connection in _connections(server):
+        connection.enforce_limits(now)
 
 
 async def _shut_down(server: uvicorn.Server, sock: socket.socket, grace_s: float) -> None:
@@ -131,9 +128,7 @@ async def _shut_down(server: uvicorn.Server, sock: socket.socket, grace_s: float
         for connection in _connections(server):
             if connection.unsent():
                 connection.transport.abort()  # a task waits until its client reads
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await cancel_and_wait(*pending)
     for connection in _connections(server):
         connection.transport.abort()
     await asyncio.sleep(0)  # they unregister in the next iteration of the event loop

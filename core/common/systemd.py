@@ -6,6 +6,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from core.common.tasks import cancel_and_wait
+
 
 @asynccontextmanager
 async def alive() -> AsyncIterator[None]:
@@ -33,6 +35,5 @@ async def alive() -> AsyncIterator[None]:
         try:
             yield
         finally:
-            watchdog.cancel()
-            await asyncio.gather(watchdog, return_exceptions=True)
+            await cancel_and_wait(watchdog)
             say(b"STOPPING=1")

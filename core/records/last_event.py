@@ -8,6 +8,7 @@ import structlog
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.private_files import replace_text
+from core.common.tasks import repeat
 from core.store import events as stored
 
 LOOK_S = 5.0
@@ -53,18 +54,15 @@ class LastEvent:
         """Continue from the number that this host has seen, and keep it up to date. Raises as `read` does."""
         self._file = folder / FILE
         self._seen = await asyncio.to_thread(self._read_file, self._file)
-        await self.read()
-        await self.remember()
+        await self._look()
 
     async def watch(self) -> None:
-        """Poll the number until it goes back."""
-        while not self.went_back.is_set():
-            try:
-                await self.read()
-                await self.remember()
-            except ResponderBotError as error:
-                log.warning("last_event_not_read", reason=error.message)
-            await asyncio.sleep(LOOK_S)
+        """Poll the number until cancelled."""
+        await repeat("newest event", LOOK_S, self._look)
+
+    async def _look(self) -> None:
+        await self.read()
+        await self.remember()
 
     async def remember(self) -> None:
         """Save the number for the next process of this host."""

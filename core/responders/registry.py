@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 
@@ -12,6 +13,7 @@ from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
+from core.common.tasks import cancel_and_wait, repeat
 from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
 from core.hosts.hosts import Host
 from core.models import (
@@ -77,6 +79,8 @@ class EngineState:
     """Whether the catalogue is its answer to this process, rather than a stored one."""
     is_stored: bool = False
     """Whether other hosts can read all this, if it has answered."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it was asked for its catalogue, whatever it answered."""
 
 
 @dataclass(frozen=True)
@@ -142,19 +146,18 @@ class Registry:
         self._merge()
         names = json.dumps(list(self._states))
         await self._database.transaction(lambda tx: stored.begin_catalogues(tx, self._host.id, names))
-        first = [asyncio.create_task(self._refresh(state)) for state in self._states.values()]
-        if first:
-            await asyncio.wait(first, timeout=OPEN_TIMEOUT_S)
         self._tasks = [
-            asyncio.create_task(self._refresh_repeatedly(state, task))
-            for state, task in zip(self._states.values(), first, strict=True)
+            asyncio.create_task(repeat(f"responders of {name}", REFRESH_S, partial(self._refresh, state)))
+            for name, state in self._states.items()
         ]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                for state in self._states.values():
+                    await state.asked.wait()
 
     async def close(self) -> None:
         """Stop asking for catalogues; the engines stay open."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     async def refresh(self) -> None:
         """Ask all engines for their catalogues now."""
@@ -534,13 +537,13 @@ class Registry:
 
     # --- refreshing -------------------------------------------------------------------------------------------------
 
-    async def _refresh_repeatedly(self, state: EngineState, first: asyncio.Task[None]) -> None:
-        await first
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            await self._refresh(state)
-
     async def _refresh(self, state: EngineState) -> None:
+        try:
+            await self._ask(state)
+        finally:
+            state.asked.set()
+
+    async def _ask(self, state: EngineState) -> None:
         try:
             catalogue = without_duplicates(await state.engine.catalogue())
         except ResponderBotError as error:

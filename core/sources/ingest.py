@@ -13,6 +13,7 @@ from core.authorization import Caller, current_caller, full_login
 from core.common.clock import HOUR_MS, MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
+from core.common.tasks import repeat
 from core.models import AlertInput, ApiModel, ArtifactsInput
 from core.settings import Rate, ResponderSection, SourceSection, duration_ms
 from core.sources import preset, repeats
@@ -110,19 +111,17 @@ class Sources:
         self._user_domain = user_domain
         self._opened_at = clock()
         self._small, self._large = asyncio.Semaphore(SMALL_AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
-        self._ticking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin to count what comes, and to look for what should have come."""
+        """Begin to count what comes."""
         if self._sources:
             now = self._clock()
             await self._database.transaction(lambda tx: stored.add_missing(tx, self._sources, now))
-            self._ticking = asyncio.create_task(self._tick_forever())
 
-    async def close(self) -> None:
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
+    async def run(self) -> None:
+        """Look for what should have come until cancelled."""
+        if self._sources:
+            await repeat("silence of sources", TICK_S, self.tick)
 
     def sender(self, name: str, caller: Caller | None, headers: Mapping[str, str]) -> Sender:
         """Who sends to this source: its own user with a key (`caller`), or whoever can sign.
@@ -216,16 +215,6 @@ class Sources:
         expected_ms = duration_ms(source.section.expect_every)
         ran_ms = now - self._opened_at
         return now - (row["last_at"] or row["since"]) > expected_ms and ran_ms > min(expected_ms, SENDERS_RETRY_MS)
-
-    async def _tick_forever(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            try:
-                await self.tick()
-            except ResponderBotError as error:
-                log.warning("sources_not_checked", reason=error.message)
-            except Exception:
-                log.exception("sources_not_checked")
 
 
 def _is_repeated(reads: Reads, login: str, key: str, content: bytes, now: int) -> bool:

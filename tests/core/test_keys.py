@@ -1,5 +1,6 @@
 """API keys: several for a user, each with a name, an end, a clearance and the addresses that it may come from."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from core.authorization import COMMAND_LINE
 from core.common.clock import DAY_MS
 from core.common.database import Database
 from core.common.errors import AuthenticationError, ResponderBotError
+from core.common.tasks import cancel_and_wait, repeat
 from core.people import UNUSED_DAYS, People
 from core.store import people as stored
 from tests.audited import require_rows
 from tests.clock import SetClock
+from tests.core.core_process import until
 from tests.core.running import running_core
 from tests.core.test_cli import run
 from tests.stores import opened
@@ -163,3 +166,21 @@ async def test_keys_on_the_command_line(tmp_path: Path) -> None:
     assert "The key nightly of anna@responder-bot.local no longer works." in revoked.err
     for wrong in (("anna", "x", "--expires", "yesterday"), ("anna", "x", "--expires", "2001-01-01"), ("carl", "x")):
         assert (await run(tmp_path, "key", "add", *wrong)).code == 2
+
+
+async def test_uses_of_keys_are_noted_after_an_error_that_nobody_expected(database: Database) -> None:
+    clock = SetClock()
+    people = People(database, "example.org", clock)
+    key = await people.add("anna", "analyst")
+    today, clock.now_ms = clock(), 2**70  # which is no time
+    await people.authenticate(key)
+    with capture_logs() as logged:
+        task = asyncio.create_task(repeat("uses of keys", 0.01, people.note_uses))
+        await until(lambda: logged or None, "an error")
+        commits, clock.now_ms = database.commits, today
+        await people.authenticate(key)
+        await until(lambda: database.commits > commits or None, "a commit")
+        await cancel_and_wait(task)
+    (row,) = await people.keys("anna")
+    assert row["last_used_day"] == today // DAY_MS * DAY_MS
+    assert {entry["event"] for entry in logged} == {"work_failed"}

@@ -1,21 +1,16 @@
 """Posts what the audit publishes, changes of rights above all, in the channel of admins."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from bot.features.audit import views
 from bot.outbox import DesiredMessage, MessageOutbox
-from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 LOOK_S = 2.0
-
-log = structlog.get_logger("bot.notifier")
 
 
 class Heads:
@@ -29,17 +24,12 @@ class Heads:
 
     async def run(self) -> None:
         """Post what is new until cancelled."""
-        while True:
-            try:
-                if channel := self._channel():
-                    await self._post(channel)
-            except ResponderBotError as error:
-                log.warning("heads_not_posted", code=error.code, reason=error.message)
-            except Exception:  # the bot would stop to lead
-                log.exception("heads_not_posted")
-            await asyncio.sleep(LOOK_S)
+        await repeat("posting heads of the audit", LOOK_S, self._post)
 
-    async def _post(self, channel: str) -> None:
+    async def _post(self) -> None:
+        channel = self._channel()
+        if not channel:
+            return
         after = await self._outbox.head()
         rows = await self._core.heads(after)
         if rows and after is not None:

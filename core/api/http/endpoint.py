@@ -17,6 +17,7 @@ from core.authorization import Caller
 from core.common import logs
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected
+from core.common.tasks import cancel_and_wait
 from core.models import ApiModel, Input, Permission
 
 JSON_TYPE = "application/json"
@@ -94,9 +95,7 @@ class Request:
                 raise ClientDisconnected
             return searching.result()
         finally:
-            searching.cancel()
-            hang_up.cancel()
-            await asyncio.gather(searching, hang_up, return_exceptions=True)
+            await cancel_and_wait(searching, hang_up)
             search.close()  # it may not have started
             del searching, hang_up  # an error refers to this frame, and with it to all that the search had read
 

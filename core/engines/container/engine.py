@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from core.common.errors import ResponderBotError
+from core.common.tasks import cancel_and_wait
 from core.engines import files, job_folder, run_report
 from core.engines.base import Catalogue, Job, Report
 from core.engines.catalogue_loader import LoadedCatalogue
@@ -273,9 +274,7 @@ class ContainerEngine(JobFolderEngine[RunnableImage, _ContainerRun]):
             run.state = ended.result()
             return ""
         finally:
-            for task in (ended, full):
-                task.cancel()
-            await asyncio.gather(ended, full, return_exceptions=True)
+            await cancel_and_wait(ended, full)
 
     async def _until_exited(self, container: str) -> ContainerState | None:
         """The state of a container once it has ended; None if it is gone. Waits for an unavailable runtime."""

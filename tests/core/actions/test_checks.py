@@ -231,12 +231,10 @@ async def test_nothing_is_checked_that_has_ended_or_that_no_settings_name(tmp_pa
         async with another_core(harness, harness.engine, policies=policies()) as later:
             checks = checks_of(later)
             await checks.open()
-            await checks.close()
             await looked(harness, says("confirmed"), later)
         harness.clock.now_ms += EVERY_MS
         checks = checks_of(harness)
         await checks.open()
-        await checks.close()
         assert not await checks.run_due()
 
 

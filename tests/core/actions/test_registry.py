@@ -102,6 +102,16 @@ async def test_maxima_of_the_settings_hold_on_every_engine(tmp_path: Path, local
         await registry.close()
 
 
+async def test_what_nobody_expected_of_a_catalogue_shows_and_core_starts(tmp_path: Path) -> None:
+    odd = replace(BLOCK_HOST, code=b"no JSON")  # type: ignore[arg-type]
+    engines = [ScriptedEngine("one", [odd]), ScriptedEngine("two", [NOTIFY])]
+    with capture_logs() as logged:
+        async with opened_registry(tmp_path, engines) as registry:
+            offered = registry.offered(ALERT)
+    assert NOTIFY.name in [one.name for one in offered]
+    assert [entry["work"] for entry in logged if entry["event"] == "work_failed"] == ["responders of one"]
+
+
 async def test_a_run_goes_to_the_first_engine_that_is_up(tmp_path: Path) -> None:
     engines = [ScriptedEngine("one", [BLOCK_HOST]), ScriptedEngine("two", [BLOCK_HOST])]
     async with opened_registry(tmp_path, engines) as registry:

@@ -176,7 +176,7 @@ async def test_what_nobody_expected_shows_and_delivery_goes_on(database: Databas
                 assert "(the log says why)" in await delivery.problem()
                 await database.transaction(lambda tx: tx.run(change, {"doc": row["doc"]}))
                 assert verify((await came.get()).splitlines(keepends=True)).number == 3
-    assert logged[0]["event"] == "audit_delivery_failed"
+    assert logged[0]["event"] == "work_failed"
 
 
 async def test_core_delivers_its_own_rows(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ async def test_what_could_not_be_sent_is_sent_once_the_server_is_back(
             await write(database, clock, 60)  # more than are read at once
             async with listening(server, certificates.server, port):
                 assert await server.next(61) == list(range(1, 62))
-    assert logged[0]["event"] == "head_not_sent"
+    assert logged[0]["event"] == "work_failed"
 
 
 @dataclass
@@ -165,7 +165,7 @@ async def test_a_log_server_that_says_nothing_is_given_up(database: Database) ->
         async with silent_server() as (server, port), sending(database, port, clock):
             for _ in range(2):
                 await server.accepted.get()
-    assert [(entry["event"], entry["reason"]) for entry in logged] == [("head_not_sent", "TimeoutError")]
+    assert [entry["reason"] for entry in logged] == [f"tls://127.0.0.1:{port}: TimeoutError"]
 
 
 @pytest.mark.usefixtures("trusted")
@@ -192,7 +192,7 @@ async def test_a_server_that_is_not_trusted_gets_nothing(
     with capture_logs() as logged:
         async with listening(server, certificates.server) as port, sending(database, port, clock):
             await until(lambda: logged or None, "a warning")
-    assert logged[0]["event"] == "head_not_sent"
+    assert logged[0]["event"] == "work_failed"
     assert "certificate" in logged[0]["reason"].lower()
     assert server.heads.empty()
 

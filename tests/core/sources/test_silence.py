@@ -54,10 +54,7 @@ async def scene(folder: Path, **changes: Any) -> AsyncIterator[Scene]:
         section = SourceSection.model_validate({**MINE, **changes})
         sources = Sources({"mine": section}, {}, database, clock, DOMAIN)
         await sources.open()
-        try:
-            yield Scene(database, clock, people, sources, Alerts(database, clock, "default"))
-        finally:
-            await sources.close()
+        yield Scene(database, clock, people, sources, Alerts(database, clock, "default"))
 
 
 async def test_the_sender_closes_what_nobody_is_assigned_to(tmp_path: Path) -> None:
