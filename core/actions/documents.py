@@ -247,18 +247,8 @@ class _DocumentReader:
     def add_responders(self, kind: Kind, number: int, registry: Registry, guards: Guards, caller: Caller) -> None:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
-        open_runs = rights.open_runs(self._reads, number)
-        may_run, why_not = caller.may("manageAction"), caller.why_not_cleared(target.clearance)
         rules = RulesFor(guards, self._reads, caller.login)
-        explained = registry.explained(
-            target,
-            may_run=may_run,
-            open_runs=open_runs,
-            why_not=why_not,
-            rules=rules,
-            clearance=caller.sees_up_to,
-            recent_runs=self._recent_runs,
-        )
+        explained = rights.explained(self._reads, registry, rules, caller, target, self._recent_runs)
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
         document.responders[f"~{number}"] = text

@@ -5,16 +5,17 @@ Rights are read in the transaction that acts on them, since they may have ended 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from core.actions import undo_state
 from core.authorization import Caller, current_clearance, current_permissions, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Approval, Extension, Vote
+from core.models import OPEN_STATUSES, Action, Approval, Extension, OfferedResponder, Vote
 from core.responders import target as targets
-from core.responders.guards import Guards, names_of
+from core.responders.guards import Guards, RulesFor, names_of
+from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
 
@@ -127,6 +128,26 @@ def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
     """The open runs on an object by responder name, such as "already running, started by anna"."""
     rows = stored.open_on(reads, object_id)
     return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by'].partition('@')[0]}" for row in rows}
+
+
+def explained(
+    reads: Reads,
+    registry: Registry,
+    rules: RulesFor,
+    caller: Caller,
+    target: Target,
+    recent_runs: Mapping[str, int],
+) -> list[OfferedResponder]:
+    """The responders for an object, each with a verdict and its reasons. `recent_runs`: how many, by responder."""
+    return registry.explained(
+        target,
+        may_run=caller.may("manageAction"),
+        open_runs=open_runs(reads, target.id),
+        why_not=caller.why_not_cleared(target.clearance),
+        rules=rules,
+        clearance=caller.sees_up_to,
+        recent_runs=recent_runs,
+    )
 
 
 def _how_far(row: Row) -> str:

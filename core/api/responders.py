@@ -36,17 +36,7 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
             rules = RulesFor(guards, reads, caller.login)
             if not is_explained:
                 return registry.offered(target, rules)
-            may_run, open_runs = caller.may("manageAction"), rights.open_runs(reads, target.id)
-            why_not = caller.why_not_cleared(target.clearance)
-            return registry.explained(
-                target,
-                may_run=may_run,
-                open_runs=open_runs,
-                why_not=why_not,
-                rules=rules,
-                clearance=caller.sees_up_to,
-                recent_runs=stored.recent_runs(reads),
-            )
+            return rights.explained(reads, registry, rules, caller, target, stored.recent_runs(reads))
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
 

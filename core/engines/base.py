@@ -155,7 +155,10 @@ OpenRunIds = Callable[[], Awaitable[Collection[str]]]
 
 
 class Engine(Protocol):
-    """Runs responders. Every method may be called at any time and from several tasks of one event loop."""
+    """Runs responders. Every method may be called at any time and from several tasks of one event loop.
+
+    The defaults are those of a remote engine, which keeps nothing on this host.
+    """
 
     @property
     def name(self) -> str: ...
@@ -163,6 +166,7 @@ class Engine(Protocol):
     @property
     def capacity(self) -> int | None:
         """How many jobs it runs at once; further ones queue in core, where they can be cancelled. None: unlimited."""
+        return None
 
     async def catalogue(self) -> Catalogue:
         """Its responders now. Raises ResponderBotError("unavailable") if they can't be listed."""
@@ -170,19 +174,23 @@ class Engine(Protocol):
     @property
     def runs_here(self) -> bool:
         """Whether its programs run on this host and are lost with it; False if any host may follow them."""
+        return False
 
     @property
     def runs_programs(self) -> bool:
         """Whether it starts programs under an account of this machine, which core confines."""
+        return False
 
     async def unreadable_secrets(self) -> list[str]:
         """A sentence for each responder with a value that can't be read now. Reads all values, and runs no responder.
 
         Raises as `catalogue` does.
         """
+        return []
 
     def job_id(self, run_id: str) -> str:
         """The engine's id of a run's job if it is known before the job runs, else `""`."""
+        return ""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """Run the job to its end, or with `job.resumed` follow the one that already runs.
@@ -198,6 +206,7 @@ class Engine(Protocol):
 
     async def clean_up(self, run_id: str) -> None:
         """Remove the files of a job whose report is stored. May be called twice."""
+        return
 
     async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
         """At start, remove the files of runs that have ended.
@@ -205,9 +214,11 @@ class Engine(Protocol):
         `open_run_ids` must be called after the leftovers are listed: then a run that another core accepts meanwhile is
         either not listed or open.
         """
+        return
 
     async def close(self) -> None:
         """Close connections and helper processes; running jobs go on."""
+        return
 
 
 def describe_error(error_message: Any) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ import structlog
 
 from core.common.errors import ResponderBotError
 from core.engines import files, job_folder
-from core.engines.base import Catalogue, Job, OnProgress, OpenRunIds, Progress, Report
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Progress, Report
 from core.engines.catalogue_loader import CatalogueLoader, LoadedCatalogue, R
 from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.secret_reader import SecretReader, UnreadableSecretError
@@ -77,7 +77,7 @@ class NotStartedError(NoResultError):
     """Why its program never ran."""
 
 
-class JobFolderEngine(ABC, Generic[R, RunT]):
+class JobFolderEngine(Engine, Generic[R, RunT]):
     """Follows runs, and stops them when they are cancelled or reach their deadline."""
 
     def __init__(
@@ -146,10 +146,6 @@ class JobFolderEngine(ABC, Generic[R, RunT]):
     @property
     def runs_here(self) -> bool:
         return True
-
-    @property
-    def runs_programs(self) -> bool:
-        return False
 
     async def catalogue(self) -> Catalogue:
         """The responders now; files are read again only if they have changed.

@@ -87,13 +87,6 @@ class ScriptedEngine(Engine):
     def runs_here(self) -> bool:
         return self.local
 
-    @property
-    def runs_programs(self) -> bool:
-        return False
-
-    async def unreadable_secrets(self) -> list[str]:
-        return []
-
     async def catalogue(self) -> Catalogue:
         if self.down:
             raise ResponderBotError("unavailable", self.down)
@@ -120,6 +113,3 @@ class ScriptedEngine(Engine):
 
     async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
         self.swept.append(set(map(action_id_of, await open_run_ids())))
-
-    async def close(self) -> None:
-        return

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
-from core.engines.base import Catalogue, Job, OnProgress, OpenRunIds, Progress, Report
+from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
@@ -16,7 +16,7 @@ from core.engines.cortex.translate import describe_refusal, find_job, label_of, 
 from core.models import KINDS
 
 
-class CortexEngine:
+class CortexEngine(Engine):
     """The engine described in core/docs/responder-process.md#remote-cortex-engines."""
 
     def __init__(
@@ -63,23 +63,6 @@ class CortexEngine:
     def name(self) -> str:
         return self._name
 
-    @property
-    def capacity(self) -> int | None:
-        """The server has a queue of its own, and doesn't publish its capacity."""
-        return None
-
-    @property
-    def runs_here(self) -> bool:
-        return False
-
-    @property
-    def runs_programs(self) -> bool:
-        return False
-
-    async def unreadable_secrets(self) -> list[str]:
-        """None: the server has the values."""
-        return []
-
     async def catalogue(self) -> Catalogue:
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -91,9 +74,6 @@ class CortexEngine:
             raise self._unavailable(f"returned no list of responders within {self._timeout_s:g} s") from None
         except NoAnswer as lost:
             raise self._unavailable(f"can't be reached: {lost.reason}") from lost
-
-    def job_id(self, run_id: str) -> str:
-        return ""
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         engine_job_id = job.engine_job_id
@@ -113,12 +93,6 @@ class CortexEngine:
             f"Engine {self._name!r} is remote and can't stop a responder once it has it. "
             "Wait for its end, or stop it on that server.",
         )
-
-    async def clean_up(self, run_id: str) -> None:
-        """Does nothing: no data of remote jobs is kept here."""
-
-    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
-        """Does nothing: no data of remote jobs is kept here."""
 
     async def close(self) -> None:
         await self._http.close()

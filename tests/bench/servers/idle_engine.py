@@ -3,7 +3,7 @@
 import asyncio
 from typing import Literal
 
-from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Progress, Report, Responder
+from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report, Responder
 
 IDLE = Responder(
     id="r-idle",
@@ -34,13 +34,6 @@ class IdleEngine(Engine):
     def runs_here(self) -> bool:
         return True
 
-    @property
-    def runs_programs(self) -> bool:
-        return False
-
-    async def unreadable_secrets(self) -> list[str]:
-        return []
-
     async def catalogue(self) -> Catalogue:
         return Catalogue((IDLE,))
 
@@ -55,13 +48,4 @@ class IdleEngine(Engine):
         return Report(True, message="Nothing was done.")
 
     async def cancel(self, job: Job) -> None:
-        return
-
-    async def clean_up(self, run_id: str) -> None:
-        return
-
-    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
-        return
-
-    async def close(self) -> None:
         return
