@@ -5,6 +5,7 @@ Nothing heavy is imported before a subcommand runs, so that `--help` answers at 
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -71,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the parsed subcommand and return its exit code; a ResponderBotError is one sentence and 2."""
     subcommand: Run = args.run
     try:
-        return subcommand(args)
+        code = subcommand(args)
+        sys.stdout.flush()
+        return code
     except ResponderBotError as error:
         _say(error.message, sys.stderr)
         return 2
@@ -88,6 +91,12 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone, as after `| head`
         return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say("No space is left on the disk; make room, and repeat the command.", sys.stderr)
+        return 2
 
 
 def announce(line: str) -> None:
@@ -443,6 +452,8 @@ def _audit_export(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
 
     since, until = getattr(args, "from"), args.to
+    if since is not None and until is not None and since > until:
+        raise ResponderBotError("bad_request", f"{since} is after {until}; give the earlier day with --from.")
 
     async def work(database: "Database") -> None:
         lines = export(database, now_ms, COMMAND_LINE.login, since=since, until=until, as_csv=args.format == "csv")

@@ -88,7 +88,7 @@ def _csv_lines(row: Row, texts: Mapping[int, list[Row]]) -> list[str]:
 def _csv(values: Any) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(f"'{value}" if str(value).startswith(_FORMULA) else value for value in values)
-    return line.getvalue()
+    return line.getvalue().encode(errors="backslashreplace").decode()  # a text may have half a surrogate pair
 
 
 def _ms(day: date) -> int:

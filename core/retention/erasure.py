@@ -201,7 +201,7 @@ class Eraser:
         ):
             async for table, row in rows or _none():
                 kept = {column: row[column] for column in table.columns if column not in _SECRET}
-                yield json.dumps({"in": place, "table": table.name, "row": kept}, ensure_ascii=False)
+                yield json.dumps({"in": place, "table": table.name, "row": kept})
 
     # --- deletion ---------------------------------------------------------------------------------------------------
 

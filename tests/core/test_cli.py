@@ -18,7 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests import programs
+from core.audit import trail
+from tests import programs, stores
 from tests.core.core_process import ROOT
 from tests.core.running import running_core
 from tests.programs import PIPE, Program
@@ -439,3 +440,27 @@ async def test_a_database_is_not_made_beside_what_an_earlier_core_left(tmp_path:
 async def test_the_version_is_printed(tmp_path: Path) -> None:
     ended = await (await programs.start("bot.cli", "--version", cwd=tmp_path, stdout=PIPE, stderr=PIPE)).communicate()
     assert ended == (f"responder-bot {version('responder-bot')}\n".encode(), b"")
+
+
+async def test_what_is_printed_may_be_on_a_full_disk_or_have_half_a_surrogate_pair(tmp_path: Path) -> None:
+    async with stores.opened(tmp_path / "responder-bot.db") as database:
+        texts = {"reason": "half \ud800 of anna@responder-bot.local"}
+        await database.transaction(lambda tx: trail.record(tx, 0, "hold.set", by="a@x", object="~1", texts=texts))
+    with Path("/dev/full").open("w") as full:  # noqa: ASYNC230 - it is no file
+        command = [sys.executable, "-m", "core.cli", "audit", "export"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = await asyncio.to_thread(
+            subprocess.run, command, cwd=tmp_path, env=environment, stdout=full, stderr=PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (2, "No space is left on the disk; make room, and repeat the command.\n")
+    table = await run(tmp_path, "audit", "export", "--format", "csv")
+    assert (table.code, table.err) == (0, "")
+    assert "half \\ud800 of" in table.out
+
+
+async def test_an_export_of_days_in_the_wrong_order_is_refused(tmp_path: Path) -> None:
+    async with stores.opened(tmp_path / "responder-bot.db"):
+        pass
+    ended = await run(tmp_path, "audit", "export", "--from", "2026-02-01", "--to", "2026-01-01")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "2026-02-01 is after 2026-01-01; give the earlier day with --from.\n"

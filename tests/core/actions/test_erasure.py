@@ -28,7 +28,7 @@ from core.retention.pruning import Retention
 from core.settings import ResponderSection
 from core.store.database.opening import STORE
 from tests import programs, stores
-from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, caller, next_run, open_harness, run_input
 from tests.core.actions.test_undo import BLOCK, RELEASE, engine
 from tests.programs import PIPE
 
@@ -154,6 +154,21 @@ async def test_whoever_starts_a_run_while_they_are_erased_stays(harness: Harness
     await harness.ended(action.id)
     assert "say who undoes it" in await refused(eraser(harness).carry_out(erasure))
     assert "anna@example.org" in [user.login for user in await harness.people.list_users(LEAD)]
+
+
+async def test_who_is_erased_has_approved_nothing_that_still_waits(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection(approval=2, undo=RELEASE)}
+    async with open_harness(tmp_path, policies=policies, engine=engine()) as harness:
+        await harness.people.add("carl", "analyst")
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.actions.approve(BEN, action.id)
+        await eraser(harness).carry_out(await eraser(harness).of_person("ben", ""))
+        waiting = (await harness.actions.approve(LEAD, action.id)).approval
+        assert waiting is not None
+        assert waiting.approved_by == [LEAD.login]
+        await harness.actions.approve(caller("carl"), action.id)
+        (await next_run(harness.engine)).finish(Report(True))
+        await harness.ended(action.id)
 
 
 async def test_what_was_pruned_meanwhile_is_no_obstacle(harness: Harness) -> None:
