@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.audit.trail import CORE
+from core.audit.trail import CORE, What
 from core.audit.verify import at
 from core.authorization import COMMAND_LINE
 
@@ -14,8 +14,7 @@ _SHOWN = ("target", "object", "note", "reason", "message", "name", "address")
 
 def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
     """What a row says. `texts` are those that are not erased."""
-    found = _SENTENCES.get(row["what"])
-    said = f"{row['what']} {row['object']}" if found is None else found(row)
+    said = SENTENCES[row["what"]](row)
     who = {CORE: "Core", COMMAND_LINE.login: "The command line"}.get(row["by"], row["by"])
     through = f" (through {row['through']})" if "through" in row else ""
     erased = sorted(row.get("texts", {}).keys() - texts.keys())
@@ -105,7 +104,7 @@ def _pruned(row: _Fields) -> str:
     return f"deleted what [retention] lets go: {', '.join(f'{count} {kind}' for kind, count in row['counts'].items())}"
 
 
-_SENTENCES: Mapping[str, Callable[[_Fields], str]] = {
+SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "run.requested": _requested,
     "run.refused": _refused,
     "run.approved": _approved,

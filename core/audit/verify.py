@@ -188,7 +188,7 @@ def verify(lines: Iterable[bytes], published: str = "") -> Audit:
                 audit.begin(line[:-1], hash_)
             else:
                 audit.add(line[:-1], place, hash_)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             sentence = f"Line {place} was changed or inserted after row {audit.number}: it can't be read."
             raise ForgedError(sentence) from error
     if not place:

@@ -20,17 +20,10 @@ from core.settings import CoreSection
 from tests.clock import SetClock
 from tests.core.core_process import until
 from tests.core.running import running_core
-from tests.stores import opened
 
 ROWS = 3_000
 LATE_MS = LATE_MINUTES * MINUTE_MS
 Answer = Callable[[bytes], Awaitable[int]]
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "core.db") as opened_database:
-        yield opened_database
 
 
 @asynccontextmanager

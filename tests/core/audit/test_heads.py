@@ -37,12 +37,6 @@ def trusted(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
 
 
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "core.db") as opened_database:
-        yield opened_database
-
-
 @dataclass
 class LogServer:
     """Takes framed messages; `is_rude`: it hangs up without a word, as soon as it has read."""

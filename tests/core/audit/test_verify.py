@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,12 +27,6 @@ from tests.clock import SetClock
 from tests.stores import opened
 
 ROWS = 40
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "core.db") as opened_database:
-        yield opened_database
 
 
 async def written(database: Database, clock: SetClock, count: int = ROWS) -> None:
@@ -179,6 +173,7 @@ async def test_each_bad_export_is_one_sentence(database: Database) -> None:
             "of row 4 was",
         ),
         ([line.replace(b"\n", b"\r\n") for line in lines], "", "Line 1 "),
+        ([*lines[:2], b'{"payload":' + b"[" * 100_000 + b"\n"], "", "Line 3 was changed or inserted"),
     ):
         with pytest.raises(ForgedError, match=re.escape(sentence)):
             verify.verify(forged, published)
