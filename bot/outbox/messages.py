@@ -96,7 +96,7 @@ def prioritize(tx: Transaction, root_id: str, now: int) -> None:
     )
     deleted = tx.rows(
         """SELECT key FROM message WHERE root_id = :root_id AND status = 'deleted' AND thread_of = ''
-               AND key NOT LIKE 'watch:%' AND key NOT LIKE 'ask:%'""",
+               AND substr(channel, 1, 1) NOT IN ('U', 'W')""",
         {"root_id": root_id},
     )
     for row in deleted:
@@ -331,7 +331,7 @@ def cards_of(reads: Reads, root_id: str) -> list[Row]:
     """The top-level messages of an alert or a case in every channel, without direct messages."""
     return reads.rows(
         f"""{_RECORDS} WHERE m.root_id = :root_id AND m.thread_of = '' AND m.status <> 'deleted'
-           AND m.key NOT LIKE 'watch:%' AND m.key NOT LIKE 'ask:%'""",
+           AND substr(m.channel, 1, 1) NOT IN ('U', 'W')""",
         {"root_id": root_id},
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
+from bot.outbox.models import is_person
 from core.common.settings_file import ChannelAlerts, Route
 from tests.bot.features.approvals.test_decisions import direct
 from tests.bot.features.duty.test_duty import asked_directly, has_lines, on_duty, sent_to
@@ -40,6 +41,8 @@ async def test_who_is_on_duty_gets_one_message_and_the_thread_says_so(tmp_path: 
             assert "You are asked as `@oncall`, by the duty `leads`." in message
             assert ids.UNDO in message
             assert ids.NOT_ME not in message
+            assert SOC in {card.channel for card in await env.bot.outbox.cards(alert.id)}
+            assert not any(is_person(card.channel) for card in await env.bot.outbox.cards(alert.id))  # it is no card
         sent = [sent_to(env, await env[name].dm(env.emulator.bot_user_id)) for name in ("anna", "ben", "lea", "eve")]
         assert sent == [int(ask == "@oncall"), 0, 0, 0]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
+from bot.outbox.models import is_person
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.database import Transaction
@@ -259,6 +260,7 @@ async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> N
         asked = await env.until("lea", asked_directly("lasts longer than was approved"))
         _, second = await env.until("ben", has_lines(card, 2))
         assert second.startswith("🔔 Asked ben and lea (`@leads`)")
+        assert not any(is_person(one.channel) for one in await env.bot.outbox.cards(alert.id))  # a request is no card
         lea = await env["lea"].dm(env.emulator.bot_user_id)
         await env["lea"].click(lea, asked["ts"], action_id=button(asked, ids.EXTENSION_DENY))
         await env.until("lea", asked_directly("Denied by lea."))
