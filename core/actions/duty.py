@@ -35,6 +35,7 @@ ALERTS_AT_MOST = 10
 """About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
+STEPS_AT_ONCE = 100  # in one transaction, so that thousands which are due together come in time
 ALERTS_OF_CASE = 100  # that are looked at to find its channels
 
 log = structlog.get_logger()
@@ -111,12 +112,9 @@ class Duties:
             await self._look_for_unassigned()
         finally:  # nothing in the feed holds up a step
             due = self._due(await self._database.read(stored.all_of))
-            for step, late in due:
-                try:
-                    await self._database.transaction(partial(self._take_due, step=step, late=late))
-                except ValueError:  # nobody can decide on a record that is damaged
-                    log.exception("record_unreadable", id=f"~{step.number}")
-                    await self._database.transaction(partial(stored.delete, number=step.number, step=step.step))
+            for start in range(0, len(due), STEPS_AT_ONCE):
+                some = due[start : start + STEPS_AT_ONCE]
+                await self._database.transaction(partial(self._take_some, due=some))
         return len(due)
 
     async def not_me(self, caller: Caller, number: str) -> Duty:
@@ -160,6 +158,15 @@ class Duties:
             known[step] = self._due_at.get(step, steady + left)
         self._due_at, self._looked_at = known, steady
         return [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
+
+    def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> None:
+        for step, late in due:
+            try:
+                with tx.savepoint():
+                    self._take_due(tx, step, late)
+            except ValueError:  # nobody can decide on a record that is damaged
+                log.exception("record_unreadable", id=f"~{step.number}")
+                stored.delete(tx, step.number, step.step)
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
         rows = (row for row in stored.of(tx, step.number) if _Step(row["id"], row["step"], row["due_at"]) == step)

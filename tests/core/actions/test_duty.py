@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.actions.bulks import Bulks
-from core.actions.duty import TICK_S
+from core.actions.duty import STEPS_AT_ONCE, TICK_S
 from core.authorization import COMMAND_LINE
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from core.common.errors import ResponderBotError
@@ -122,6 +122,50 @@ async def test_a_step_with_nobody_brings_the_next_at_once(tmp_path: Path) -> Non
         assert len((await duty_of(harness, action.id) or Duty(name="")).asked) == 2
         await pass_minutes(harness, 1)
         assert asked(await duty_of(harness, action.id), start) == [*steps, (16, "channel", "anna cleo")]
+
+
+async def test_a_duty_with_only_the_requester_asks_nobody_and_says_so(tmp_path: Path) -> None:
+    async with night(tmp_path, [{"after": "0m", "ask": "@oncall"}, {"after": "10m", "ask": "ben"}]) as harness:
+        start = harness.clock()
+        action = (await harness.actions.start(BEN, run_input(harness))).action
+        await pass_minutes(harness, 30)
+        assert asked(await duty_of(harness, action.id), start) == [(1, "@oncall", ""), (1, "ben", "")]
+        reminder = await harness.database.read(stored.all_of)
+        assert [row["step"] for row in reminder] == []
+
+
+async def test_not_me_by_everybody_asks_each_once_and_then_nobody(tmp_path: Path) -> None:
+    async with night(tmp_path) as harness:
+        start = harness.clock()
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.duties.run_due()
+        for name in ("ben", "lead", "cleo"):
+            await asyncio.gather(*(harness.duties.not_me(caller(name), action.id) for _ in range(3)))
+        duty = await duty_of(harness, action.id)
+        assert duty is not None
+        assert asked(duty, start) == [(0, "@oncall", "ben"), (0, "@leads", "lead"), (0, "channel", "cleo")]
+        assert [login.partition("@")[0] for login in duty.not_me] == ["ben", "lead", "cleo"]
+        await pass_minutes(harness, 40)
+        assert (await duty_of(harness, action.id) or Duty()).asked == duty.asked
+        await harness.actions.approve(BEN, action.id)  # they may all the same
+        await next_run(harness.engine)
+
+
+async def test_many_steps_that_are_due_together_are_taken_in_few_commits(tmp_path: Path) -> None:
+    async with night(tmp_path) as harness:
+        alerts, ids = Alerts(harness.database, harness.clock, "soc"), []
+        for number in range(3 * STEPS_AT_ONCE):
+            fields = {"type": "t", "source": "s", "sourceRef": str(number), "title": "t", "description": "d"}
+            alert = await alerts.create(LEAD, AlertInput.model_validate(fields))
+            ids.append((await harness.actions.start(ANNA, run_input(harness, objectId=alert.id))).action.id)
+        damaged = int(ids[7][1:])
+        sql = "UPDATE action SET doc = '{}' WHERE id = :id"
+        await harness.database.transaction(lambda tx: tx.run(sql, {"id": damaged}))
+        before = harness.database.commits
+        await harness.duties.run_due()
+        assert harness.database.commits - before == 3
+        duties = [await duty_of(harness, one) for one in ids if one != f"~{damaged}"]
+        assert [duty.logins if duty is not None else [] for duty in duties] == [[BEN.login]] * (len(ids) - 1)
 
 
 async def test_a_duty_that_can_ask_nobody_is_said(tmp_path: Path) -> None:
