@@ -221,6 +221,32 @@ class Engine(Protocol):
         return
 
 
+def reported_success(output: JsonObject) -> Report:
+    """The report of a responder whose `output` says success; a failure if its `full` is not an object.
+
+    What should be a list and isn't is one entry, which is rejected when operations are checked.
+    """
+    full, summary = output.get("full"), output.get("summary")
+    if not isinstance(full, Mapping):
+        problem = "The responder says success, but its `full` is not an object."
+        return Report(False, problem, error_message=problem)
+    message = full.get("message", full.get("Message"))  # some public responders capitalise it
+    return Report(
+        True,
+        message=message if isinstance(message, str) else "",
+        full=full,
+        summary=summary if isinstance(summary, Mapping) else {},
+        artifacts=_as_tuple(output.get("artifacts")),
+        operations=_as_tuple(output.get("operations")),
+    )
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
 def describe_error(error_message: Any) -> str:
     """A sentence for people from a responder's `errorMessage`, which may be any JSON value."""
     if isinstance(error_message, str):

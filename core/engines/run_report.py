@@ -8,7 +8,7 @@ from typing import Any
 
 from core.common.decoding import decode_json
 from core.engines import files
-from core.engines.base import Report, describe_error
+from core.engines.base import Report, describe_error, reported_success
 from core.engines.job_folder import JobFolder, RunFacts
 from core.engines.secret_redaction import Redactor, redact_keys, redact_urls
 
@@ -174,9 +174,7 @@ def _report_from_output(
     output = {key: redactor.value(raw.get(key)) for key in _OUTPUT_KEYS}  # the keys themselves are never secret
     if not raw["success"]:
         return _reported_failure(facts, output, printed)
-    if not isinstance(output["full"], dict):
-        return _failure(facts, "The responder's output.json says success, but its `full` is not an object.", printed)
-    return _reported_success(facts, output, printed)
+    return replace(reported_success(output), config=facts.config, printed=printed)
 
 
 def _no_output(problem: str, exit_description: str, printed: str) -> str:
@@ -207,25 +205,3 @@ def _reported_failure(facts: RunFacts, output: dict[str, Any], printed: str) -> 
 def _redact_input(returned: dict[str, Any], facts: RunFacts) -> Mapping[str, Any]:
     redacted: dict[str, Any] = redact_keys(returned, facts.secret_names)
     return {**redacted, "config": redact_urls(redacted["config"])} if "config" in redacted else redacted
-
-
-def _reported_success(facts: RunFacts, output: dict[str, Any], printed: str) -> Report:
-    full, summary = output["full"], output["summary"]
-    message = full.get("message", full.get("Message"))  # some public responders capitalise it
-    return Report(
-        success=True,
-        message=message if isinstance(message, str) else "",
-        full=full,
-        summary=summary if isinstance(summary, dict) else {},
-        artifacts=_as_tuple(output["artifacts"]),
-        operations=_as_tuple(output["operations"]),
-        config=facts.config,
-        printed=printed,
-    )
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    """A list as a tuple, null as none. Anything else is one entry, which is rejected when operations are checked."""
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (value,)

@@ -14,6 +14,7 @@ from core.engines.base import (
     Skipped,
     describe_error,
     name_of,
+    reported_success,
     title_of,
 )
 from core.engines.cortex.http import CortexAnswer, read_json
@@ -186,22 +187,7 @@ def _success(body: JsonObject) -> Report | None:
         return None
     if report.get("success") is False:
         return _failed(report)
-    full, summary = report.get("full"), report.get("summary")
-    artifacts, operations = _optional_list(report.get("artifacts")), _optional_list(report.get("operations"))
-    if not isinstance(full, Mapping):
-        return Report(False, "The responder ended, but its report can't be used: `full` is not an object.")
-    if artifacts is None or operations is None:
-        which = "artifacts" if artifacts is None else "operations"
-        return Report(False, f"The responder ended, but its report can't be used: `{which}` is not a list.")
-    return Report(
-        True,
-        message=_text(full.get("message")),
-        full=full,
-        # Without a usable summary it is still a success.
-        summary=summary if isinstance(summary, Mapping) else {},
-        artifacts=artifacts,
-        operations=operations,
-    )
+    return reported_success(report)
 
 
 def _failure(body: JsonObject) -> Report | None:
@@ -239,13 +225,6 @@ def _parse_object(value: Any) -> JsonObject | None:
         except ValueError:
             return None
     return value if isinstance(value, Mapping) else None
-
-
-def _optional_list(value: Any) -> tuple[Any, ...] | None:
-    """None for what is not a list. A missing list or null is an empty one."""
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else None
 
 
 def is_text(value: Any) -> bool:

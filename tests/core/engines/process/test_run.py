@@ -139,7 +139,7 @@ async def test_without_an_output_file_the_report_has_the_last_lines(make_engine:
     )
 
 
-NO_FULL = "The responder's output.json says success, but its `full` is not an object."
+NO_FULL = "The responder says success, but its `full` is not an object."
 
 
 @pytest.mark.parametrize(
