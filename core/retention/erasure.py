@@ -258,7 +258,7 @@ class Eraser:
 
     async def again(self, rows: Iterable[Mapping[str, Any]]) -> Erasure:
         """Erase what these rows of another copy say, whatever state it is in here; returns what that was."""
-        erasure, people = Erasure("backup"), list[str]()
+        erasure, heirs = Erasure("backup"), dict[str, str]()
 
         def read(reads: Reads) -> None:
             for row in rows:
@@ -269,12 +269,14 @@ class Eraser:
                 for table, numbers in row.get("alone", {}).items():
                     erasure.alone.setdefault(table, set()).update(numbers)
                 if row.get("person") and stored_people.by_login(reads, row["object"]) is not None:
-                    people.append(row["object"])
+                    heirs[row["object"]] = row.get("to", "")
 
         await self.database.snapshot(read)
         await self.carry_out(erasure, is_forced=True)
-        for login in dict.fromkeys(people):
+        for login, heir in heirs.items():
             person = await self.database.snapshot(partial(_named, login=login))
+            if heir:
+                person.heir, person.handed_over = heir, await self.database.read(partial(stored.timed_of, login=login))
             await self.carry_out(person, is_forced=True)
             erasure.slack = [*erasure.slack, *person.slack]
         return erasure

@@ -198,6 +198,24 @@ async def test_a_bulk_that_names_a_value_is_erased_again_in_a_backup(tmp_path: P
         assert await left(harness) == []
 
 
+async def test_what_a_person_left_is_undone_by_their_heir_in_a_backup_too(tmp_path: Path) -> None:
+    policies = {BLOCK: ResponderSection(undo=RELEASE, undo_after_minutes=60)}
+    async with open_harness(tmp_path, audited=False, policies=policies, engine=engine()) as harness:
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        (await next_run(harness.engine)).finish(Report(True))
+        await harness.ended(action.id)
+        put_back = stores.kept(tmp_path / "core.db")
+        await eraser(harness).carry_out(await eraser(harness).of_person("anna", "lead"))
+        rows = await harness.database.read(lambda reads: audit.erasures_after(reads, 0))
+        put_back()
+        await eraser(harness).again([json.loads(row["doc"]) for row in rows])
+        harness.clock.now_ms += 61 * MINUTE_MS
+        assert await harness.undos.run_due() == 1
+        undoing = await next_run(harness.engine)
+        assert undoing.job.responder_name == RELEASE
+        undoing.finish(Report(True))
+
+
 async def test_what_a_failover_of_postgresql_brought_back_is_erased_again(tmp_path: Path) -> None:
     path, list_ = tmp_path / "core.db", tmp_path / "list.jsonl"
     with stores.using("postgresql"):
