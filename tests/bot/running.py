@@ -82,6 +82,11 @@ class BotEnvironment:
         alert = await self.client.create_alert({**ALERT, **changes})
         return alert.id
 
+    async def new_card(self, who: EmulatedUser, **changes: Any) -> tuple[str, dict[str, Any]]:
+        """The id of a new alert, and its card."""
+        alert_id = await self.post_alert(**changes)
+        return alert_id, await self.card(who, alert_id)
+
     async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
         """The card of an alert, once it is posted."""
         return await who.until(lambda view: find_card(view.messages(channel), alert_id) or {})

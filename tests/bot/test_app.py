@@ -53,8 +53,7 @@ async def test_new_alert_is_posted_and_command_is_answered(
 ) -> None:
     async with running_bot(tmp_path, transport=transport) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        card = await env.card(anna, alert_id)
+        alert_id, card = await env.new_card(anna)
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda view: "Extract Indicators" in str(view.modal))
@@ -77,8 +76,7 @@ async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Pat
 async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         env.emulator.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
@@ -88,8 +86,7 @@ async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
 async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        card = await env.card(anna, alert_id)
+        alert_id, card = await env.new_card(anna)
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
         await anna.until(lambda view: "done in" in str(view.message(SOC, card["ts"])))
@@ -108,16 +105,14 @@ async def test_details_above_a_channels_clearance_are_withheld(tmp_path: Path) -
 async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
         response = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
         assert "127.0.0.1" not in str(response)
         assert str(settings.core.port) not in str(response)
         async with serving(settings, grace_s=0):
-            later = await env.post_alert(sourceRef="eve-2", title="After the pause")
-            await env.card(anna, later)
+            _later, _ = await env.new_card(anna, sourceRef="eve-2", title="After the pause")
 
 
 # --- signed requests ------------------------------------------------------------------------------------------------
@@ -294,8 +289,7 @@ async def test_waiting_card_is_posted_once_the_bot_is_invited(tmp_path: Path) ->
     async with running_bot(tmp_path, channels=channels) as env:
         env.emulator.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         checks = {check.name: check for check in await env.bot.checks()}
         assert not checks["channel C0LATER"].ok
         await anna.command("C0LATER", f"/invite <@{env.emulator.bot_user_id}>")

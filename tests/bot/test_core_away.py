@@ -48,8 +48,7 @@ async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happen
 
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person()
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         proxy.replace(without_database)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
@@ -62,8 +61,7 @@ async def test_nobody_in_slack_reads_where_the_database_is(tmp_path: Path) -> No
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person()
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         answer = {"type": "UnavailableError", "message": WHERE}
         proxy.replace(lambda _: web.json_response(answer, status=503))
         await anna.command(SOC, f"/responder list {alert_id}")

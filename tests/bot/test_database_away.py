@@ -23,8 +23,7 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
         session = await stack.enter_async_context(aiohttp.ClientSession())
         stack.callback(network.release)  # so that the bot can end
         anna = await env.person(ANNA)
-        one = await env.post_alert()
-        await env.card(anna, one)
+        one, _ = await env.new_card(anna)
         await all_sent(env.bot)
         network.hold()
         await anna.command(SOC, f"/responder run {CLOSE} {one}")

@@ -85,8 +85,7 @@ async def command(
 async def seen_and_run(scene: BotEnvironment, **fields: Any) -> str:
     """The id of an alert whose card shows a run that has ended."""
     anna = await scene.person(ANNA)
-    alert_id = await scene.post_alert(**fields)
-    await scene.card(anna, alert_id)
+    alert_id, _ = await scene.new_card(anna, **fields)
     body = RunInput(responder_id=LOOKUP, object_type="alert", object_id=alert_id, note=f"about {fields['title']}")
     action = await scene.client.run(body)
     await anna.until(lambda view: action.id in str(view.messages(SOC)) or "Look" in str(view.messages(SOC)))

@@ -97,8 +97,7 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve, responder={CLOSE: ResponderSection(approval=1)}) as env:
         anna, ben = await env.person(ANNA), await env.person(BEN)
-        alert_id = await env.post_alert()
-        card = await env.card(anna, alert_id)
+        alert_id, card = await env.new_card(anna)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
 
         def request(view: EmulatorView) -> dict[str, Any] | None:

@@ -96,8 +96,7 @@ async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: 
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person()
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         proxy.hold("GET /api/event", response=True)
         await env.card(anna, await env.post_alert(sourceRef="eve-2"))  # the answer to the next request is held
         await env.client.close_alerts([alert_id])

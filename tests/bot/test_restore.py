@@ -78,8 +78,7 @@ async def test_messages_of_another_database_are_left_alone_until_they_are_forgot
         anna = await scene.person(ANNA)
         await scene.card(anna, await scene.post_alert(title="In the backup"))
         copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
-        lost = await scene.post_alert(sourceRef="lost", title="After the backup")
-        old = await scene.card(anna, lost)
+        lost, old = await scene.new_card(anna, sourceRef="lost", title="After the backup")
         before = await anna.messages(SOC)
         settings = await scene.stop_core()
         put(tmp_path)
@@ -130,8 +129,7 @@ async def test_a_plain_copy_that_got_new_events_is_recognized_by_them(tmp_path: 
 async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_interrupted(tmp_path: Path) -> None:
     async with running_bot(tmp_path, responder={CLOSE: ResponderSection(approval=1)}) as scene:
         anna = await scene.person(ANNA)
-        alert_id = await scene.post_alert()
-        await scene.card(anna, alert_id)
+        alert_id, _ = await scene.new_card(anna)
         request = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
         await scene.client.run(request)
         await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))
@@ -156,8 +154,7 @@ async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_i
             )
             assert "it may have run" in str(responses)
             await anna.until(lambda view: "failed" in str(find_card(view.messages(SOC), alert_id)).lower())
-            later = await scene.post_alert(sourceRef="later")
-            await scene.card(anna, later)
+            _later, _ = await scene.new_card(anna, sourceRef="later")
 
 
 async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tmp_path: Path) -> None:

@@ -54,8 +54,7 @@ async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_pa
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         proxy.hold("/by-slack/")
         assert (await anna.command(SOC, f"/responder run {CLOSE} {alert_id}"))["ok"]
         await proxy.request_held.wait()
@@ -69,8 +68,7 @@ async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: P
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         proxy.hold("POST /api/connector/engine/action", response=True)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await proxy.request_held.wait()

@@ -145,6 +145,11 @@ class FeatureEnvironment(BotEnvironment):
     async def create_alert(self, **more: Any) -> Alert:
         return await self.client.create_alert({**ALERT, **more})
 
+    async def alert_and_card(self, name: str, **more: Any) -> tuple[Alert, dict[str, Any]]:
+        """An alert, and its card on this person's page."""
+        alert = await self.create_alert(**more)
+        return alert, await self.card_of(name, alert)
+
     async def card_of(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
         """The card of the alert on this person's page, once it is posted."""
         return await self.until(name, lambda view: card_in(view, channel, alert.id))

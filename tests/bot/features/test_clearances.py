@@ -14,8 +14,7 @@ ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
 
 
 async def test_menu_and_list_offer_nothing_on_what_one_may_not_see(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert(tlp=3)
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", tlp=3)
     place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
     ((group,),) = [await env["anna"].options(SOC, card["ts"], **place)]
     assert [o["text"]["text"] for o in group["options"]] == [ABOVE]
@@ -36,8 +35,7 @@ async def test_run_command_says_calmly_that_one_may_not_see_it(env: FeatureEnvir
 
 
 async def test_run_modal_offers_no_menu_for_what_one_may_not_see(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert(tlp=3)
-    card = await env.card_of("anna", alert)
+    _alert, card = await env.alert_and_card("anna", tlp=3)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
     view = await env.until("anna", topmost(ids.START_VIEW, ABOVE))
     assert ids.START_RESPONDER not in text_of(view)

@@ -102,8 +102,7 @@ async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvir
 
 
 async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     await env["anna"].close(view["id"])
@@ -132,8 +131,7 @@ async def test_message_shortcut_asks_which_of_several_alerts_is_meant(env: Featu
 
 
 async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")

@@ -59,8 +59,7 @@ async def test_a_core_that_answers_no_document_is_told_by_doctor(tmp_path: Path)
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         asked: list[str] = []
 
         def all_left(request: web.Request) -> web.Response | None:
@@ -99,8 +98,7 @@ async def test_what_does_not_fit_into_one_answer_is_not_taken_for_deleted(tmp_pa
 async def test_a_thousand_presses_of_refresh_render_an_alert_once(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         await at_rest(env)
         before = await calls_to_core(env)
         await env.bot.outbox.finish([RefreshRequest(alert_id)] * 1_000)
@@ -114,8 +112,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
 ) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        _alert_id, _ = await env.new_card(anna)
         await at_rest(env)
         stored(env, "UPDATE message SET key = replace(key, ':', ' '), clearance = -3")
         env.bot.channels.refreshed.set()
@@ -134,8 +131,7 @@ async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: P
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna)
         await at_rest(env)
         stored(env, "UPDATE message SET digest = ''")
         proxy.hold(f"GET {DOCUMENTS}")
@@ -186,8 +182,7 @@ async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once
     async with running_bot(tmp_path, channels=[CHANNELS[0]], clock_ms=clock, link_by_email=True) as env:
         await env.core.core.people.add("nina", "analyst")
         nina = await env.person(NINA)
-        alert_id = await env.post_alert()
-        await env.card(nina, alert_id)
+        alert_id, _ = await env.new_card(nina)
         await nina.command(SOC, f"/responder watch {alert_id}")
         await nina.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
         direct = await nina.dm(env.emulator.bot_user_id)
@@ -210,8 +205,7 @@ async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once
 async def test_ends_of_old_runs_come_back_when_the_tlp_does(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=[CHANNELS[0]]) as env:
         anna = await env.person(ANNA)
-        alert_id = await env.post_alert(tlp=0)
-        await env.card(anna, alert_id)
+        alert_id, _ = await env.new_card(anna, tlp=0)
         run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
         for _ in range(33):  # more than a document has without being asked for them
             await env.client.run(run)

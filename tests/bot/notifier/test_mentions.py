@@ -26,8 +26,7 @@ async def test_a_critical_alert_mentions_whoever_is_on_call_once_in_ten_minutes(
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
         anna = await env.person(ANNA)
         await env.post_alert(sourceRef="high", severity=3)
-        first = await env.post_alert(sourceRef="1", severity=4, title="Ransomware note")
-        card = await env.card(anna, first)
+        first, card = await env.new_card(anna, sourceRef="1", severity=4, title="Ransomware note")
         await anna.until(mentions)
         (mention,) = mentions(anna.live_view)
         assert mention["thread_ts"] == card["ts"]

@@ -10,8 +10,7 @@ from tests.bot.running import SOC
 
 
 async def test_a_case_has_a_card_in_its_alerts_thread_which_is_kept_current(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder case {alert.id}")
     of_case = within_limits(await env.until("anna", in_thread(card["ts"], "open · owner anna")))
     case_id = (await env.client.alert(alert.id)).case or ""

@@ -19,8 +19,7 @@ LATER = 401 * DAY_MS
 
 async def old_card(env: BotEnvironment, anna: EmulatedUser, **alert: Any) -> tuple[str, dict[str, Any]]:
     """A closed alert and its card, as Slack shows it."""
-    alert_id = await env.post_alert(**alert)
-    await env.card(anna, alert_id)
+    alert_id, _ = await env.new_card(anna, **alert)
     await env.client.close_alerts([alert_id])
 
     def closed(message: dict[str, Any] | None) -> dict[str, Any] | None:

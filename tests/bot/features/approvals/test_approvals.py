@@ -23,8 +23,7 @@ async def watch(env: FeatureEnvironment, name: str) -> None:
 
 
 async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("ben", alert)
+    alert, card = await env.alert_and_card("ben")
     await watch(env, "ben")
     await watch(env, "lea")
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}

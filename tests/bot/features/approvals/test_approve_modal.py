@@ -107,8 +107,7 @@ def test_a_vote_of_somebody_else_changes_nothing_of_what_was_read_and_a_longer_t
 
 async def asked_in_thread(env: FeatureEnvironment, responder_name: str) -> tuple[Any, dict[str, Any]]:
     """An alert with a run on it that waits for approval, and the request in its thread."""
-    found = await env.create_alert(sourceRef=responder_name)
-    card = await env.card_of("ben", found)
+    found, card = await env.alert_and_card("ben", sourceRef=responder_name)
     body = {"responderId": f"{responder_name}_1_0", "objectType": "alert", "objectId": found.id}
     await env.client.run(body)
     return found, await env.until("ben", in_thread(card["ts"], "asks to run"))

@@ -32,8 +32,7 @@ async def deny(env: FeatureEnvironment, name: str, reason: str = "") -> dict[str
 
 
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     await env.ephemeral("anna", "needs 1 approval until")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
@@ -53,8 +52,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
 async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_the_thread(
     env: FeatureEnvironment,
 ) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("ben", alert)
+    alert, card = await env.alert_and_card("ben")
     given = {"minutes": 60, "reason": "lateral movement"}
     await env.client.run(
         RunInput(responder_id="Contain_1_0", object_type="alert", object_id=alert.id, parameters=given)
@@ -70,8 +68,7 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
 
 
 async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Quarantine")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
@@ -79,8 +76,7 @@ async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -
 
 
 async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
     await env["eve"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
@@ -97,8 +93,7 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
 
 
 async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
@@ -113,8 +108,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
 
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
@@ -125,8 +119,7 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
 
 
 async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
@@ -137,8 +130,7 @@ async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> No
 
 
 async def test_a_run_that_runs_is_stopped_from_its_card(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Wait")
     running = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
     await env["anna"].click(SOC, within_limits(running)["ts"], action_id=button(running, ids.CANCEL))
@@ -148,8 +140,7 @@ async def test_a_run_that_runs_is_stopped_from_its_card(env: FeatureEnvironment)
 
 
 async def test_an_alert_is_assigned_unassigned_and_reassigned_only_after_a_question(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].click(SOC, card["ts"], action_id=ids.ASSIGN)
     taken = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, "assigned to *anna*")))
     await env["ben"].click(SOC, taken["ts"], action_id=ids.UNASSIGN)
@@ -237,16 +228,14 @@ async def test_withheld_details_are_shown_to_people_with_the_clearance(
     assert "details withheld (TLP:AMBER)" in text_of(card)
     await env["eve"].click(OPEN, card["ts"], action_id=ids.DETAILS)
     await env.told("eve", "host web-3 beacons")
-    red = await env.create_alert(tlp=3, sourceRef="red")
-    card = await env.card_of("anna", red)
+    _red, card = await env.alert_and_card("anna", tlp=3, sourceRef="red")
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
     told = await env.told("anna", "You may see up to TLP:AMBER. Ben or lea can open this.")
     assert "Beacon" not in text_of(told)
 
 
 async def test_nobody_changes_or_runs_on_what_they_may_not_see(env: FeatureEnvironment) -> None:
-    red = await env.create_alert(tlp=3)
-    card = await env.card_of("anna", red)
+    red, card = await env.alert_and_card("anna", tlp=3)
     await pick(env, "anna", card, "Close")
     told = text_of(await env.told("anna", "You may see up to TLP:AMBER. Ben or lea can open this. Nothing was done."))
     assert "Beacon" not in told
@@ -311,8 +300,7 @@ async def change(env: FeatureEnvironment, alert: Alert, *artifacts: Any) -> None
 async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_alert_has_by_now(
     env: FeatureEnvironment,
 ) -> None:
-    alert = await env.create_alert(artifacts=[{"dataType": "ip", "data": "198.51.100.7"}])
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=[{"dataType": "ip", "data": "198.51.100.7"}])
     await choose(env, "anna", card, "Isolate")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
     assert "It may act on this observable:\\n• ip 198[.]51[.]100[.]7" in text_of(request)
@@ -329,8 +317,7 @@ async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_aler
 
 async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: FeatureEnvironment) -> None:
     first, second = [{"dataType": "ip", "data": data} for data in ("198.51.100.7", "192.0.2.1")]
-    alert = await env.create_alert(artifacts=[first, second])
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=[first, second])
     await choose(env, "anna", card, "Isolate")
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     await change(env, alert, second)

@@ -50,8 +50,7 @@ async def acted_on(env: FeatureEnvironment, alert: Alert) -> list[str]:
 async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver_reads_it(
     env: FeatureEnvironment,
 ) -> None:
-    alert = await env.create_alert(artifacts=HOSTS)
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "What is it to act on?")))
     field = target_field(form)
@@ -153,8 +152,7 @@ async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironm
 
 
 async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert(artifacts=HOSTS[:3])
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
     question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))
     assert "It may act on any of the alert's 3 observables." in text_of(question)

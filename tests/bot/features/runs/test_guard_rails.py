@@ -41,8 +41,7 @@ async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
 
 
 async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_admins(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     await env.until("anna", in_thread(card["ts"], "*Fail* was paused"))
     replies = [m for m in env["anna"].live_view.thread(SOC, card["ts"])[1:] if "was paused" in text_of(m)]
@@ -98,8 +97,7 @@ async def test_a_paused_responder_is_not_offered_to_run_again_until_it_is_resume
 
 
 async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run block {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
     assert "It lasts as long as you choose here, and Tell takes it back." in text_of(form)
@@ -180,8 +178,7 @@ async def run_report(env: FeatureEnvironment, alert: Alert) -> None:
 
 
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
     await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
@@ -197,8 +194,7 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
 async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     env: FeatureEnvironment,
 ) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
     form = await env.until("anna", topmost(ids.START_VIEW, "How long"))
     await env["anna"].submit(form["id"], {})
@@ -221,8 +217,7 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
 
 
 async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     await env.told("anna", "Started Report")
     await env.ended_run(alert)
@@ -253,8 +248,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
 
 
 async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "Can be approved by: lea.")))
     await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
@@ -277,8 +271,7 @@ async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) ->
 async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: Path) -> None:
     rules = {"Contain": {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 2}}
     async with feature_environment(tmp_path, rules) as env:
-        alert = await env.create_alert()
-        card = await env.card_of("anna", alert)
+        alert, card = await env.alert_and_card("anna")
         body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
         action = await env.client.run(body)
         request = await env.until("ben", in_thread(card["ts"], "asks to run"))
@@ -298,8 +291,7 @@ async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: 
 
 
 async def test_more_time_than_was_approved_is_approved_in_the_thread(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
     action = await env.client.run(body)
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))

@@ -13,8 +13,7 @@ from tests.bot.running import SOC
 
 
 async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     for typed in ("BAN an", "vendor_ban"):
         groups = await env["anna"].options(SOC, card["ts"], query=typed, action_id=ids.MENU, block_id=menu_block(card))
         assert [o["text"]["text"] for g in groups for o in g["options"]] == [BAN]
@@ -91,8 +90,7 @@ IN_SLACK = {**GIVEN, "minutes": "2.5", "everywhere": [], "owner": "U0BEN"}
 
 
 async def test_a_responder_asks_for_its_inputs_with_a_field_for_each_type(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, BAN)
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Nobody reaches it any more.")))
     assert "ET MALWARE Beacon" in text_of(view)
@@ -145,8 +143,7 @@ async def test_core_errors_are_shown_at_their_fields(env: FeatureEnvironment) ->
 
 
 async def test_run_again_shows_the_inputs_of_the_run_in_their_fields(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     body = {"responderId": "Vendor_Drop_1_0", "objectType": "alert", "objectId": alert.id}
     given = {**GIVEN, "notes": "x" * 3001}
     await env.client.run({**body, "parameters": given})
@@ -168,8 +165,7 @@ async def test_run_again_shows_the_inputs_of_the_run_in_their_fields(env: Featur
 
 async def test_inputs_with_a_secret_or_above_the_clearance_are_asked_anew(env: FeatureEnvironment) -> None:
     hidden = [{"dataType": "domain", "data": "evil.example", "tlp": 3}]
-    alert = await env.create_alert(artifacts=hidden)
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=hidden)
     body = {"responderId": "Vendor_Drop_1_0", "objectType": "alert", "objectId": alert.id}
     given = {**GIVEN, "reason": "spoke to evil[.]example", "notes": "evil.example"}
     await env.client.run({**body, "parameters": given})
@@ -246,8 +242,7 @@ async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnviron
 
 
 async def test_the_run_modal_asks_for_the_inputs_of_the_responder_that_is_chosen(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
     view = await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE"))
     place: dict[str, Any] = {"view_id": view["id"], "action_id": ids.START_RESPONDER}

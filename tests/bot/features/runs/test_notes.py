@@ -17,8 +17,7 @@ SHOWN = "Note: Seen &lt;twice&gt; &amp; told Ben"
 
 
 async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_again(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run fail {alert.id} note="{NOTE}"')
     await env.until("ben", lambda view: card_in(view, SOC, alert.id, SHOWN))
     failed = await env.until("ben", in_thread(card["ts"], SHOWN))
@@ -32,8 +31,7 @@ async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_aga
 
 async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvironment) -> None:
     """In the note, and in the inputs of a responder that declares none, which has no fields to type them again."""
-    alert = await env.create_alert(artifacts=[{"dataType": "domain", "data": "evil.example", "tlp": 3}])
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna", artifacts=[{"dataType": "domain", "data": "evil.example", "tlp": 3}])
     body = {"objectType": "alert", "objectId": alert.id, "note": "Spoke to evil[.]example"}
     given = {"reason": "C2", "list": "inbound"}
     await env.client.run({**body, "responderId": "Vendor_Drop_1_0", "parameters": given})
@@ -58,8 +56,7 @@ async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvi
 
 
 async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run contain {alert.id} note="{NOTE}"')
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off.")))
     assert SHOWN in text_of(question)

@@ -58,8 +58,7 @@ async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvir
 
 
 async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
     await choose(env, "ben", running, "Wait")
@@ -72,8 +71,7 @@ async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment)
 
 
 async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Wait")
     running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
     await choose(env, "ben", running, "Wait")
@@ -90,8 +88,7 @@ async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironme
 
 
 async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     given = {"to": "boss@responder-bot.local", "lines": [1, 2]}
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": given})
@@ -106,8 +103,7 @@ async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvir
 
 
 async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     body = {"responderId": "Stall_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"to": "boss"}})
     await env.release_responder()
@@ -124,8 +120,7 @@ async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: Feat
 
 
 async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"password": "correct horse battery"}})
     await env.ended_run(alert)
@@ -190,8 +185,7 @@ async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironmen
 
 async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: FeatureEnvironment) -> None:
     """Slack keeps showing the chosen option while the block of the menu keeps its id."""
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     before = menu_block(card)
     await choose(env, "anna", card, "Secret")
 
@@ -207,8 +201,7 @@ async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: Feat
 
 
 async def test_long_report_is_a_file_in_the_thread(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    _alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Report")
 
     def with_file(view: Any) -> Any:
@@ -274,8 +267,7 @@ async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnv
 
 
 async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    card = await env.card_of("anna", alert)
+    alert, card = await env.alert_and_card("anna")
     case = await env.client.create_case_from_alert(alert.id)
     task = await env.client.add_task(case.id, {"title": "Look into it"})
     log = await env.client.add_log(task.id, {"message": "called the owner of web-3"})
