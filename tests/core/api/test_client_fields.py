@@ -1,20 +1,12 @@
 """Fields that public clients use are stored and answered under the same names."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.core.object_api import ALERT, ObjectApi, object_api
+from tests.core.object_api import ALERT, ObjectApi
 
 CASE: dict[str, Any] = {"title": "A case", "description": "d"}
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
-    async with object_api(tmp_path) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("follow", [True, False])

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from core.common.connection import ConnectionLimits, HttpConnection
 from core.common.listener import bind, http_server
 from tests.core.core_process import until
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore
 
 LARGE = 300_000  # more than the buffers between client and core take at once
 MIB = 1_048_576
@@ -57,12 +57,6 @@ def statuses(received: bytes) -> list[int]:
 
 def chunked(*parts: bytes, trailers: str = "") -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + f"0\r\n{trailers}\r\n".encode()
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path) as core:
-        yield core
 
 
 # --- answers that come before the body ------------------------------------------------------------------------------

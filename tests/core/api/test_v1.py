@@ -1,23 +1,15 @@
 """Version 1 of the interface: field names and queries."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.authorization import COMMAND_LINE
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
 CASE = {"title": "Beacons", "description": "On three hosts"}
 LIST = {"_name": "listAlert"}
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path) as opened:
-        yield opened
 
 
 async def run_query(core: RunningCore, *steps: Any, status: int = 200) -> Any:

@@ -1,24 +1,16 @@
 """Alerts over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.core.object_api import ALERT, ObjectApi, object_api
+from tests.core.object_api import ALERT, ObjectApi
 
 KEYS = (
     "_id,id,createdBy,updatedBy,createdAt,updatedAt,_type,type,source,sourceRef,externalLink,case,title,description,"
     "severity,date,tags,tlp,pap,status,assignee,follow,customFields,caseTemplate,artifacts,similarCases"
 )
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
-    async with object_api(tmp_path) as opened:
-        yield opened
 
 
 async def test_an_alert_answers_all_its_keys_in_order(api: ObjectApi) -> None:

@@ -1,15 +1,13 @@
 """Case templates over HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.common.errors import ResponderBotError
 from core.records.case_templates import custom_fields
-from tests.core.object_api import ObjectApi, object_api
+from tests.core.object_api import ObjectApi
 
 FULL: dict[str, Any] = {
     "name": "MISP Event",
@@ -26,12 +24,6 @@ FULL: dict[str, Any] = {
     ],
     "customFields": {"hits": {"integer": None, "order": 4}, "who": "me"},
 }
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
-    async with object_api(tmp_path) as opened:
-        yield opened
 
 
 async def test_a_template_comes_back_whole(api: ObjectApi) -> None:

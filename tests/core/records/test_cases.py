@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from core.common.database import Transaction
 from core.models import Kind, TaskInput
 from core.records import cases
-from tests.core.object_api import ALERT, ObjectApi, object_api
+from tests.core.object_api import ALERT, ObjectApi
 
 CASE = {"title": "A case", "description": "d"}
 TEMPLATE: dict[str, Any] = {
@@ -24,12 +22,6 @@ TEMPLATE: dict[str, Any] = {
     "tasks": [{"title": "t2", "order": 2, "group": "g"}, {"title": "t1", "order": 1}],
     "customFields": {"x": {"string": "of the template"}, "y": {"integer": 1}},
 }
-
-
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
-    async with object_api(tmp_path) as opened:
-        yield opened
 
 
 async def test_a_case_shows_absent_fields_as_null(api: ObjectApi) -> None:

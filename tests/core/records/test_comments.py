@@ -1,23 +1,15 @@
 """Comments on alerts and cases."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.models import Profile
 from tests.core.object_api import ALERT
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore
 
 CASE = {"title": "A case", "description": "d"}
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path) as opened:
-        yield opened
 
 
 async def sent(
