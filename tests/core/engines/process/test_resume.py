@@ -53,11 +53,23 @@ async def slow_job(make_engine: MakeEngine, root: Path, ready: NamedPipe, go: Na
     )
 
 
+@pytest.fixture
+async def job(make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe) -> Job:
+    """A job whose program counts its runs, tells that it runs, and goes on when it is told."""
+    return await slow_job(make_engine, tmp_path, ready, go)
+
+
+@pytest.fixture
+async def orphan(job: Job, tmp_path: Path, ready: NamedPipe) -> Job:
+    """The job, running, once its core was killed."""
+    await run_until_killed(tmp_path, job, ready)
+    return job
+
+
 @pytest.mark.parametrize("point", ["recorded", "folder written", "launcher sent", "running reported"])
 async def test_the_next_core_ends_the_run_of_a_core_that_died(
-    point: str, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    point: str, make_engine: MakeEngine, job: Job, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core(point, tmp_path, job, {})
     assert await dead.wait() == -9
     progress_log = ProgressLog()
@@ -71,13 +83,11 @@ async def test_the_next_core_ends_the_run_of_a_core_that_died(
 
 
 async def test_a_running_program_is_adopted(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, orphan: Job, tmp_path: Path, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    await run_until_killed(tmp_path, job, ready)
     progress_log = ProgressLog()
     engine = make_engine()
-    running = asyncio.create_task(engine.run(replace(job, resumed=True), progress_log))
+    running = asyncio.create_task(engine.run(replace(orphan, resumed=True), progress_log))
     await progress_log.first()
     assert is_alive(program_pid(engine))
     go.send()
@@ -86,25 +96,21 @@ async def test_a_running_program_is_adopted(
 
 
 async def test_a_program_that_ended_without_a_core_is_collected(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, orphan: Job, tmp_path: Path, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    await run_until_killed(tmp_path, job, ready)
-    started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(job.run_id) / "started")
+    started = StartRecord.read(tmp_path / "jobs" / make_engine().job_id(orphan.run_id) / "started")
     assert started
     await ended(started, go)
-    report = await make_engine().run(replace(job, resumed=True), ProgressLog())
+    report = await make_engine().run(replace(orphan, resumed=True), ProgressLog())
     assert (report.success, report.message) == (True, "Slow")
     assert (tmp_path / "runs").read_text() == "one run\n"
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
-    is_restarted: bool, make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    is_restarted: bool, make_engine: MakeEngine, orphan: Job, tmp_path: Path
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    await run_until_killed(tmp_path, job, ready)
-    file = tmp_path / "jobs" / make_engine().job_id(job.run_id) / "started"
+    file = tmp_path / "jobs" / make_engine().job_id(orphan.run_id) / "started"
     started = StartRecord.read(file)
     assert started
     watch = pidfd_if_alive(started)
@@ -114,7 +120,7 @@ async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
     os.close(watch)
     if is_restarted:
         file.write_text(json.dumps({**json.loads(file.read_text()), "boot": "another"}))
-    report = await make_engine().run(replace(job, resumed=True), ProgressLog())
+    report = await make_engine().run(replace(orphan, resumed=True), ProgressLog())
     how = "the machine was restarted while it ran" if is_restarted else "it ended while no core followed it"
     advice = "look at the target before you run it again"
     assert report.message == f"The responder wrote no output/output.json ({how}; {advice}), and printed nothing."
@@ -139,9 +145,8 @@ async def test_an_early_output_file_does_not_end_a_run(
 
 
 async def test_a_report_that_was_not_stored_is_read_again(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, job: Job, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
     dead = await start_crashing_core("report read", tmp_path, job, {})
     await ready.received()
     go.send()
@@ -166,20 +171,17 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
 
 
 async def test_a_cancellation_interrupted_by_a_crash_is_finished(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, orphan: Job, tmp_path: Path
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
-    (tmp_path / "jobs" / engine.job_id(job.run_id) / "stop").write_text("cancel")
-    assert (await engine.run(replace(job, resumed=True), ProgressLog())).message == "Cancelled"
+    (tmp_path / "jobs" / engine.job_id(orphan.run_id) / "stop").write_text("cancel")
+    assert (await engine.run(replace(orphan, resumed=True), ProgressLog())).message == "Cancelled"
 
 
 async def test_cancelling_the_coroutine_leaves_the_program_running(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, job: Job, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine, progress_log = make_engine(), ProgressLog()
-    job = await slow_job(make_engine, tmp_path, ready, go)
     running = asyncio.create_task(engine.run(job, progress_log))
     await ready.received()
     await progress_log.first()
@@ -193,9 +195,8 @@ async def test_cancelling_the_coroutine_leaves_the_program_running(
 
 
 async def test_a_core_that_stops_while_a_run_is_started_leaves_it_to_the_next_one(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, job: Job, tmp_path: Path, ready: NamedPipe, go: NamedPipe
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
     engine = make_engine()
     running = asyncio.create_task(engine.run(job, ProgressLog()))
     folder = JobFolder(tmp_path / "jobs" / engine.job_id(job.run_id))
@@ -240,17 +241,15 @@ async def test_a_run_whose_folder_has_vanished_fails_and_is_not_started_again(
 
 
 async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, orphan: Job, tmp_path: Path
 ) -> None:
-    job = await slow_job(make_engine, tmp_path, ready, go)
-    await run_until_killed(tmp_path, job, ready)
     engine = make_engine()
-    folder = tmp_path / "jobs" / engine.job_id(job.run_id)
+    folder = tmp_path / "jobs" / engine.job_id(orphan.run_id)
     started = StartRecord.read(folder / "started")
     assert started
     (tmp_path / "jobs" / f".{folder.name}.half").mkdir()
     (tmp_path / "jobs" / "other-1").mkdir()
-    await engine.clean_up_ended(open_actions(job.action_id))
+    await engine.clean_up_ended(open_actions(orphan.action_id))
     assert folder.exists()
     await engine.clean_up_ended(open_actions("~1"))
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["other-1"]
@@ -258,10 +257,9 @@ async def test_a_clean_up_at_start_removes_folders_of_actions_that_are_not_open(
 
 
 async def test_a_clean_up_at_start_keeps_folders_that_another_core_follows(
-    make_engine: MakeEngine, tmp_path: Path, ready: NamedPipe, go: NamedPipe
+    make_engine: MakeEngine, job: Job, ready: NamedPipe, go: NamedPipe
 ) -> None:
     engine = make_engine()
-    job = await slow_job(make_engine, tmp_path, ready, go)
     running = asyncio.create_task(engine.run(job, ProgressLog()))
     await ready.received()
     await make_engine().clean_up_ended(open_actions())
