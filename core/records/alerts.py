@@ -40,7 +40,15 @@ from core.records.artifacts import (
 from core.records.artifacts import KIND as ARTIFACT
 from core.records.case_templates import with_ids
 from core.records.search import SearchResult, search
-from core.records.writes import check_growth, made, merge_tags, record_event, requested_changes, require_not_held
+from core.records.writes import (
+    Records,
+    check_growth,
+    made,
+    merge_tags,
+    record_event,
+    requested_changes,
+    require_not_held,
+)
 from core.store import attachments, objects, texts
 from core.store.search import docs_of, fitting
 
@@ -54,12 +62,11 @@ MAX_SEPARATORS = 8  # a reference may contain `;`, so each one more adds ways to
 T = TypeVar("T")
 
 
-class Alerts:
+class Alerts(Records):
     """Alerts as people and clients read and change them; `id_or_ref` is an id or `type;source;sourceRef`."""
 
     def __init__(self, database: Database, clock: Clock, organisation: str) -> None:
-        self._database = database
-        self._clock = clock
+        super().__init__(database, clock)
         self._organisation = organisation
         self._creating = asyncio.Semaphore(CREATED_AT_ONCE)
 
@@ -200,10 +207,6 @@ class Alerts:
             return save(tx, alert.model_copy(update=update(alert)), caller.login, now, before=alert)
 
         return await self._change(work)
-
-    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
-        now = self._clock()
-        return await self._database.transaction(lambda tx: work(tx, now))
 
     async def _number(self, id_or_ref: str) -> int:
         return await self._database.read(lambda reads: resolve_alert(reads, id_or_ref))

@@ -6,13 +6,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
 from core.models import CaseTemplate, CaseTemplateInput, SearchInput, parse_id
 from core.records.search import SearchResult, search
-from core.records.writes import made, new_task
+from core.records.writes import Records, made, new_task
 from core.store import events, objects
 
 KIND = "case_template"
@@ -20,17 +19,12 @@ KIND = "case_template"
 _FIELDS: TypeAdapter[dict[str, dict[str, Any]]] = TypeAdapter(CustomFields)
 
 
-class CaseTemplates:
+class CaseTemplates(Records):
     """Case templates as people and clients read and create them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
 
     async def create(self, caller: Caller, request: CaseTemplateInput) -> CaseTemplate:
         """Create a case template. Raises ResponderBotError("exists") if its name is taken."""
-        now = self._clock()
-        return await self._database.transaction(lambda tx: _create(tx, request, caller.login, now))
+        return await self._change(lambda tx, now: _create(tx, request, caller.login, now))
 
     async def get_json(self, id_or_name: str) -> str:
         """A template's JSON. Raises ResponderBotError("not_found")."""

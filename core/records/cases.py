@@ -1,12 +1,11 @@
 """Cases, with their tasks, logs and artifacts (core/docs/semantics.md#cases-tasks-logs-and-artifacts)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import (
     Artifact,
@@ -30,6 +29,7 @@ from core.records import artifacts
 from core.records.case_templates import by_name, with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import (
+    Records,
     check_growth,
     insert_children,
     made,
@@ -52,12 +52,8 @@ T = TypeVar("T")
 S = TypeVar("S", bound=StoredModel)
 
 
-class Cases:
+class Cases(Records):
     """Cases and what is in them, as people and clients read and change them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
 
     async def create(self, caller: Caller, request: CaseInput) -> Case:
         """Create a case. Raises ResponderBotError("not_found") for an unknown template."""
@@ -172,10 +168,6 @@ class Cases:
     async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
         """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, kind, request)
-
-    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
-        now = self._clock()
-        return await self._database.transaction(lambda tx: work(tx, now))
 
     async def _json(self, kind: Kind, text: str) -> str:
         row = await self._database.read(lambda reads: _row(reads, kind, _number(reads, kind, text)))

@@ -1,28 +1,22 @@
 """Comments on alerts and cases."""
 
-from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Comment, CommentInput, Permission, SearchInput, parse_id
 from core.records import alerts, cases
 from core.records.search import SearchResult, search
-from core.records.writes import made, require_not_held
+from core.records.writes import Records, made, require_not_held
 from core.store import events, objects
 
 KIND = "comment"
 T = TypeVar("T")
 
 
-class Comments:
+class Comments(Records):
     """Comments as people and clients read and change them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
 
     async def add(
         self, caller: Caller, kind: Literal["alert", "case"], parent_id: str, request: CommentInput
@@ -81,10 +75,6 @@ class Comments:
     async def search(self, request: SearchInput) -> SearchResult:
         """Search comments. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, KIND, request)
-
-    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
-        now = self._clock()
-        return await self._database.transaction(lambda tx: work(tx, now))
 
 
 def _writable(reads: Reads, caller: Caller, comment_id: str, purpose: str) -> tuple[Row, Comment]:

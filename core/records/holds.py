@@ -5,20 +5,16 @@ from typing import Any, Literal
 
 from core.audit import trail
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Alert, Case, HeldObject, Hold, Kind
 from core.records import alerts, cases
+from core.records.writes import Records
 from core.store import objects
 
 
-class Holds:
+class Holds(Records):
     """Holds as org-admins set and lift them."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
 
     async def set(self, caller: Caller, kind: Literal["alert", "case"], id_or_ref: str, reason: str) -> Alert | Case:
         """Put an alert or a case on hold. Raises ResponderBotError: not_found, forbidden, conflict if it is already."""

@@ -1,13 +1,29 @@
 """What changes of alerts, cases and their parts share: fields of a request, bounds, tags and events."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from core.common.database import Reads, Transaction
+from core.common.clock import Clock
+from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
 from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, Task, TaskInput
 from core.store import events, objects, retention
+
+T = TypeVar("T")
+
+
+class Records:
+    """What services of records have in common."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def _change(self, work: Callable[[Transaction, int], T]) -> T:
+        """Do this in a transaction, with the time in ms."""
+        now = self._clock()
+        return await self._database.transaction(lambda tx: work(tx, now))
 
 
 def made(number: int, user: str, now: int) -> dict[str, Any]:
