@@ -58,6 +58,7 @@ DOCUMENTS_AT_ONCE = 200  # as many as core answers
 UNANSWERED = "unanswered"
 """A detail of an error: core or its store did not answer, so it is unknown whether it did what was requested."""
 _ENGINE = "/api/connector/engine"
+HEALTH = "/health"  # which answers also with an error what is wrong
 
 ListedState = Literal["open", "ended", "waiting", "failed"]
 T = TypeVar("T")
@@ -219,12 +220,10 @@ class CoreClient:
 
     # --- responders and actions -------------------------------------------------------------------------------------
 
-    async def responders(self, kind: Kind, object_id: str, explain: bool = False) -> list[OfferedResponder]:
-        """Responders that can run on an object; with `explain` also those that can't, and why."""
-        params = {"explain": "true"} if explain else None
-        return await self._ask(
-            list[OfferedResponder], "GET", f"{_ENGINE}/responder/{kind}/{_quoted(object_id)}", params=params
-        )
+    async def responders(self, kind: Kind, object_id: str) -> list[OfferedResponder]:
+        """The responders for an object, also those that can't run on it, and why."""
+        path = f"{_ENGINE}/responder/{kind}/{_quoted(object_id)}"
+        return await self._ask(list[OfferedResponder], "GET", path, params={"explain": "true"})
 
     async def actions(self, kind: Kind, object_id: str) -> list[Action]:
         """The actions on an object, newest first."""
@@ -421,7 +420,7 @@ class CoreClient:
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""
-        response = await self._send("GET", "/health")
+        response = await self._request("GET", HEALTH)
         return self._parse(response, dict[str, Any])
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -452,24 +451,6 @@ class CoreClient:
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0,
     ) -> httpx.Response:
-        response = await self._send(method, path, body, params=params, headers=headers, wait_s=wait_s)
-        if response.status_code >= 400:
-            raise error_from_response(response.status_code, response.content)
-        last_event = response.headers.get("x-last-event", "")
-        if last_event.isascii() and last_event.isdigit():
-            self.last_event = int(last_event)
-        return response
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        body: ApiModel | Json | None = None,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        wait_s: float = 0,
-    ) -> httpx.Response:
         content = None
         if body is not None:
             text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)
@@ -479,7 +460,7 @@ class CoreClient:
             all_headers["X-Request-Id"] = request_id
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
         try:
-            return await self._http.request(
+            response = await self._http.request(
                 method, path, content=content, params=params, headers=all_headers, timeout=timeout
             )
         except httpx.TimeoutException as error:
@@ -491,6 +472,12 @@ class CoreClient:
             raise self._unreachable(os.strerror(number).lower() if number else str(cause).lower()) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
+        if response.status_code >= 400 and path != HEALTH:
+            raise error_from_response(response.status_code, response.content)
+        last_event = response.headers.get("x-last-event", "")
+        if last_event.isascii() and last_event.isdigit():
+            self.last_event = int(last_event)
+        return response
 
     def _unreachable(self, reason: str) -> ResponderBotError:
         sentence = f"Core does not answer at {self._url}; is it running, and is the address right? ({reason})"

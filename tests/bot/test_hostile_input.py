@@ -265,7 +265,7 @@ async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path)
     """The metadata of a view comes from the client, so core checks the permissions at each step."""
     async with http_bot(tmp_path) as (env, slack, _):
         alert_id = await env.post_alert()
-        offered = await env.client.responders("alert", alert_id, explain=True)
+        offered = await env.client.responders("alert", alert_id)
         close = next(r.id for r in offered if r.name == CLOSE)
         claimed = {"targets": f"alert {alert_id}", "responder_id": close, "anyway": "~1", "channel": SOC}
         for user, words in ((ROB, "manageAction"), (NINA, "linked")):

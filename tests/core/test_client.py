@@ -59,8 +59,7 @@ async def test_a_run_from_the_list_of_responders_to_its_end(tmp_path: Path) -> N
     async with running_core(tmp_path) as core, CoreClient(core.url, await core.key("analyst")) as client:
         alert = await client.create_alert(ALERT)
         offered = await client.responders("alert", alert.id)
-        assert name in [item.name for item in offered]
-        assert {item.verdict for item in await client.responders("alert", alert.id, explain=True)} >= {"can_run"}
+        assert (name, "can_run") in [(item.name, item.verdict) for item in offered]
         run = {"responderId": name, "objectType": "alert", "objectId": alert.id}
         action = await client.run(run, "click-1")
         assert (await client.run(run, "click-1")).id == action.id

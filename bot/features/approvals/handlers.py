@@ -143,7 +143,7 @@ async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
 
 
 async def _responder(context: Context, action: Action, subject: Subject) -> OfferedResponder | None:
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    offered = await context.core.responders(subject.kind, subject.id)
     return next((responder for responder in offered if responder.name == action.responder_name), None)
 
 

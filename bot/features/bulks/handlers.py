@@ -79,7 +79,7 @@ async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = Fa
         why_not = "You asked for it, so somebody else decides."
     if waiting:
         subject = waiting[0].view.subject
-        offered = await context.core.responders(subject.kind, subject.id, explain=True)
+        offered = await context.core.responders(subject.kind, subject.id)
         responder = next((one for one in offered if one.name == bulk.responder_name), None)
         if all(approvals.has_voted(one.action, person.login if person else "") for one in waiting if one.action):
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
@@ -133,7 +133,7 @@ async def on_extend_all(context: Context) -> None:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
     subject = await subjects.find(context.core, timed[0].object_id)
-    offered = await context.core.responders(subject.kind, subject.id, explain=True)
+    offered = await context.core.responders(subject.kind, subject.id)
     policy = next((one.policy for one in offered if one.name == bulk.responder_name), None) or Policy()
     await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms()))
 

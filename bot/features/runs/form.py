@@ -109,7 +109,7 @@ async def _declared(context: Context, request: RunRequest) -> Sequence[Parameter
     if not request.targets:
         return ()
     target = request.targets[0]
-    offered = await context.core.responders(target.object_type, target.object_id, explain=True)
+    offered = await context.core.responders(target.object_type, target.object_id)
     responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
     return (responder.parameters if responder else None) or ()
 

@@ -45,7 +45,7 @@ async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    offered = await context.core.responders(view.subject.kind, view.subject.id, explain=True)
+    offered = await context.core.responders(view.subject.kind, view.subject.id)
     policy = next((r.policy for r in offered if r.name == action.responder_name), None)
     if policy is None or not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)

@@ -58,7 +58,7 @@ async def _watch_responder(context: Context, typed: str) -> None:
 async def _responders(context: Context) -> Sequence[OfferedResponder]:
     """All responders. Core lists them for an object, so the newest alert is asked about; none if there is no alert."""
     newest = await context.core.search("/api/alert/_search", range="0-1", sort=["-createdAt"])
-    return await context.core.responders("alert", str(newest[0]["id"]), explain=True) if newest else []
+    return await context.core.responders("alert", str(newest[0]["id"])) if newest else []
 
 
 def _no_single_match(

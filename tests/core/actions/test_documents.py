@@ -369,5 +369,5 @@ async def test_the_client_reads_both(tmp_path: Path) -> None:
             assert document.actions == [Action.model_validate(action).model_copy(update=words)]
             listed = await client.documents([alert, "~999999999"], responders=True)
             assert (listed.missing, listed.as_of) == (["~999999999"], found.as_of)
-            assert listed.documents[0].responders[alert] == await client.responders("alert", alert, explain=True)
+            assert listed.documents[0].responders[alert] == await client.responders("alert", alert)
             assert (await client.events(seq, 0)).documents is None
