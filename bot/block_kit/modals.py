@@ -84,7 +84,6 @@ def text_field(
     hint: str = "",
     optional: bool = True,
     multiline: bool = False,
-    dispatch: bool = False,
     placeholder: str = "",
 ) -> Block:
     """A text field, named by its block id."""
@@ -95,9 +94,7 @@ def text_field(
         element["initial_value"] = initial[:INPUT_LIMIT]
     if placeholder:
         element["placeholder"] = plain(clip(placeholder, 150))
-    if dispatch:
-        element["dispatch_action_config"] = {"trigger_actions_on": ["on_enter_pressed"]}
-    return _input(block_id, label, element, hint, optional, dispatch)
+    return _input(block_id, label, element, hint, optional)
 
 
 def search_field(block_id: str, label: str, placeholder: str, options: Sequence[Block], chosen: Block | None) -> Block:
@@ -109,7 +106,7 @@ def search_field(block_id: str, label: str, placeholder: str, options: Sequence[
         element |= {"type": "external_select", "min_query_length": 0}
     if chosen is not None:
         element["initial_option"] = next((o for o in options if o["value"] == chosen["value"]), chosen)
-    return _input(block_id, label, element, "", False, True)
+    return {**_input(block_id, label, element, "", False), "dispatch_action": True}
 
 
 def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
@@ -122,10 +119,10 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
         "options": entries,
         "initial_option": first,
     }
-    return _input(block_id, label, element, hint, False, False)
+    return _input(block_id, label, element, hint, False)
 
 
-def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, optional: bool, dispatch: bool) -> Block:
+def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, optional: bool) -> Block:
     block: dict[str, Any] = {
         "type": "input",
         "block_id": block_id,
@@ -135,7 +132,7 @@ def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, opt
     }
     if hint:
         block["hint"] = plain(clip(hint, 150))
-    return {**block, "dispatch_action": True} if dispatch else block
+    return block
 
 
 def _action_id(block_id: str) -> str:

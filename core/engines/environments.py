@@ -21,6 +21,7 @@ from core.engines.files import raise_if_exhausted
 from core.engines.requirements import FILE, UnusableRequirementsError, read_requirements
 
 _BUILD_TIMEOUT_S = 1800.0
+AT_ONCE = 4
 
 _PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PASSED_ON_PREFIXES = ("UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
@@ -117,13 +118,13 @@ class Environments:
         return self._version
 
     async def install(
-        self, specs: Iterable[EnvironmentSpec], on_progress: Callable[[BuildStatus], None], *, at_once: int = 4
+        self, specs: Iterable[EnvironmentSpec], on_progress: Callable[[BuildStatus], None]
     ) -> tuple[BuildStatus, ...]:
-        """Build the missing environments, `at_once` in parallel; those that failed before are tried again.
+        """Build the missing environments; those that failed before are tried again.
 
         Returns the final status of each folder with requirements. One that fails doesn't affect the others.
         """
-        slots = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(AT_ONCE)
         locks: dict[Path, asyncio.Lock] = {}
 
         async def install_one(spec: EnvironmentSpec) -> BuildStatus | None:

@@ -86,7 +86,7 @@ def _read_output_file(folder: JobFolder) -> bytes:
     return content
 
 
-def read_printed(path: Path, limit_bytes: int = PRINTED_LIMIT_BYTES) -> str:
+def read_printed(path: Path) -> str:
     """Head and tail of what was printed, with a line between them that says how many bytes are left out."""
     try:
         descriptor = files.open_regular(path.parent.parent, path.parent.name, path.name)
@@ -94,9 +94,9 @@ def read_printed(path: Path, limit_bytes: int = PRINTED_LIMIT_BYTES) -> str:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
-        if size <= limit_bytes:
-            return _decode_printed(file.read(limit_bytes))
-        half = limit_bytes // 2
+        if size <= PRINTED_LIMIT_BYTES:
+            return _decode_printed(file.read(PRINTED_LIMIT_BYTES))
+        half = PRINTED_LIMIT_BYTES // 2
         head = file.read(half)
         file.seek(size - half)
         tail = file.read(half)

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.common.clock import MINUTE_MS
@@ -42,13 +42,12 @@ class Signature:
 class Limiter:
     """Holds a source to its rate; after a pause it may send as many at once."""
 
-    def __init__(self, rate: Rate, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._seconds = rate, seconds
-        self._free, self._at = float(rate.runs), seconds()
+    def __init__(self, rate: Rate) -> None:
+        self._rate, self._free, self._at = rate, float(rate.runs), time.monotonic()
 
     def take(self, name: str) -> None:
         """Raises ResponderBotError("rate_limited")."""
-        now, per_s = self._seconds(), self._rate.runs * 1000 / self._rate.ms
+        now, per_s = time.monotonic(), self._rate.runs * 1000 / self._rate.ms
         self._free = min(self._rate.runs, self._free + (now - self._at) * per_s)
         self._at = now
         if self._free < 1:

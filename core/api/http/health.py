@@ -94,10 +94,9 @@ class StoreProbe:
 class JobFoldersProbe:
     """Health of the disk with the job folders."""
 
-    def __init__(self, find_problem: Callable[[], str], seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find_problem: Callable[[], str]) -> None:
         """`find_problem` blocks; it returns a sentence, or "" if a run can start."""
         self._find_problem = find_problem
-        self._seconds = seconds
         self._lock = asyncio.Lock()
         self._checked_at = float("-inf")
         self._problem = ""
@@ -105,9 +104,9 @@ class JobFoldersProbe:
     async def problem(self) -> str:
         """Why no run can start, or "", as it was within the last second."""
         async with self._lock:
-            if self._seconds() - self._checked_at >= 1:
+            if time.monotonic() - self._checked_at >= 1:
                 self._problem = await asyncio.to_thread(self._find_problem)
-                self._checked_at = self._seconds()
+                self._checked_at = time.monotonic()
             return self._problem
 
 

@@ -13,6 +13,7 @@ from core.engines import files
 from core.engines.container.runtime import Image, Runtime
 
 _LIMIT_BYTES = 64 * 1024
+AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class Images:
         return Pin(image)
 
     async def install(
-        self, images: Iterable[str], on_progress: Callable[[PullStatus], None], *, upgrade: bool, at_once: int = 2
+        self, images: Iterable[str], on_progress: Callable[[PullStatus], None], *, upgrade: bool
     ) -> tuple[PullStatus, ...]:
         """Pull the missing images and pin them; with `upgrade`, also those that are pinned already.
 
         Returns the final status of each. One that fails doesn't affect the others. Raises UnavailableError.
         """
-        slots = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(AT_ONCE)
 
         async def install_one(image: str) -> PullStatus:
             async with slots:
