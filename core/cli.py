@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from core.engines.base import Catalogue
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
-    from core.models import Alert, ClosedObjects
+    from core.models import Alert, ClosedObjects, UserEntry
     from core.people import People
     from core.retention.erasure import Eraser, Erasure, Matches
     from core.settings import CoreSettings, EngineSection
@@ -226,22 +226,31 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     seen = "the highest TLP that they may see and act on in Slack"
     add.add_argument("--clearance", choices=CLEARANCES, default="amber", help=f"{seen} (default: amber)")
     verb("list", _user_list, "list all users")
+    ended = "{login} no longer has access; `responder-bot user enable {login}` gives it back."
+    back = "{login} has access again, with the key of before; `responder-bot user key {login}` makes a new one."
+    alone = "{login} is not linked to anybody in Slack any more."
+    disable = _reporting(lambda people, args: people.disable(_command_line(), args.login), ended)
+    enable = _reporting(lambda people, args: people.enable(_command_line(), args.login), back)
+    unlink = _reporting(lambda people, args: people.unlink(args.login), alone)
     for name, task, text in (
-        ("disable", _user_disable, "revoke a user's access"),
-        ("enable", _user_enable, "restore a disabled user's access"),
-        ("unlink", _user_unlink, "remove the link to a Slack person"),
+        ("disable", disable, "revoke a user's access"),
+        ("enable", enable, "restore a disabled user's access"),
+        ("unlink", unlink, "remove the link to a Slack person"),
     ):
         verb(name, task, text).add_argument("login", metavar="LOGIN")
     key = verb("key", _user_key, "print a new API key; the old one stops working")
     key.add_argument("login", metavar="LOGIN")
     key.add_argument("--keep-old", action="store_true", help="let the old one work for seven days more")
-    profile = verb("profile", _user_profile, "change a user's profile")
+    text = "{login} has the profile {profile} from now on."
+    task = _reporting(lambda people, args: people.set_profile(args.login, args.profile), text)
+    profile = verb("profile", task, "change a user's profile")
     profile.add_argument("login", metavar="LOGIN")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     clearance = verb("clearance", _user_clearance, "change what a user may see and act on in Slack")
     clearance.add_argument("login", metavar="LOGIN")
     clearance.add_argument("--clearance", required=True, choices=CLEARANCES, help=seen)
-    link = verb("link", _user_link, "link a Slack person to a user")
+    task = _reporting(lambda people, args: people.link(args.login, args.slack_id), "{login} is linked to {slack_id}.")
+    link = verb("link", task, "link a Slack person to a user")
     link.add_argument("login", metavar="LOGIN")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
 
@@ -257,16 +266,22 @@ def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
     add.add_argument("--address", metavar="NETWORK", action="append", default=[], help=text)
     verb("list", _key_list, "list a user's keys").add_argument("login", metavar="LOGIN")
-    revoke = verb("revoke", _key_revoke, "end a key at once")
+    task = _reporting(
+        lambda people, args: people.revoke_key(args.login, args.name), "The key {name} of {login} no longer works."
+    )
+    revoke = verb("revoke", task, "end a key at once")
     revoke.add_argument("login", metavar="LOGIN")
     revoke.add_argument("name", metavar="NAME", help="as `key list` shows it")
 
 
 def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "group", "put people into groups")
+    added, removed = "{login} is in the group {group}.", "{login} is not in the group {group} any more."
+    add = _reporting(lambda people, args: people.add_member(args.group, args.login), added)
+    remove = _reporting(lambda people, args: people.remove_member(args.group, args.login), removed)
     for name, task, text in (
-        ("add", _group_add, "put a person into a group"),
-        ("remove", _group_remove, "take a person out of a group"),
+        ("add", add, "put a person into a group"),
+        ("remove", remove, "take a person out of a group"),
     ):
         parser = verb(name, task, text)
         parser.add_argument("group", metavar="GROUP", help="a word of small letters, such as containment")
@@ -564,28 +579,23 @@ def _user_list(args: argparse.Namespace) -> int:
     return _with_people(args, work)
 
 
-def _reporting(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, str]]", sentence: str) -> int:
-    """Run `work`, then print `sentence` with its login for {} on standard error; standard output is for scripts."""
+def _reporting(work: "Callable[[People, argparse.Namespace], Coroutine[Any, Any, UserEntry | str]]", text: str) -> Run:
+    """A task that prints `text` with the login and its arguments on standard error; standard output is for scripts."""
 
-    async def both(people: "People") -> None:
-        print(sentence.replace("{}", await work(people)), file=sys.stderr)
+    def run(args: argparse.Namespace) -> int:
+        async def both(people: "People") -> None:
+            found = await work(people, args)
+            login = found if isinstance(found, str) else found.login
+            print(text.format_map({**vars(args), "login": login}), file=sys.stderr)
 
-    return _with_people(args, both)
+        return _with_people(args, both)
 
-
-def _user_disable(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> str:
-        return (await people.disable(_command_line(), args.login)).login
-
-    return _reporting(args, work, "{} no longer has access; `responder-bot user enable {}` gives it back.")
+    return run
 
 
-def _user_enable(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> str:
-        return (await people.enable(_command_line(), args.login)).login
-
-    sentence = "{} has access again, with the key of before; `responder-bot user key {}` makes a new one."
-    return _reporting(args, work, sentence)
+def _user_clearance(args: argparse.Namespace) -> int:
+    text = f"{{login}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
+    return _reporting(lambda people, _: people.set_clearance(args.login, CLEARANCES[args.clearance]), text)(args)
 
 
 def _key_add(args: argparse.Namespace) -> int:
@@ -618,22 +628,6 @@ def _key_list(args: argparse.Namespace) -> int:
         _print_table(rows)
 
     return _with_people(args, work)
-
-
-def _key_revoke(args: argparse.Namespace) -> int:
-    sentence = f"The key {args.name} of {{}} no longer works."
-    return _reporting(args, lambda people: people.revoke_key(args.login, args.name), sentence)
-
-
-def _user_profile(args: argparse.Namespace) -> int:
-    sentence = f"{{}} has the profile {args.profile} from now on."
-    return _reporting(args, lambda people: people.set_profile(args.login, args.profile), sentence)
-
-
-def _user_clearance(args: argparse.Namespace) -> int:
-    sentence = f"{{}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
-    clearance = CLEARANCES[args.clearance]
-    return _reporting(args, lambda people: people.set_clearance(args.login, clearance), sentence)
 
 
 def _source_add(args: argparse.Namespace) -> int:
@@ -723,29 +717,10 @@ def _user_key(args: argparse.Namespace) -> int:
     return _with_people(args, work)
 
 
-def _user_link(args: argparse.Namespace) -> int:
-    sentence = f"{{}} is linked to {args.slack_id}."
-    return _reporting(args, lambda people: people.link(args.login, args.slack_id), sentence)
-
-
-def _user_unlink(args: argparse.Namespace) -> int:
-    return _reporting(args, lambda people: people.unlink(args.login), "{} is not linked to anybody in Slack any more.")
-
-
 def _command_line() -> "Caller":
     from core.authorization import COMMAND_LINE
 
     return COMMAND_LINE
-
-
-def _group_add(args: argparse.Namespace) -> int:
-    sentence = f"{{}} is in the group {args.group}."
-    return _reporting(args, lambda people: people.add_member(args.group, args.login), sentence)
-
-
-def _group_remove(args: argparse.Namespace) -> int:
-    sentence = f"{{}} is not in the group {args.group} any more."
-    return _reporting(args, lambda people: people.remove_member(args.group, args.login), sentence)
 
 
 def _group_list(args: argparse.Namespace) -> int:
