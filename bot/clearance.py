@@ -23,7 +23,6 @@ SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is ca
 
 
 def may_see(clearance: int, tlp: int) -> bool:
-    """Whether this clearance covers this TLP."""
     return tlp <= max(clearance, CLEAR)
 
 

@@ -69,7 +69,6 @@ class GroupContent:
 
     @property
     def severity(self) -> int:
-        """The highest."""
         return max((n + 1 for n in range(4) if self.severities[n]), default=1)
 
 

@@ -518,7 +518,6 @@ _BY_TYPE: Mapping[tuple[int, str], Code] = {
 
 
 def error_from_response(status: int, content: bytes) -> ResponderBotError:
-    """The error for an error response of core."""
     code = _BY_STATUS.get(status, "unavailable" if status >= 500 else "bad_request")
     try:
         body = json.loads(content)

@@ -286,7 +286,6 @@ class People:
         return await self._change(work)
 
     async def all(self) -> Sequence[UserEntry]:
-        """All users, by login."""
         return await self._database.read(_entries)
 
     async def list_users(self, caller: Caller) -> Sequence[UserEntry]:
@@ -677,7 +676,6 @@ def _groups(reads: Reads) -> list[Group]:
 
 
 def _entries(reads: Reads) -> list[UserEntry]:
-    """All users, by login."""
     slack_ids: dict[str, list[str]] = {}
     for row in stored.links(reads):
         slack_ids.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}".removeprefix(":"))

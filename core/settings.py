@@ -167,7 +167,6 @@ Duration = Annotated[
 
 
 def duration_ms(text: str) -> int:
-    """The milliseconds of a `Duration`."""
     return int(text[:-1]) * _UNIT_MS[text[-1]]
 
 
@@ -180,7 +179,6 @@ class DutyStep(SettingsSection):
 
     @property
     def after_ms(self) -> int:
-        """`after` in ms."""
         return duration_ms(self.after)
 
 

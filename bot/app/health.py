@@ -67,7 +67,6 @@ class BotHealth(Collector):
             self._acknowledged.labels(interaction_type).observe(time.perf_counter() - started)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of one scrape."""
         restarts = "Workers that broke and were started again"
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
         commits = "Durable commits of this process to the bot's database"

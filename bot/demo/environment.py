@@ -66,8 +66,6 @@ OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[Embed
 
 @dataclass
 class DemoEnvironment:
-    """The running demo."""
-
     emulator: SlackEmulator
     core_url: str
     keys: Mapping[str, str]

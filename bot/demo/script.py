@@ -26,8 +26,6 @@ class DemoFailed(Exception):
 
 
 class DemoScript:
-    """The steps of the demo."""
-
     def __init__(
         self,
         environment: DemoEnvironment,

@@ -97,7 +97,6 @@ def messages_with_threads(view: EmulatorView, channel: str) -> list[Message]:
 
 
 def text_of(message: Message) -> str:
-    """A message as plain text."""
     return "\n".join(lines_of(message))
 
 

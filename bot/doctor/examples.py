@@ -42,7 +42,6 @@ CONFIRM = "Takes the host off the network until somebody puts it back."
 
 
 def payloads(now_ms: int) -> Mapping[str, Payload]:
-    """The payloads by their kind."""
     alert = _alert(now_ms)
     subject = Subject.alert(alert)
     seen: Mapping[str, Any] = {"clearance": 2, "button": lambda intent: f"{intent.what}-{intent.object_id[1:]}"}

@@ -50,7 +50,6 @@ def is_ephemeral(context: Context) -> bool:
 
 
 def is_in_modal(context: Context) -> bool:
-    """Whether the click was in a modal."""
     return view_of(context).get("type") == "modal" and "actions" in context.payload
 
 
@@ -68,5 +67,4 @@ def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_home(context: Context) -> bool:
-    """Whether the click was in the Home."""
     return view_of(context).get("type") == "home"

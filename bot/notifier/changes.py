@@ -69,7 +69,6 @@ class HeldEvents:
     """Number of the last event that was read."""
 
     def add(self, page: EventPage) -> None:
-        """Add the page that follows."""
         self.events += page.events
         self.last = page.last
         self.bulks |= {bulk.id: (bulk, page.as_of or page.last) for bulk in page.bulks or ()}

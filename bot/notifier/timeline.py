@@ -58,7 +58,6 @@ class Timeline:
 
     @property
     def root_id(self) -> str:
-        """Id of the alert or case."""
         return self.document.id
 
     @property

@@ -93,7 +93,6 @@ def new_key(kind: str, channel: str) -> str:
 
 
 def is_group(key: str) -> bool:
-    """Whether it is the key of a group's message."""
     return key.partition(":")[0] in (GROUP, DIGEST)
 
 
@@ -252,7 +251,6 @@ class AlertGroups:
         return [row["root_id"] for row in rows]
 
     async def digests(self, since: int) -> list[AlertGroup]:
-        """The digests with an alert since then."""
         rows = await self._rows(
             "SELECT * FROM alert_group WHERE last_at > :since AND alike = '' AND key LIKE 'digest:%'", {"since": since}
         )

@@ -275,7 +275,6 @@ def new_post_id() -> str:
 
 
 def by_key(reads: Reads, key: str) -> Row | None:
-    """The message with this key."""
     return reads.row(f"{_RECORDS} WHERE m.key = :key", {"key": key})
 
 

@@ -178,7 +178,6 @@ class MessageRecord:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether Slack has all of it."""
         return self.status == "shown" and self.file_status in (None, "shown")
 
     def content(self) -> dict[str, Any]:
@@ -195,12 +194,10 @@ def record_of(row: Row) -> MessageRecord:
 
 
 def card_key(alert_id: str, channel: str) -> str:
-    """The key of an alert's card."""
     return f"alert:{alert_id}:{channel}"
 
 
 def case_key(case_id: str, channel: str) -> str:
-    """The key of a case's card."""
     return f"case:{case_id}:{channel}"
 
 
@@ -210,7 +207,6 @@ def bulk_key(bulk_id: str, destination: str) -> str:
 
 
 def is_bulk(key: str) -> bool:
-    """Whether it is the key of a bulk's message."""
     return key.partition(":")[0] == BULK
 
 

@@ -306,7 +306,6 @@ class MessageOutbox:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def message(self, key: str) -> MessageRecord | None:
-        """The message with this key."""
         row = await self._store.read(lambda reads: messages.by_key(reads, key))
         return record_of(row) if row else None
 

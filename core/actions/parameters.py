@@ -43,7 +43,6 @@ def check_parameters(
 
 
 def secret_names(declared: Iterable[Parameter]) -> frozenset[str]:
-    """The parameters that hold a secret."""
     return frozenset(parameter.name for parameter in declared if parameter.secret)
 
 

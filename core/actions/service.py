@@ -52,7 +52,6 @@ class Actions:
         self._clock = clock
 
     async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
-        """As `Runs.start`."""
         return await self.runs.start(caller, request, key=key, body=body)
 
     async def with_job_id(self, action: Action) -> Action:
@@ -175,7 +174,6 @@ class Actions:
         return await search(self._database, "action", request, reports.shorten)
 
     async def paused(self) -> list[PausedResponder]:
-        """The responders that are paused, by name."""
         paused = await self._database.read(self._guards.paused)
         return [item.model_copy(update={"title": self._registry.title(item.name)}) for item in paused]
 

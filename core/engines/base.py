@@ -12,8 +12,6 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Responder:
-    """A responder of an engine."""
-
     id: str
     """The engine's id for it."""
     name: str

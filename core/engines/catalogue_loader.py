@@ -166,7 +166,6 @@ def _in_unicode(skipped: Skipped) -> Skipped:
 
 
 def _values(section: ResponderSection) -> Mapping[str, object]:
-    """The values of the settings for one responder."""
     maxima = {"max_tlp": section.max_tlp, "max_pap": section.max_pap}
     return {**section.config, **{key: value for key, value in maxima.items() if value is not None}}
 

@@ -164,10 +164,6 @@ class JobFolderEngine(Engine, Generic[R, RunT]):
             raise ResponderBotError("unavailable", sentence) from error
 
     async def unreadable_secrets(self) -> list[str]:
-        """A sentence for each responder with a value that can't be read now. Reads all values, and runs no responder.
-
-        Raises as `catalogue` does.
-        """
         loaded = await self._load()
         return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
 

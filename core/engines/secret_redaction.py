@@ -47,7 +47,6 @@ class Redactor:
         self._pattern = re.compile(_alternatives(sorted(texts))) if texts else None
 
     def text(self, text: str) -> str:
-        """Redact a text."""
         if self._pattern is None:
             return text
         parts, end = [], 0

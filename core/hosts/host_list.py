@@ -26,7 +26,6 @@ class HostList:
         self._clock = clock
 
     async def all(self) -> list[HostEntry]:
-        """All hosts, by name."""
         return await self._database.read(lambda reads: list_hosts(reads, self._hosts.is_over))
 
     async def drain(self, caller: Caller, name: str, core_id: str = "", *, cancel: bool = False) -> list[HostEntry]:

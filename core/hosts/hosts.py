@@ -215,7 +215,6 @@ class Hosts:
         return not self.is_here(host_id) and host_id in live
 
     def is_here(self, host_id: str) -> bool:
-        """Whether that is this host."""
         return host_id == self.host.id
 
     def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None, Collection[str]]:

@@ -299,7 +299,6 @@ def _sort(name: str, kind: str) -> Sort:
 
 
 def _pattern(text: str) -> str:
-    """A text with `*` as a pattern of LIKE."""
     escaped = re.sub(r"([\\%_])", r"\\\1", text)
     return re.sub(r"\*+", "%", escaped)
 

@@ -62,7 +62,6 @@ class PreparedReport:
     def of(
         cls, success: bool, parts: Mapping[str, str], operations: Sequence[Any], omitted_count: int
     ) -> "PreparedReport":
-        """A report with the sizes of its parts."""
         sizes = {key: len(part.encode()) for key, part in parts.items()}
         return cls(success, parts, operations, omitted_count, sizes)
 

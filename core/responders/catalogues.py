@@ -50,8 +50,6 @@ def without_duplicates(catalogue: Catalogue) -> Catalogue:
 
 @dataclass(frozen=True)
 class ListedCatalogue:
-    """What an engine lists."""
-
     engine_name: str
     catalogue: Catalogue
     is_own: bool

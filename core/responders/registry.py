@@ -64,8 +64,6 @@ class EngineChoice:
 
 @dataclass
 class EngineState:
-    """What is known of one engine."""
-
     engine: Engine
     catalogue: Catalogue = field(default_factory=Catalogue)
     """As the engine lists it."""
@@ -164,7 +162,6 @@ class Registry:
         await asyncio.gather(*(self._refresh(state) for state in self._states.values()))
 
     def states(self) -> Sequence[EngineState]:
-        """The engines of this host."""
         return list(self._states.values())
 
     # --- engines and hosts ------------------------------------------------------------------------------------------
@@ -260,7 +257,6 @@ class Registry:
         return state.engine
 
     def _lists(self, engine_name: str, responder_name: str) -> bool:
-        """Whether this host's engine of that name lists a responder."""
         state = self._states.get(engine_name)
         return state is not None and any(item.name == responder_name for item in state.catalogue.responders)
 
@@ -288,7 +284,6 @@ class Registry:
         return list(self._by_name.values())
 
     def find(self, responder_name: str) -> MergedResponder | None:
-        """The available responder of this name."""
         return self._by_name.get(responder_name)
 
     def skipped(self) -> Sequence[tuple[str, Skipped]]:

@@ -51,8 +51,6 @@ _OF_PEOPLE = ("user", "api_key", "slack_link", "group_member")
 
 @dataclass
 class Erasure:
-    """What is to be erased."""
-
     object: str
     """What the audit names: an id, a login, or `value`."""
     roots: list[tuple[stored_items.Root, int]] = field(default_factory=list)

@@ -98,7 +98,6 @@ class Retention:
 
     @classmethod
     def of(cls, settings: CoreSettings, database: Database, clock: Clock) -> "Retention":
-        """The retention of these settings."""
         rules_ms = longest_rule_ms(settings.responder.values())
         return cls(database, clock, settings.retention, event_days=settings.core.event_days, rules_ms=rules_ms)
 

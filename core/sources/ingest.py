@@ -50,8 +50,6 @@ class Received(ApiModel):
 
 @dataclass(frozen=True)
 class Source:
-    """A source of the settings."""
-
     name: str
     section: SourceSection
     map: BodyMap

@@ -101,7 +101,6 @@ def pause(
 
 
 def paused(reads: Reads, responder_name: str) -> Row | None:
-    """The open pause of a responder, or None."""
     return reads.row(
         f"SELECT {_PAUSE} FROM pause WHERE responder_name = :name AND closed_at IS NULL", {"name": responder_name}
     )

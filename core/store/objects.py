@@ -32,8 +32,6 @@ def next_ids(tx: Transaction, count: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """An object to insert."""
-
     id: int
     doc: str
     unique_key: str | None = None

@@ -39,7 +39,6 @@ def by_login(reads: Reads, login: str) -> Row | None:
 
 
 def users(reads: Reads) -> list[Row]:
-    """All users, by login."""
     return reads.rows(f'SELECT {_USER} FROM "user" ORDER BY login')
 
 
@@ -132,7 +131,6 @@ def insert_key(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 
 def by_key_hash(reads: Reads, hash_: str) -> Row | None:
-    """A key with its user."""
     return reads.row(
         f'SELECT {_USER_OF_KEY} FROM api_key JOIN "user" USING (login) WHERE hash = :hash', {"hash": hash_}
     )
@@ -181,7 +179,6 @@ def addresses_of_key(row: Row) -> Sequence[str]:
 
 
 def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
-    """Replace the members of a group."""
     values = {"name": group, "logins": json.dumps(list(logins))}
     tx.run(
         "DELETE FROM group_member WHERE name = :name AND login NOT IN (SELECT value FROM json_each(:logins))", values

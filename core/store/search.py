@@ -144,7 +144,6 @@ def fitting(docs: Iterable[str]) -> Iterator[str]:
 
 
 def newest(reads: Reads, kind: str) -> Row | None:
-    """The newest object of a kind."""
     return reads.row(
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind ORDER BY id DESC LIMIT 1", {"kind": kind}
     )

@@ -75,7 +75,6 @@ async def on_access_view(context: Context) -> Json:
 
 
 async def on_groups_button(context: Context) -> None:
-    """Show the groups."""
     await context.show_modal(await _groups_view(context))
 
 

@@ -213,7 +213,6 @@ def _level(key: str, value: object) -> str:
 
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:
-    """Says that the template was created."""
     about = f"Case template *{foreign(template.name, 200)}* ({template.id}) was created, with "
     about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
     blocks = [section(about), context("Use it: Make a case on a card, or `/responder case` and the id of an alert.")]

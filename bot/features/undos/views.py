@@ -74,7 +74,6 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
 
 
 def heading(action: Action, view: RedactedView) -> str:
-    """Which run on what."""
     acts_on = runs.targets(action, view) if view.is_open else ""
     of = f"{acts_on}, of " if acts_on and view.subject.kind != "case_artifact" else ""
     return f"*{runs.name(action)}* on {of}{foreign(runs.target_in_full(view), 300)}"

@@ -98,7 +98,6 @@ def endpoints(described: Sequence[Endpoint], version: str) -> list[Endpoint]:
 
 
 def openapi_document(described: Iterable[Endpoint], version: str) -> dict[str, Any]:
-    """The OpenAPI document of `described`."""
     schemas: dict[str, Any] = {"Error": _ERROR_SCHEMA}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in described:

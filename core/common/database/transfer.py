@@ -44,8 +44,6 @@ class Sum:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a store."""
-
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -156,7 +154,6 @@ async def matching(
 
 
 def delete(tx: Transaction, table: Table, row: Row) -> int:
-    """Delete a row of a table."""
     where = " AND ".join(f'"{column}" = :{column}' for column in table.key)
     return tx.run(f'DELETE FROM "{table.name}" WHERE {where}', {column: row[column] for column in table.key})
 

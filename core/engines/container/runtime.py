@@ -57,8 +57,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class ContainerState:
-    """The state of a container."""
-
     status: str
     exit_code: int
     is_out_of_memory: bool

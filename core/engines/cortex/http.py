@@ -32,8 +32,6 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class CortexAnswer:
-    """An answer of the server."""
-
     status: int
     body: Any = None
     """Its parsed JSON; None if `problem` says why it can't be used."""

@@ -111,7 +111,6 @@ def _result(action: Action, report: ReportView, view: RedactedView) -> list[Bloc
 
 
 def _labels(report: ReportView) -> list[Block]:
-    """The report's taxonomies."""
     shown = [code(label, 80) for label in report.labels[:MAX_LABELS]]
     left = len(report.labels) - len(shown)
     return [context(" ".join(shown) + (f" and {left} more" if left > 0 else ""))] if shown else []

@@ -142,7 +142,6 @@ def _undo_name(policy: Policy) -> str:
 
 
 def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """Which responder runs on what."""
     return [section(f"*{names.shown(responder)}* on"), target(view)]
 
 
