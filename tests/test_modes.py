@@ -1,6 +1,5 @@
 """What responder-bot writes is private to its account, whatever the umask; what `cp` left is narrowed."""
 
-import json
 import os
 import sqlite3
 import stat
@@ -16,6 +15,7 @@ from core.common.database import Database
 from core.common.private_files import create_database, make_private
 from core.store.database.opening import open_database
 from tests import programs
+from tests.responder_folders import write_responder
 
 UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".format)
 
@@ -44,12 +44,7 @@ def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) ->
     (tmp_path / "responder-bot.toml").chmod(0o600)
     assert run(tmp_path, "init", umask=umask).returncode == 0
     make_private(tmp_path / "state" / "bot")
-    (tmp_path / "own" / "Broken").mkdir(parents=True)
-    (tmp_path / "own" / "Broken" / "requirements.txt").write_text("nothing-of-this-name==1\n")
-    (tmp_path / "own" / "Broken" / "b.py").write_text("")
-    (tmp_path / "own" / "Broken" / "Broken.json").write_text(
-        json.dumps({"name": "Broken", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Broken/b.py"})
-    )
+    (write_responder(tmp_path / "own", "Broken", "") / "requirements.txt").write_text("nothing-of-this-name==1\n")
     assert run(tmp_path, "user", "add", "ann", "--profile", "analyst", umask=umask).returncode == 0
     assert run(tmp_path, "responders", "install", umask=umask).returncode == 1
     assert run(tmp_path, "backup", "copy.db", umask=umask).returncode == 0

@@ -21,6 +21,7 @@ from core.people import People
 from tests import stores
 from tests.bot.running import ANNA, BEN, LEA
 from tests.bot.test_serve import ROOT
+from tests.responder_folders import write_responder
 
 CHANNELS = tuple(f"C0SOC{number}" for number in range(6))
 """Several, since a channel takes one post a second; an alert's source decides on its channel."""
@@ -212,12 +213,8 @@ def write_responders(folder: Path) -> None:
 
 
 def _responder(folder: Path, kind: str, data_type: str) -> None:
-    home = folder / "responders" / kind
-    home.mkdir(parents=True)
     program = PROGRAM.format(kind=kind, counts=str(folder / "counts"), many=MANY, logs=LOGS)
-    (home / "program.py").write_text(program)
-    definition = {"name": kind, "version": "1.0", "dataTypeList": [data_type], "command": f"{kind}/program.py"}
-    (home / f"{kind}.json").write_text(json.dumps(definition))
+    write_responder(folder / "responders", kind, program, dataTypeList=[data_type])
 
 
 def settings_text(

@@ -27,6 +27,7 @@ from tests.bot.running import ANNA, LEA, NINA, SOC, BotEnvironment, running_bot
 from tests.core.test_cli import Ended
 from tests.postgresql_process import PostgresqlServer
 from tests.programs import PIPE
+from tests.responder_folders import write_responder
 
 VALUE = "203.0.113.7"
 NEIGHBOUR = "203.0.113.70"
@@ -51,11 +52,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
 
 @asynccontextmanager
 async def scene_in(tmp_path: Path, **parts: Any) -> AsyncIterator[BotEnvironment]:
-    folder = tmp_path / "responders" / "Look"
-    folder.mkdir(parents=True)
-    definition = {"name": "Look", "version": "1.0", "dataTypeList": ["thehive:alert"], "command": "Look/run.py"}
-    (folder / "Look.json").write_text(json.dumps(definition))
-    (folder / "run.py").write_text(PROGRAM)
+    write_responder(tmp_path / "responders", "Look", PROGRAM)
     async with running_bot(
         tmp_path,
         engine=({"name": "local", "responders": (tmp_path / "responders",)},),

@@ -19,6 +19,7 @@ from core.models import Action, Profile
 from core.people import People
 from tests import programs, stores
 from tests.programs import AnyProcess
+from tests.responder_folders import write_responder
 
 ROOT = Path(__file__).parents[2]
 POLL_INTERVAL_S = 0.01  # changes of another process can only be polled
@@ -162,21 +163,7 @@ async def hosts_in(folder: Path, names: Sequence[str], **options: Any) -> list[C
 
 def stepwise(root: Path, name: str) -> None:
     """Write the responder `<name>_1_0`, whose program is STEPWISE."""
-    (root / name).mkdir(parents=True)
-    (root / name / "stepwise.py").write_text(STEPWISE)
-    definition = {
-        "name": name,
-        "version": "1.0",
-        "author": "tests",
-        "url": "",
-        "license": "Apache-2.0",
-        "description": "Does what it is told",
-        "dataTypeList": ["thehive:alert", "thehive:case"],
-        "command": f"{name}/stepwise.py",
-        "baseConfig": name,
-        "configurationItems": [],
-    }
-    (root / name / f"{name}.json").write_text(json.dumps(definition))
+    write_responder(root, name, STEPWISE, dataTypeList=["thehive:alert", "thehive:case"])
 
 
 def _pairs(values: Mapping[str, Any]) -> list[str]:

@@ -49,7 +49,7 @@ KINDS = ("pipe", "directory", "link")
 async def planting_setup(folder: Path, **config: Any) -> CoreSetup:
     capacity = len(KINDS) * len(NAMES)
     setup = await setup_in(folder, responders={"Planting": {"config": config}}, max_concurrent_actions=capacity)
-    (folder / "responders" / "Planting" / "stepwise.py").write_text(PLANTING)
+    (folder / "responders" / "Planting" / "program.py").write_text(PLANTING)
     return setup
 
 

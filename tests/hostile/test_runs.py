@@ -14,6 +14,7 @@ from core.engines.confinement import unavailable
 from core.models import Action
 from tests.core.core_process import CoreProcess, CoreSetup, alert_in, core_process, run_body, setup_in, until
 from tests.hostile.bystander import Latencies, assert_unaffected, measure_idle, measured_bystander
+from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.hostile
 
@@ -101,32 +102,13 @@ PROGRAMS = {
 """The attacks, and the code of each after PREAMBLE."""
 
 
-def responder(root: Path, number: int, program: str) -> None:
-    name = f"Hostile{number}"
-    (root / name).mkdir()
-    (root / name / "program.py").write_text(PREAMBLE + program + "\n")
-    definition = {
-        "name": name,
-        "version": "1.0",
-        "author": "tests",
-        "url": "",
-        "license": "Apache-2.0",
-        "description": "Attacks core",
-        "dataTypeList": ["thehive:alert"],
-        "command": f"{name}/program.py",
-        "baseConfig": name,
-        "configurationItems": [],
-    }
-    (root / name / f"{name}.json").write_text(json.dumps(definition))
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["landlock", "bwrap", "none"])
 async def core(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> AsyncIterator[CoreProcess]:
     if reason := unavailable(request.param):
         pytest.skip(reason)
     setup = await setup_in(tmp_path_factory.mktemp("runs"), confinement=request.param)
     for number, program in enumerate(PROGRAMS.values()):
-        responder(setup.folder / "responders", number, program)
+        write_responder(setup.folder / "responders", f"Hostile{number}", PREAMBLE + program + "\n")
     async with core_process(setup) as core:
         yield core
 
@@ -199,7 +181,8 @@ async def test_a_core_killed_while_hostile_runs_are_collected_starts_and_ends_th
     setup = await setup_in(tmp_path)
     wanted = ["fifos instead of everything core reads", "folders instead of everything core reads", "ten thousand tags"]
     for number, what in enumerate(wanted):
-        responder(setup.folder / "responders", number, PROGRAMS[what] + "\nopen(known['parameters']['done'], 'w')")
+        program = PREAMBLE + PROGRAMS[what] + "\nopen(known['parameters']['done'], 'w')\n"
+        write_responder(setup.folder / "responders", f"Hostile{number}", program)
     ids = []
     async with core_process(setup) as first:
         alert = await alert_in(first)

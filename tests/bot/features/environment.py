@@ -16,6 +16,7 @@ from bot.slack_emulator.limits import problems
 from core.models import Action, Alert, Profile
 from core.settings import EngineSection, ResponderSection
 from tests.bot.running import CHANNELS, SOC, BotEnvironment, running_bot
+from tests.responder_folders import write_responder
 
 T = TypeVar("T")
 MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
@@ -98,7 +99,10 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
     home = folder / "responders"
     sections: dict[str, ResponderSection] = {}
     for name, (config, policy) in settings.items():
-        _write(home / name, name)
+        types = ["thehive:alert", *MORE_TYPES.get(name, ())]
+        items = [{"name": item, "type": "string", "required": False} for item in ("answer", "go")]
+        declared = DECLARED.get(name, {})
+        write_responder(home, name, SCRIPT, dataTypeList=types, configurationItems=items, **declared)
         own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         more = dict(policy)
         sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
@@ -107,27 +111,6 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
     for bundled in ("ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"):
         sections[bundled] = ResponderSection(config={"file": str(blocked)}, writable=(blocked.parent,))
     return sections
-
-
-def _write(folder: Path, name: str) -> None:
-    folder.mkdir(parents=True)
-    item = {"description": "", "type": "string", "multi": False, "required": False}
-    definition = {
-        "name": name,
-        "version": "1.0",
-        "author": "tests",
-        "url": "",
-        "license": "Apache-2.0",
-        "description": f"{name}s, for a test",
-        "dataTypeList": ["thehive:alert", *MORE_TYPES.get(name, ())],
-        "command": f"{name}/run.py",
-        "baseConfig": name,
-        "configurationItems": [{"name": "answer", **item}, {"name": "go", **item}],
-    }
-    if name.startswith("Vendor_"):
-        definition |= DECLARED[name]
-    (folder / f"{name}.json").write_text(json.dumps(definition))
-    (folder / "run.py").write_text(SCRIPT)
 
 
 @dataclass

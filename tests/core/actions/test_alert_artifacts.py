@@ -19,6 +19,7 @@ from core.settings import ResponderSection
 from tests.core.actions.harness import ANNA, BEN, LEAD, next_run, open_harness, run_input
 from tests.core.running import RunningCore, running_core
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
+from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,10 +43,7 @@ RESPONDERS = {
 
 def add_responders(folder: Path) -> Path:
     for name, data_types in RESPONDERS.items():
-        (folder / name).mkdir(parents=True)
-        definition = {"name": name, "version": "1.0", "dataTypeList": data_types, "command": f"{name}/run.py"}
-        (folder / name / f"{name}.json").write_text(json.dumps(definition))
-        (folder / name / "run.py").write_text(PROGRAM)
+        write_responder(folder, name, PROGRAM, dataTypeList=data_types)
     return folder
 
 

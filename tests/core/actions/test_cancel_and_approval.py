@@ -263,7 +263,7 @@ async def test_an_approval_expires_also_while_core_is_down(tmp_path: Path) -> No
 
 async def test_the_last_vote_checks_again_whether_the_responder_is_offered(running: CoreWithUsers) -> None:
     action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count"])
-    (running.folder / "responders" / "Asking" / "stepwise.py").unlink()
+    (running.folder / "responders" / "Asking" / "program.py").unlink()
     await running.core.registry.refresh()
     await decide(running, "ben", action)
     await decide(running, "carl", action)

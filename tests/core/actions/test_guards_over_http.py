@@ -15,6 +15,7 @@ from core.client import CoreClient
 from core.models import PausedResponder
 from tests import stores
 from tests.core.running import RunningCore, running_core
+from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,15 +52,8 @@ def settings_file(folder: Path) -> Path:
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
     folder = tmp_path_factory.mktemp("core")
     for name in RULES:
-        (folder / "responders" / name).mkdir(parents=True)
-        definition = {
-            "name": name,
-            "version": "1.0",
-            "dataTypeList": ["thehive:alert", "thehive:case", "thehive:case_artifact"],
-            "command": f"{name}/run.py",
-        }
-        (folder / "responders" / name / f"{name}.json").write_text(json.dumps(definition))
-        (folder / "responders" / name / "run.py").write_text(PROGRAM)
+        types = ["thehive:alert", "thehive:case", "thehive:case_artifact"]
+        write_responder(folder / "responders", name, PROGRAM, dataTypeList=types)
     settings_file(folder)
     async with running_core(
         folder,

@@ -19,6 +19,7 @@ from core.responders.catalogues import distinct_titles
 from core.settings import load as load_settings
 from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM, sent
 from tests.core.running import RunningCore, running_core
+from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,25 +38,12 @@ DECLARED: Sequence[Mapping[str, Any]] = (
 BARE, TYPED, SET = "Bare_1_0", "ResponderBot_TypedOne_1_0", "Set_1_0"
 
 
-def add(folder: Path, name: str, **more: Any) -> None:
-    (folder / name).mkdir(parents=True)
-    definition = {
-        "name": name,
-        "version": "1.0",
-        "dataTypeList": ["thehive:alert"],
-        "command": f"{name}/run.py",
-        **more,
-    }
-    (folder / name / f"{name}.json").write_text(json.dumps(definition))
-    (folder / name / "run.py").write_text(PROGRAM)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
     folder = tmp_path_factory.mktemp("core")
-    add(folder / "responders", "Bare", title="Do nothing at all")
-    add(folder / "responders", "ResponderBot_TypedOne", parameters=DECLARED)
-    add(folder / "responders", "Set", parameters=[{"name": "other"}])
+    write_responder(folder / "responders", "Bare", PROGRAM, title="Do nothing at all")
+    write_responder(folder / "responders", "ResponderBot_TypedOne", PROGRAM, parameters=DECLARED)
+    write_responder(folder / "responders", "Set", PROGRAM, parameters=[{"name": "other"}])
     engine = {"name": "local", "responders": (folder / "responders",)}
     settings = {SET: {"parameter": ({"name": "port", "type": "number", "required": True},)}}
     async with running_core(folder, engine=(engine,), responder=settings) as running:
@@ -271,7 +259,7 @@ async def test_any_declaration_is_usable_or_refused_with_a_sentence(item: dict[s
 async def test_a_declaration_that_cannot_be_used_is_refused_with_a_sentence(
     tmp_path: Path, declared: Any, sentence: str
 ) -> None:
-    add(tmp_path, "Wrong", parameters=declared)
+    write_responder(tmp_path, "Wrong", PROGRAM, parameters=declared)
     (skipped,) = load([tmp_path], read_program).skipped
     assert sentence in skipped.reason
     toml = f'[responder."Wrong_1_0"]\nparameter = {as_toml(declared)}\n'

@@ -1,6 +1,5 @@
 """Responders on offer: kinds, levels, engines that have the same one, and the reasons why one can't run."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from core.engines.base import Responder
 from core.responders.target import applies
 from core.settings import EngineSection, ResponderSection
 from tests.core.running import RunningCore, running_core
+from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,46 +19,22 @@ ENGINE = "/api/connector/engine"
 ALERT = {"type": "siem", "source": "elastalert", "sourceRef": "0", "title": "t", "description": "d"}
 
 
-def definition(name: str, data_types: list[str], **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "version": "1.0",
-        "author": "me",
-        "license": "MIT",
-        "url": "",
-        "description": f"{name} of mine",
-        "dataTypeList": data_types,
-        "command": f"{name}/run.py",
-        "baseConfig": name,
-        "configurationItems": [],
-        **more,
-    }
-
-
-def written(folder: Path, *definitions: dict[str, Any]) -> Path:
-    """Write a folder of responders."""
-    for one in definitions:
-        home = folder / one["name"]
-        home.mkdir(parents=True)
-        (home / f"{one['name']}.json").write_text(json.dumps(one))
-        (home / "run.py").write_text("")
-    return folder
+def written(root: Path, name: str, data_types: list[str], **more: Any) -> None:
+    write_responder(root, name, "", **{"dataTypeList": data_types, "description": f"{name} of mine", **more})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
     folder = tmp_path_factory.mktemp("core")
     every = ["thehive:case", "thehive:case_task", "thehive:case_task_log", "thehive:case_artifact"]
-    first = written(
-        folder / "first",
-        definition("Everywhere", [*every, "thehive:alert"]),
-        definition("Shouting", ["TheHive:ALERT", "elsewhere:Case"]),
-        definition("Bare", ["alert"]),
-        definition("Narrow", ["thehive:alert"], config={"check_tlp": True, "max_tlp": 1, "check_pap": True}),
-        definition("Unbound", ["thehive:alert"], config={"check_tlp": False}),
-        definition("Default", ["thehive:alert"], config={"check_tlp": True}),
-    )
-    second = written(folder / "second", definition("Everywhere", ["thehive:alert"], description="of the second"))
+    first, second = folder / "first", folder / "second"
+    written(first, "Everywhere", [*every, "thehive:alert"])
+    written(first, "Shouting", ["TheHive:ALERT", "elsewhere:Case"])
+    written(first, "Bare", ["alert"])
+    written(first, "Narrow", ["thehive:alert"], config={"check_tlp": True, "max_tlp": 1, "check_pap": True})
+    written(first, "Unbound", ["thehive:alert"], config={"check_tlp": False})
+    written(first, "Default", ["thehive:alert"], config={"check_tlp": True})
+    written(second, "Everywhere", ["thehive:alert"], description="of the second")
     engines = (EngineSection(name="one", responders=(first,)), EngineSection(name="two", responders=(second,)))
     asks = {"Everywhere_1_0": ResponderSection(approval=1)}
     async with running_core(folder, engine=engines, core={"organisation": "soc"}, responder=asks) as running:

@@ -44,7 +44,7 @@ async def hosts(folder: Path, truth: Path) -> list[CoreSetup]:
     setups = await hosts_in(folder, ["web1", "web2"], responders=RULES, max_concurrent_actions=2)
     for setup in setups:
         for name in RULES:
-            program = setup.folder / "responders" / name / "stepwise.py"
+            program = setup.folder / "responders" / name / "program.py"
             program.write_text(PROGRAM.format(truth=str(truth), name=name))
     truth.mkdir()
     return setups

@@ -1,7 +1,6 @@
 """Fixtures of the process engine: engines on real programs, and named pipes to synchronise with programs."""
 
 import asyncio
-import json
 import os
 import textwrap
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ from core.engines.process.engine import ProcessEngine
 from core.engines.process.processes import StartRecord, wait_readable
 from tests.core.engines.process.engines import engine_in
 from tests.core.scripted_engine import run_id_of
+from tests.responder_folders import write_responder
 
 MakeEngine = Callable[..., ProcessEngine]
 
@@ -28,11 +28,7 @@ PREAMBLE = """
 
 def responder(root: Path, name: str, program: str) -> None:
     """Write the responder `<name>_1_0` with one file below `root`."""
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / "program.py").write_text(textwrap.dedent(program))
-    definition = {"name": name, "version": "1.0", "dataTypeList": ["thehive:alert"], "command": f"{name}/program.py"}
-    (folder / f"{name}.json").write_text(json.dumps(definition))
+    write_responder(root, name, textwrap.dedent(program))
 
 
 @pytest.fixture(scope="session")

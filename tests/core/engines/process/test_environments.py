@@ -2,7 +2,6 @@
 
 import importlib.util
 import io
-import json
 import os
 import sys
 import tarfile
@@ -16,6 +15,7 @@ from core.engines.process.catalogue_loader import environment_specs
 from core.engines.requirements import UnusableRequirementsError, read_requirements
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
+from tests.responder_folders import write_responder
 
 PROGRAM = """
 import json, sys, thing
@@ -62,12 +62,8 @@ def source(root: Path, witness: Path) -> None:
 
 def responder(root: Path, name: str, requirement: str) -> Path:
     """Write a responder that requires `requirement`."""
-    folder = root / name
-    folder.mkdir(parents=True)
+    folder = write_responder(root, name, PROGRAM)
     (folder / "requirements.txt").write_text(f"{requirement}\n")
-    (folder / "program.py").write_text(PROGRAM)
-    keys = {"name": name, "version": "1.0", "dataTypeList": ["thehive:alert"], "command": f"{name}/program.py"}
-    (folder / f"{name}.json").write_text(json.dumps(keys))
     return folder
 
 
