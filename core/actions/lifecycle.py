@@ -137,68 +137,43 @@ class Lifecycle:
         `bulk_id` names its bulk, `undo` says how it can be undone, and `undoes` is the number of the action that it
         undoes.
         """
-        now, number = self._clock(), objects.next_id(tx)
-        run_id = f"{number}-{secrets.token_hex(8)}"
+        now = self._clock()
         needed = section.approval + (override is not None)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
         approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
         said: dict[str, Any] = {name: text or None for name, text in request.said().items()}
         if override is not None:
             said["note"] = override.reason
-        action = Action(
-            **said,
-            id_=f"~{number}",
-            id=f"~{number}",
-            responder_id=choice.merged.first.id,
-            responder_name=choice.merged.name,
-            responder_definition=choice.responder.definition or choice.merged.name,
-            engine_id=choice.engine_name,
-            engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
-            object_type=target.object_type,
-            object_id=f"~{target.id}",
-            target=None if target.acts_on is None else list(target.acts_on),
-            status="Waiting",
-            start_date=now,
-            operations="[]",
-            parameters=parameters.text,
-            report="{}",
-            created_by=caller.login,
-            created_at=now,
-            approval=approval,
-            override=override,
-            bulk=None if bulk_id is None else f"~{bulk_id}",
-            undo=undo,
-            undoes=None if undoes is None else f"~{undoes}",
-        )
         row = {
-            "id": number,
             "kind": target.kind,
             "object_id": target.id,
             "root_id": target.root_id,
-            "responder_name": choice.merged.name,
-            "engine_name": choice.engine_name,
-            "engine_responder_id": choice.responder.id,
-            "status": action.status,
             "created_by": caller.login,
             "acted_through": caller.acted_through,
-            "created_at": now,
             "owner": None if needed else self._owner(choice.engine_name, choice.merged.name, has_slot=has_slot),
-            "engine_job_id": action.engine_job_id,
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
             "secret_names": json.dumps(sorted(parameters.secret_names)),
             "approval_expires_at": expires_at,
             "bulk_id": bulk_id,
             "undoes": undoes,
-            "target": targets.to_store(tx, target),
-            "run_id": run_id,
             "request_id": logs.request_id(),
-            "doc": action.to_json(),
         }
-        stored.insert(tx, row)
-        self._guards.count_target(tx, number, choice.merged.name, target)
+        action, row = _insert(
+            *(tx, now, target, choice, row),
+            **said,
+            target=None if target.acts_on is None else list(target.acts_on),
+            parameters=parameters.text,
+            created_by=caller.login,
+            approval=approval,
+            override=override,
+            bulk=None if bulk_id is None else f"~{bulk_id}",
+            undo=undo,
+            undoes=None if undoes is None else f"~{undoes}",
+        )
+        self._guards.count_target(tx, action.number, choice.merged.name, target)
         if approval is not None and bulk_id is None:
-            self.ask(tx, number, choice.merged.name, approval)
+            self.ask(tx, action.number, choice.merged.name, approval)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         self._audit(
@@ -222,54 +197,17 @@ class Lifecycle:
 
     def record_check(self, tx: Transaction, row: Row, target: Target, choice: EngineChoice, values: JsonObject) -> int:
         """Record a check of what a run has left; `values` are its parameters. Returns its number."""
-        now, number = self._clock(), objects.next_id(tx)
-        run_id = f"{number}-{secrets.token_hex(8)}"
-        before, of_check = Action.model_validate_json(row["doc"]), choice.merged
-        check = Action(
-            id_=f"~{number}",
-            id=f"~{number}",
-            responder_id=of_check.first.id,
-            responder_name=of_check.name,
-            responder_definition=choice.responder.definition or of_check.name,
-            engine_id=choice.engine_name,
-            engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
-            object_type=target.object_type,
-            object_id=f"~{target.id}",
-            target=before.target,
-            status="Waiting",
-            start_date=now,
-            operations="[]",
-            parameters="{}",
-            report="{}",
-            created_by=row["created_by"],
-            created_at=now,
-        )
+        acts_on = Action.model_validate_json(row["doc"]).target
         values_of_row = {
-            "id": number,
             "kind": CHECK,
             "object_id": row["id"],
             "root_id": None,
-            "responder_name": of_check.name,
-            "engine_name": choice.engine_name,
-            "engine_responder_id": choice.responder.id,
-            "status": check.status,
             "created_by": "",  # so that nobody has it among their runs
-            "acted_through": None,
-            "created_at": now,
-            "owner": self._owner(choice.engine_name, of_check.name, has_slot=False),
-            "engine_job_id": check.engine_job_id,
+            "owner": self._owner(choice.engine_name, choice.merged.name, has_slot=False),
             "parameters": json.dumps(values),
-            "whole_parameters": None,
-            "secret_names": "[]",
-            "approval_expires_at": None,
-            "bulk_id": None,
-            "undoes": None,
-            "target": targets.to_store(tx, target),
-            "run_id": run_id,
-            "doc": check.to_json(),
         }
-        stored.insert(tx, values_of_row)
-        return number
+        of_action = {"target": acts_on, "parameters": "{}", "created_by": row["created_by"]}
+        return _insert(tx, self._clock(), target, choice, values_of_row, **of_action)[0].number
 
     def ask(self, tx: Transaction, number: int, responder_name: str, approval: Approval) -> None:
         """Have people asked to approve an action or a bulk, and reminded."""
@@ -865,6 +803,46 @@ class Lifecycle:
             resumed=resumed,
             seen_running=row["status"] == "InProgress",
         )
+
+
+def _insert(
+    tx: Transaction, now: int, on: Target, choice: EngineChoice, values: Mapping[str, Any], **fields: Any
+) -> tuple[Action, dict[str, Any]]:
+    """Store a new action with these `fields`; returns it and its row, which has these `values` too."""
+    number, merged = objects.next_id(tx), choice.merged
+    run_id = f"{number}-{secrets.token_hex(8)}"
+    action = Action(
+        id_=f"~{number}",
+        id=f"~{number}",
+        responder_id=merged.first.id,
+        responder_name=merged.name,
+        responder_definition=choice.responder.definition or merged.name,
+        engine_id=choice.engine_name,
+        engine_job_id=choice.engine.job_id(run_id) if choice.engine else "",
+        object_type=on.object_type,
+        object_id=f"~{on.id}",
+        status="Waiting",
+        start_date=now,
+        operations="[]",
+        report="{}",
+        created_at=now,
+        **fields,
+    )
+    row = {
+        "id": number,
+        "responder_name": merged.name,
+        "engine_name": choice.engine_name,
+        "engine_responder_id": choice.responder.id,
+        "status": action.status,
+        "created_at": now,
+        "engine_job_id": action.engine_job_id,
+        "target": targets.to_store(tx, on),
+        "run_id": run_id,
+        "doc": action.to_json(),
+        **values,
+    }
+    stored.insert(tx, row)
+    return action, row
 
 
 def find(reads: Reads, action_id: str) -> Row:

@@ -20,8 +20,14 @@ _COLUMNS = (
 )
 
 
+NEW: Mapping[str, Any] = {
+    **dict.fromkeys(("acted_through", "whole_parameters", "approval_expires_at", "bulk_id", "undoes")),
+    **{"secret_names": "[]", "request_id": ""},
+}
+
+
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has each parameter of the statement, or all but `request_id`.
+    """Record an action. `values` has each parameter of the statement, but for those of NEW that are as there.
 
     `owner` holds it only if its lease still stands.
     """
@@ -33,7 +39,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
         " :created_by, :acted_through, :created_at, (SELECT id FROM owner WHERE id = :owner), :engine_job_id,"
         " :parameters, :secret_names, :whole_parameters, :approval_expires_at, :bulk_id, :undoes, :target,"
         " :run_id, :request_id, :doc)",
-        {"request_id": "", **values},
+        {**NEW, **values},
     )
 
 
