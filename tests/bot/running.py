@@ -87,6 +87,11 @@ class BotEnvironment:
         alert_id = await self.post_alert(**changes)
         return alert_id, await self.card(who, alert_id)
 
+    async def first_card(self, by: str = ANNA, **changes: Any) -> tuple[EmulatedUser, str, dict[str, Any]]:
+        """Anna, or another person, at the emulator's page, the id of a new alert, and its card there."""
+        who = await self.person(by)
+        return who, *await self.new_card(who, **changes)
+
     async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
         """The card of an alert, once it is posted."""
         return await who.until(lambda view: find_card(view.messages(channel), alert_id) or {})

@@ -52,8 +52,7 @@ async def test_new_alert_is_posted_and_command_is_answered(
     tmp_path: Path, transport: Literal["socket", "http"]
 ) -> None:
     async with running_bot(tmp_path, transport=transport) as env:
-        anna = await env.person(ANNA)
-        alert_id, card = await env.new_card(anna)
+        anna, alert_id, card = await env.first_card()
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda view: "Extract Indicators" in str(view.modal))
@@ -75,8 +74,7 @@ async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Pat
 
 async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         env.emulator.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
@@ -85,8 +83,7 @@ async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
 
 async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        alert_id, card = await env.new_card(anna)
+        anna, alert_id, card = await env.first_card()
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
         await anna.until(lambda view: "done in" in str(view.message(SOC, card["ts"])))
@@ -104,8 +101,7 @@ async def test_details_above_a_channels_clearance_are_withheld(tmp_path: Path) -
 
 async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
         response = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
@@ -288,8 +284,7 @@ async def test_waiting_card_is_posted_once_the_bot_is_invited(tmp_path: Path) ->
     channels = [*CHANNELS, {"id": "C0LATER", "clearance": "amber", "alerts": {}}]
     async with running_bot(tmp_path, channels=channels) as env:
         env.emulator.add_channel("C0LATER", name="later", is_private=True, members=[ANNA, BEN], bot=False)
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         checks = {check.name: check for check in await env.bot.checks()}
         assert not checks["channel C0LATER"].ok
         await anna.command("C0LATER", f"/invite <@{env.emulator.bot_user_id}>")

@@ -47,8 +47,7 @@ async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happen
         return web.json_response({"type": "UnavailableError", "message": WHERE}, status=503)
 
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person()
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         proxy.replace(without_database)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
@@ -60,8 +59,7 @@ async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happen
 async def test_nobody_in_slack_reads_where_the_database_is(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person()
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         answer = {"type": "UnavailableError", "message": WHERE}
         proxy.replace(lambda _: web.json_response(answer, status=503))
         await anna.command(SOC, f"/responder list {alert_id}")

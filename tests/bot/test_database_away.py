@@ -9,7 +9,7 @@ import pytest
 from core.common.database.location import PostgresqlUrl
 from tests import stores
 from tests.bot.outbox.harness import all_sent, until
-from tests.bot.running import ANNA, SOC, running_bot
+from tests.bot.running import SOC, running_bot
 from tests.postgresql_relay import relay
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -22,8 +22,7 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
         env = await stack.enter_async_context(running_bot(tmp_path, database=PostgresqlUrl(network.url)))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         stack.callback(network.release)  # so that the bot can end
-        anna = await env.person(ANNA)
-        one, _ = await env.new_card(anna)
+        anna, one, _ = await env.first_card()
         await all_sent(env.bot)
         network.hold()
         await anna.command(SOC, f"/responder run {CLOSE} {one}")

@@ -23,7 +23,7 @@ from core.models import RunInput
 from core.settings import ResponderSection
 from tests import programs, stores
 from tests.bot.features.access_requests.test_access_requests import ADMINS
-from tests.bot.running import ANNA, LEA, NINA, SOC, BotEnvironment, running_bot
+from tests.bot.running import LEA, NINA, SOC, BotEnvironment, running_bot
 from tests.core.test_cli import Ended
 from tests.postgresql_process import PostgresqlServer
 from tests.programs import PIPE
@@ -81,8 +81,7 @@ async def command(
 
 async def seen_and_run(scene: BotEnvironment, **fields: Any) -> str:
     """The id of an alert whose card shows a run that has ended."""
-    anna = await scene.person(ANNA)
-    alert_id, _ = await scene.new_card(anna, **fields)
+    anna, alert_id, _ = await scene.first_card(**fields)
     body = RunInput(responder_id=LOOKUP, object_type="alert", object_id=alert_id, note=f"about {fields['title']}")
     action = await scene.client.run(body)
     await anna.until(lambda view: action.id in str(view.messages(SOC)) or "Look" in str(view.messages(SOC)))

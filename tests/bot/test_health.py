@@ -115,8 +115,7 @@ async def test_a_probe_asks_core_or_a_bot_that_runs_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["slack.db", "slack.db-wal"])
 async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, name: str) -> None:
     async with running_bot(tmp_path) as env, aiohttp.ClientSession() as session:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         (tmp_path / name).unlink()
         await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "can't be used now" in m["text"]])

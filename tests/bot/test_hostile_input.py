@@ -183,8 +183,7 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
 async def test_expired_button_runs_nothing_and_refresh_renews_it(tmp_path: Path) -> None:
     later = 0
     async with running_bot(tmp_path, clock_ms=lambda: now_ms() + later) as env:
-        anna = await env.person(ANNA)
-        _alert_id, card = await env.new_card(anna)
+        anna, _alert_id, card = await env.first_card()
         later = WEEK_MS + 1
         await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
         stale = await anna.until(lambda s: s.modal if "no longer good" in str(s.modal) else None)

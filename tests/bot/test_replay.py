@@ -72,8 +72,7 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
 
 async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_out(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         await all_sent(env.bot)
         with closing(stores.hold(tmp_path / "slack.db")):
             await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")

@@ -95,8 +95,7 @@ async def test_another_replica_takes_over_when_the_leader_ends(tmp_path: Path) -
 async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person()
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         proxy.hold("GET /api/event", response=True)
         await env.card(anna, await env.post_alert(sourceRef="eve-2"))  # the answer to the next request is held
         await env.client.close_alerts([alert_id])

@@ -128,8 +128,7 @@ async def test_a_plain_copy_that_got_new_events_is_recognized_by_them(tmp_path: 
 
 async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_interrupted(tmp_path: Path) -> None:
     async with running_bot(tmp_path, responder={CLOSE: ResponderSection(approval=1)}) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         request = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
         await scene.client.run(request)
         await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))

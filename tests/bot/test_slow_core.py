@@ -53,8 +53,7 @@ async def test_late_menu_options_say_so(tmp_path: Path) -> None:
 async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         proxy.hold("/by-slack/")
         assert (await anna.command(SOC, f"/responder run {CLOSE} {alert_id}"))["ok"]
         await proxy.request_held.wait()
@@ -67,8 +66,7 @@ async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: P
     """The event feed updates the card, while core still waits for a remote engine to accept the run."""
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         proxy.hold("POST /api/connector/engine/action", response=True)
         await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
         await proxy.request_held.wait()

@@ -58,8 +58,7 @@ async def test_one_alert_that_core_fails_to_read_keeps_no_other_from_being_refre
 async def test_a_core_that_answers_no_document_is_told_by_doctor(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        _anna, alert_id, _ = await env.first_card()
         asked: list[str] = []
 
         def all_left(request: web.Request) -> web.Response | None:
@@ -97,8 +96,7 @@ async def test_what_does_not_fit_into_one_answer_is_not_taken_for_deleted(tmp_pa
 
 async def test_a_thousand_presses_of_refresh_render_an_alert_once(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        _anna, alert_id, _ = await env.first_card()
         await at_rest(env)
         before = await calls_to_core(env)
         await env.bot.outbox.finish([RefreshRequest(alert_id)] * 1_000)
@@ -111,8 +109,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        _alert_id, _ = await env.new_card(anna)
+        anna, _alert_id, _ = await env.first_card()
         await at_rest(env)
         stored(env, "UPDATE message SET key = replace(key, ':', ' '), clearance = -3")
         env.bot.channels.refreshed.set()
@@ -130,8 +127,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
 async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna)
+        anna, alert_id, _ = await env.first_card()
         await at_rest(env)
         stored(env, "UPDATE message SET digest = ''")
         proxy.hold(f"GET {DOCUMENTS}")
@@ -181,8 +177,7 @@ async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once
     clock = ManualClock()
     async with running_bot(tmp_path, channels=[CHANNELS[0]], clock_ms=clock, link_by_email=True) as env:
         await env.core.core.people.add("nina", "analyst")
-        nina = await env.person(NINA)
-        alert_id, _ = await env.new_card(nina)
+        nina, alert_id, _ = await env.first_card(by=NINA)
         await nina.command(SOC, f"/responder watch {alert_id}")
         await nina.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
         direct = await nina.dm(env.emulator.bot_user_id)
@@ -204,8 +199,7 @@ async def test_news_waits_while_slack_does_not_say_who_a_watcher_is_and_not_once
 @pytest.mark.slow
 async def test_ends_of_old_runs_come_back_when_the_tlp_does(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=[CHANNELS[0]]) as env:
-        anna = await env.person(ANNA)
-        alert_id, _ = await env.new_card(anna, tlp=0)
+        _anna, alert_id, _ = await env.first_card(tlp=0)
         run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
         for _ in range(33):  # more than a document has without being asked for them
             await env.client.run(run)

@@ -61,16 +61,14 @@ async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path
 
 async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         await scene.client.create_case_from_alert(alert_id)
         await anna.until(lambda view: "*made into case" in str(find_card(view.messages(SOC), alert_id)))
 
 
 async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
         await anna.until(lambda view: [m for m in thread(view, alert_id) if log_id in m["text"]])
 
@@ -112,8 +110,7 @@ async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_
 async def test_an_approval_is_requested_although_other_news_of_its_case_follows_at_once(tmp_path: Path) -> None:
     proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY, approval=1)}
     async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         case_id = (await scene.client.create_case_from_alert(alert_id)).id
         task = await scene.client.add_task(case_id, {"title": "Look"})
         await hold_feed(scene, proxy, response=True)
@@ -128,8 +125,7 @@ async def test_an_approval_is_requested_although_other_news_of_its_case_follows_
 async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         await hold_feed(scene, proxy)
         await scene.card(anna, await scene.post_alert(sourceRef="before"))
         await proxy.request_held.wait()  # all that follows comes in one page
@@ -177,8 +173,7 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
 
 async def test_a_watcher_gets_a_direct_message_at_each_end(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
-        ben = await scene.person(BEN)
-        alert_id, _ = await scene.new_card(ben)
+        ben, alert_id, _ = await scene.first_card(by=BEN)
         await ben.command(SOC, f"/responder watch {alert_id}")
         await ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
         run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
@@ -189,8 +184,7 @@ async def test_a_watcher_gets_a_direct_message_at_each_end(tmp_path: Path) -> No
 
 async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
-        anna = await scene.person(ANNA)
-        alert_id, _ = await scene.new_card(anna)
+        anna, alert_id, _ = await scene.first_card()
         await scene.core.prune_events(-1)
         await scene.bot.outbox.commit_page([], 0)
         await scene.client.close_alerts([alert_id])

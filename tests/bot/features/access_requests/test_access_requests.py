@@ -136,8 +136,7 @@ async def test_the_card_tells_that_a_request_has_expired(env: BotEnvironment) ->
 
 
 async def test_every_place_that_refuses_offers_to_ask(env: BotEnvironment) -> None:
-    nina = await env.person(NINA)
-    _alert_id, card = await env.new_card(nina)
+    nina, _alert_id, card = await env.first_card(by=NINA)
     await nina.click(SOC, card["ts"], action_id=ids.DETAILS)
     assert button_in(await seen(env, NINA, modal_with("You're not linked yet")), "Request access")
     await nina.shortcut(ids.RUN_SHORTCUT)

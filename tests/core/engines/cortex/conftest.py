@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.engines.base import Job, Progress
+from core.engines.base import Engine, Job, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
-from tests.fake_cortex import BLOCKER, FakeCortex
+from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 
 QUICK = PollTiming(
     backoff_s=(0.005, 0.01),
@@ -46,6 +46,11 @@ class ProgressLog(list[Progress]):
         self.append(progress)
         if progress.running:
             self.running.set()
+
+
+async def begun(engine: Engine, cortex: FakeCortex, progress: ProgressLog) -> tuple[asyncio.Task[Report], FakeJob]:
+    """A run, and the server's job for it."""
+    return asyncio.create_task(engine.run(JOB, progress)), await cortex.until_job()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
-from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog
+from tests.core.engines.cortex.conftest import JOB, QUICK, RESUMED, ProgressLog, begun
 from tests.core.scripted_engine import open_actions
 from tests.fake_cortex import BLOCKER, CutConnection, DelayedAnswer, FakeCortex, Reply, at_once
 
@@ -21,8 +21,7 @@ ASK_TIMEOUT = Reply(500, {"type": "akka.pattern.AskTimeoutException", "message":
 async def test_a_job_runs_and_its_report_is_returned(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.until("wait")
     await cortex.begin(job.id)
     await progress.running.wait()
@@ -69,8 +68,7 @@ async def test_a_job_that_ends_between_two_polls_is_reported_as_running_first(
 async def test_a_failing_responder_is_a_report_without_secrets(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.begin(job.id)
     given = {"data": {"title": "x"}, "config": {"api_key": "s3cr3t", "jobTimeout": 30}}
     await cortex.fail(job.id, "Mail server says no", given)
@@ -87,8 +85,7 @@ async def test_a_failing_responder_is_a_report_without_secrets(
 async def test_a_failing_responder_leaks_no_secret_of_its_input(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.begin(job.id)
     config = {"password": "hunter22", "proxy": {"http": "http://ann:s3cr3t-proxy@p:1"}}
     basic = base64.b64encode(b"ann:hunter22").decode()
@@ -117,8 +114,7 @@ async def test_a_failing_responder_leaks_no_secret_of_its_input(
 async def test_an_error_message_may_be_any_json(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, error_message: object, sentence: str
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.fail(job.id, error_message)
     report = await run
     assert (report.success, report.message, report.error_message) == (False, sentence, error_message)
@@ -137,8 +133,7 @@ async def test_an_error_message_may_be_any_json(
 async def test_a_report_of_the_wrong_shape_is_a_failure_with_the_reason(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog, report: object, words: str
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.say(job.id, "Success", report)
     ended = await run
     assert not ended.success
@@ -148,15 +143,13 @@ async def test_a_report_of_the_wrong_shape_is_a_failure_with_the_reason(
 async def test_operations_null_are_no_operations(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.succeed(job.id, operations=None, artifacts=None, summary=None)
     assert await run == Report(True, message="done", full={"message": "done"})
 
 
 async def test_a_deleted_job_is_a_failure(cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.remove(job.id)
     assert "deleted" in (await run).message
 
@@ -164,8 +157,7 @@ async def test_a_deleted_job_is_a_failure(cortex: FakeCortex, engine: CortexEngi
 async def test_a_job_the_engine_forgot_is_a_failure(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.begin(job.id)
     await progress.running.wait()
     cortex.forget(job.id)
@@ -293,8 +285,7 @@ async def test_a_running_job_ends_at_cores_own_deadline(
     cortex: FakeCortex, make_engine: Callable[..., CortexEngine], progress: ProgressLog
 ) -> None:
     engine = make_engine(deadline_minutes=0.005)
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.begin(job.id)
     report = await run
     assert report.message.startswith("Timed out after 0.005 minutes. The responder may still run on engine 'soar'.")
@@ -362,8 +353,7 @@ async def test_a_job_on_an_unreachable_engine_ends_at_the_deadline(
 async def test_stopping_core_leaves_the_job_alone(
     cortex: FakeCortex, engine: CortexEngine, progress: ProgressLog
 ) -> None:
-    run = asyncio.create_task(engine.run(JOB, progress))
-    job = await cortex.until_job()
+    run, job = await begun(engine, cortex, progress)
     await cortex.until("wait")
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
