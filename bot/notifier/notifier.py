@@ -1,8 +1,8 @@
 """The one writer of messages: it follows core's event feed, and renders what people and clearances ask for."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -44,8 +44,6 @@ INTERNAL_ERROR = (
 )
 
 log = structlog.get_logger("bot.notifier")
-
-T = TypeVar("T")
 
 
 class Notifier:
@@ -117,9 +115,9 @@ class Notifier:
         is_enforcing = True
         commit_at: float | None = None  # None: nothing is held
         alerts_at = 0.0  # when alerts came last
-        page = _task(self._next_page(held.last))
-        requested = _task(self._outbox.refresh_requested())
-        changed = _task(self._channels.changed.wait())
+        page = asyncio.create_task(self._next_page(held.last))
+        requested = asyncio.create_task(self._outbox.refresh_requested())
+        changed = asyncio.create_task(self._channels.changed.wait())
         try:
             while True:
                 timeout = 0.0 if is_enforcing else _left_s(loop.time(), commit_at, self._groups_at)
@@ -127,13 +125,13 @@ class Notifier:
                 if requested.done():
                     requested.result()
                     await self._serve_requests()
-                    requested = _task(self._outbox.refresh_requested())
+                    requested = asyncio.create_task(self._outbox.refresh_requested())
                 if self._groups_at is not None and loop.time() >= self._groups_at:
                     is_left = await self._group_cards.render_changed()
                     self._groups_at = loop.time() + EVERY_S if is_left else None
                 if changed.done():
                     self._channels.changed.clear()
-                    changed = _task(self._channels.changed.wait())
+                    changed = asyncio.create_task(self._channels.changed.wait())
                     self._enforcer.restart()
                     is_enforcing = True
                 if page.done():
@@ -145,7 +143,7 @@ class Notifier:
                     is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
-                    page = _task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
+                    page = asyncio.create_task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
                 if commit_at is not None and (
                     loop.time() >= commit_at or not held.is_progress or len(held.events) >= MAX_HELD
                 ):
@@ -434,7 +432,3 @@ class Notifier:
 def _left_s(now: float, *moments: float | None) -> float | None:
     """How many seconds are left until the first of these moments; None if there is none."""
     return min((max(moment - now, 0.0) for moment in moments if moment is not None), default=None)
-
-
-def _task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    return asyncio.create_task(work)

@@ -11,10 +11,9 @@ from bot.block_kit.text import person_name
 from bot.features import responses
 from bot.features.access_requests import views
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import button_token, is_home, is_in_modal, view_metadata, view_of
+from bot.features.payload import is_home, is_in_modal, view_metadata, view_of
 from bot.features.retries import UNKNOWN_DECISION
 from bot.identity import admins
-from bot.message import Intent
 from bot.outbox.errors import classify
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
@@ -70,8 +69,8 @@ async def _slack_user(context: Context, user: str) -> Mapping[str, Any]:
 
 async def on_approve_button(context: Context) -> None:
     """Give access with the profile of the button. Core refuses who isn't an org-admin."""
-    intent = await _clicked(context)
-    if intent is not None and await _approve(context, intent.object_id, intent.argument):
+    intent = await responses.clicked_intent(context, STALE)
+    if await _approve(context, intent.object_id, intent.argument):
         await _confirm(context, "Approved.")
 
 
@@ -95,12 +94,11 @@ async def _approve(context: Context, request_id: str, profile: str) -> bool:
 
 async def on_deny_button(context: Context) -> None:
     """Ask for the reason."""
-    intent = await _clicked(context)
-    if intent is not None:
-        request = await context.core.access_request(intent.object_id)
-        if request.status != "pending":
-            raise ResponderBotError("conflict", _decided(request))
-        await context.show_modal(views.deny_view(request, in_list=is_in_modal(context)))
+    intent = await responses.clicked_intent(context, STALE)
+    request = await context.core.access_request(intent.object_id)
+    if request.status != "pending":
+        raise ResponderBotError("conflict", _decided(request))
+    await context.show_modal(views.deny_view(request, in_list=is_in_modal(context)))
 
 
 async def on_deny_view(context: Context) -> Json | None:
@@ -148,20 +146,6 @@ def _decided(request: AccessRequest) -> str:
     if request.status == "expired":
         return "This request has expired: nobody decided within 24 hours. The person can ask again."
     return f"{person_name(request.decided_by or '')} {request.status} this request already. Nothing was changed."
-
-
-async def _clicked(context: Context) -> Intent | None:
-    """What the clicked button means; None if it is no longer valid, and the person reads so."""
-    token = button_token(context)
-    where = {"channel": context.channel, "message_ts": context.message_ts, "user": context.user}
-    try:
-        intent = await context.services.outbox.buttons.resolve(token, **where)
-    except ResponderBotError as error:
-        if error.code != "gone":
-            raise
-        await responses.respond(context, notices.notice(STALE), "Out of date")
-        return None
-    return intent if intent.what in (views.APPROVE, views.DENY) else None
 
 
 async def _confirm(context: Context, done: str) -> None:

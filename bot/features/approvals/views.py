@@ -152,14 +152,18 @@ def request_blocks(
     name = runs.name(action)
     on = runs.on_object(action, view, f"{sign(view)}{on_what(view.subject, view, link)}")
     asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
-    blocks: list[Block] = [section(asks), *override_blocks(action, view)]
-    blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
-    if confirm:
-        blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
-    blocks.append(context(_decision_and_end(action, view, now_ms)))
+    blocks = [section(asks), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
         blocks.append(actions(*runs.decision_buttons(action, button), *more))
     return blocks
+
+
+def _request(action: Action, view: RedactedView, confirm: str, now_ms: int) -> list[Block]:
+    """What it overrides, gets and does, and how it was decided or by when it has to be, and how long it lasts."""
+    texts = [observables(action, view), inputs(action, view), foreign(confirm, POLICY_LIMIT, lines=True)]
+    lasts = undo_state.summary(action, view) if is_open(action, now_ms) else ""
+    shown = [section(text) for text in texts if text]
+    return [*override_blocks(action, view), *shown, context(decision(action, now_ms) + lasts)]
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
@@ -261,11 +265,6 @@ def decision(action: Action, now_ms: int) -> str:
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(
         action.outcome or "", "Not approved in time, nothing ran."
     )
-
-
-def _decision_and_end(action: Action, view: RedactedView, now_ms: int) -> str:
-    """`decision`, and while it waits how long the run is to last."""
-    return decision(action, now_ms) + (undo_state.summary(action, view) if is_open(action, now_ms) else "")
 
 
 def decision_on_all(actions: Sequence[Action]) -> str:
@@ -400,12 +399,7 @@ def approval_request(
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
     on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
     text = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
-    blocks: list[Block] = [section(text)]
-    blocks += override_blocks(action, view)
-    blocks += [section(text) for text in (observables(action, view), inputs(action, view)) if text]
-    if confirm:
-        blocks.append(section(foreign(confirm, POLICY_LIMIT, lines=True) or " "))
-    blocks.append(context(_decision_and_end(action, view, now_ms)))
+    blocks = [section(text), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms):
         blocks.append(actions(*runs.decision_buttons(action, button)))
     push = push_text(action, view, now_ms)

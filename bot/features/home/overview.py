@@ -55,12 +55,8 @@ async def on_pending_command(context: Context) -> None:
     )
 
 
-async def on_paused_command(context: Context) -> None:
-    """List the responders that are paused, for org-admins with Resume."""
-    await _show_paused(context)
-
-
-async def _show_paused(context: Context, done: str = "") -> None:
+async def on_paused_command(context: Context, done: str = "") -> None:
+    """List the responders that are paused, for org-admins with Resume; `done` is the one that was resumed."""
     responders, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
     await responses.show_with_buttons(
         context,
@@ -77,7 +73,7 @@ async def on_resume_button(context: Context) -> None:
     if is_home(context):
         await context.services.publish_home(context)
     else:
-        await _show_paused(context, resumed.title or resumed.name)
+        await on_paused_command(context, resumed.title or resumed.name)
 
 
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:

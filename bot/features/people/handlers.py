@@ -7,13 +7,15 @@ from bot.block_kit import ids, modals
 from bot.block_kit.text import count
 from bot.features import responses
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import button_token, clicked_element, view_metadata, view_of
+from bot.features.payload import clicked_element, view_metadata, view_of
 from bot.features.people import views
 from bot.features.people.views import ListPosition
 from bot.identity import logins_by_slack_id
-from bot.message import Block, Intent
+from bot.message import Block
 from core.common.errors import ResponderBotError
 from core.models import UserEntry
+
+TOO_OLD = "This list is too old. Open it again from the Home tab."
 
 
 async def home_blocks(context: Context) -> list[Block]:
@@ -45,24 +47,13 @@ async def on_people_view(context: Context) -> Json:
 
 async def on_person_menu(context: Context) -> None:
     """Ask whether to end or give back access, or say how to replace a key."""
-    intent = await _intent(context)
+    intent = await responses.clicked_intent(context, TOO_OLD)
     position = ListPosition.of(view_metadata(view_of(context)))
     if intent.what == views.KEY:
         await context.show_modal(views.key_view(intent.object_id, position))
         return
     user = await _user(context, intent.object_id)
     await context.show_modal(views.access_view(user, position))
-
-
-async def _intent(context: Context) -> Intent:
-    try:
-        return await context.services.outbox.buttons.resolve(
-            button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
-        )
-    except ResponderBotError as error:
-        if error.code != "gone":
-            raise
-        raise ResponderBotError("gone", "This list is too old. Open it again from the Home tab.") from error
 
 
 async def on_access_view(context: Context) -> Json:
@@ -80,7 +71,7 @@ async def on_groups_button(context: Context) -> None:
 
 async def on_group_button(context: Context) -> None:
     """Ask who is in a group, or in a new one."""
-    name = (await _intent(context)).object_id
+    name = (await responses.clicked_intent(context, TOO_OLD)).object_id
     users, group = await context.core.users(), await _group(context, name)
     linked = {login: slack_user for slack_user, login in logins_by_slack_id(users, context.team).items()}
     in_slack = [linked[login] for login in group if login in linked]
