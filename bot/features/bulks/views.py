@@ -218,7 +218,8 @@ def review_view(
         if not hidden:
             shown += _inputs(actions_waiting[0], [target.view for target in waiting])
         shown.append(section(f"*How long*\n{undo_state.planned(actions_waiting[0])}"))
-        shown += _section([approvals.effect(responder)] if responder is not None else [])
+        if does := approvals.effect(responder):
+            shown.append(section(does))
     shown += sections(_review_line(target) for target in waiting)
     if hidden:
         why_not = (
