@@ -393,7 +393,7 @@ class Dispatcher:
             channel=interaction.channel,
             text=item.text,
             trigger_id=interaction.trigger_id,
-            person=person,
+            linked=person,
             core=services.core.as_user(person.login, origin) if person else services.core,
             services=services,
             idempotency_key=interaction.idempotency_key,

@@ -25,7 +25,7 @@ def refusal(entry: Entry, context: Context) -> Message | None:
     """
     if entry.is_public:
         return None
-    if context.person is None:
+    if context.linked is None:
         return notices.unlinked(context.user, context.team)
     if context.channel and channel_clearance(context) is None:
         return notices.not_set_up(context.channel)
@@ -35,7 +35,7 @@ def refusal(entry: Entry, context: Context) -> Message | None:
 def channel_clearance(context: Context) -> int | None:
     """The highest TLP that the channel may show; a direct message has its person's. None: not in the settings."""
     if context.channel.startswith(DIRECT_MESSAGE):
-        return context.person.clearance if context.person else None
+        return context.person.clearance
     return context.services.clearance(context.channel)
 
 
@@ -67,18 +67,19 @@ async def who_can_help(services: Services, error: ResponderBotError) -> str:
 
 async def why_not_run(context: Context) -> str:
     """Why this person can't run anything, in a sentence; "" if they can."""
-    if context.person is None or "manageAction" in context.person.permissions:
+    if "manageAction" in context.person.permissions:
         return ""
     return notices.sentence(missing_permission(context, "manageAction"), await who_gives_rights(context.services))
 
 
 def missing_permission(context: Context, permission: Permission) -> ResponderBotError:
     """The refusal of what needs this permission."""
-    profile = context.person.profile if context.person else "not linked"
     task = TASKS.get(permission, "do this")
-    return ResponderBotError("forbidden", f"You can't {task} ({profile}).", details={"permission": permission})
+    return ResponderBotError(
+        "forbidden", f"You can't {task} ({context.person.profile}).", details={"permission": permission}
+    )
 
 
 def own_clearance(context: Context) -> int:
     """What this person may see where only they look: ephemeral message, modal, App Home, direct message."""
-    return context.person.clearance if context.person else 0
+    return context.person.clearance

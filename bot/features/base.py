@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.message import Message
 from bot.outbox import RefreshRequest
+from core.common.errors import ResponderBotError
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Services:
 class Context:
     """One interaction, with everything that a handler needs.
 
-    `person` is None if the Slack user is not linked to a user of core. `text` is what follows the verb of a command.
+    `linked` is None if the Slack user is not linked to a user of core. `text` is what follows the verb of a command.
     `idempotency_key` is the same for each delivery of one interaction, see `bot/docs/slack.md#idempotency-key`.
     """
 
@@ -75,7 +76,7 @@ class Context:
     channel: str
     text: str
     trigger_id: str
-    person: Person | None
+    linked: Person | None
     core: "CoreClient"  # on behalf of that person
     services: Services
     idempotency_key: str
@@ -87,6 +88,13 @@ class Context:
     thread_ts: str = ""
     refresh_requests: list[RefreshRequest] = field(default_factory=list)  # stored once the handler has ended
     core_problem: str = ""  # a sentence where core didn't answer who this is; see Entry.works_without_core
+
+    @property
+    def person(self) -> Person:
+        """Who asks. Public entries, and those that work without core, use `linked`."""
+        if self.linked is None:
+            raise ResponderBotError("forbidden", "You're not linked yet.")
+        return self.linked
 
     def refresh(self, root_id: str, log_id: str = "") -> None:
         """Show the person the alert or case as it is now, ahead of what events cause; with `log_id` that log too.
@@ -105,7 +113,7 @@ class Entry:
 
     With `is_public` people who are not linked may use it, in any channel. `modal_title` is set if the handler opens a
     modal: it opens as a skeleton with this title while core is slow. With `works_without_core` the handler also runs
-    while core doesn't answer; then `person` is None, and `core_problem` says so.
+    while core doesn't answer; then `linked` is None, and `core_problem` says so.
     """
 
     handler: Handler

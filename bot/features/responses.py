@@ -118,5 +118,5 @@ async def roots_at(context: Context, *message_ts: str) -> list[str]:
 
 def require_permission(context: Context, permission: Permission) -> None:
     """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden")."""
-    if context.person is None or permission not in context.person.permissions:
+    if permission not in context.person.permissions:
         raise missing_permission(context, permission)

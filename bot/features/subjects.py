@@ -155,7 +155,7 @@ def require_vote(context: Context, action: Action, approval: Approval | None) ->
 
     `approval` is that of the run, or of its extension. Raises ResponderBotError.
     """
-    clearance, login = own_clearance(context), context.person.login if context.person else ""
+    clearance, login = context.person.clearance, context.person.login
     if hidden := [artifact.tlp for artifact in action.target or () if not may_see(clearance, artifact.tlp)]:
         sentence = f"It acts on something that is {tlp_name(max(hidden))}, which you may not see; ask somebody who may."
         raise ResponderBotError("forbidden", sentence)

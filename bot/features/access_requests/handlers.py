@@ -28,7 +28,7 @@ NOBODY = (
 
 async def on_request_button(context: Context) -> None:
     """Ask for access for the one who clicked."""
-    if context.person is not None:
+    if context.linked is not None:
         text = f"You have access already. `{context.services.command} help` shows what you can do."
     else:
         name = await _name_in_slack(context)
@@ -136,8 +136,7 @@ async def _is_done(context: Context, request_id: str, error: ResponderBotError, 
     if error.code != "conflict":
         return False
     request = await context.core.access_request(request_id)
-    is_own = context.person is not None and request.decided_by == context.person.login
-    if request.status == status and is_own:
+    if request.status == status and request.decided_by == context.person.login:
         return True
     raise ResponderBotError("conflict", _decided(request)) from error
 

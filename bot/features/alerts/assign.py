@@ -19,7 +19,7 @@ async def on_assign_command(context: Context) -> None:
     """Assign the alert to this person; from somebody else only with `anyway` behind the id."""
     word, alert_id = subjects.require_id(context, "assign ~id")
     alert = await context.core.alert(alert_id)
-    login = context.person.login if context.person else ""
+    login = context.person.login
     subjects.require_visible(context, Subject.alert(alert))
     if alert.assignee not in (None, login) and word.casefold() != ANYWAY:
         take = f"`{context.services.command} assign {alert_id} {ANYWAY}` assigns it to you."
@@ -52,7 +52,7 @@ async def on_release_command(context: Context) -> None:
     if not in_force:
         await _unassign(context, alert)
         return
-    is_own = context.person is not None and alert.assignee == context.person.login
+    is_own = alert.assignee == context.person.login
     await responses.show_with_buttons(
         context,
         "Release what?",
@@ -63,7 +63,7 @@ async def on_release_command(context: Context) -> None:
 
 async def _unassign(context: Context, alert: Alert) -> None:
     subjects.require_visible(context, Subject.alert(alert))
-    if context.person is None or alert.assignee != context.person.login:
+    if alert.assignee != context.person.login:
         who = f"{person_name(alert.assignee)} works" if alert.assignee else "Nobody works"
         raise ResponderBotError("conflict", f"{who} on {alert.id}, so you can't unassign it. Nothing was changed.")
     await _assign(context, alert.id, "")
@@ -72,7 +72,7 @@ async def _unassign(context: Context, alert: Alert) -> None:
 
 async def on_assign_button(context: Context, intent: Intent) -> None:
     """Assign the alert to this person, unless it was assigned to somebody else since they saw it."""
-    login = context.person.login if context.person else ""
+    login = context.person.login
     alert = await context.core.alert(intent.object_id)
     if alert.assignee and alert.assignee not in (login, intent.argument):
         await _ask_to_reassign(context, alert)
@@ -84,7 +84,7 @@ async def on_assign_button(context: Context, intent: Intent) -> None:
 async def on_unassign_button(context: Context, intent: Intent) -> None:
     """Unassign the alert; ask anybody but its assignee whether to assign it to themselves."""
     alert = await context.core.alert(intent.object_id)
-    if alert.assignee and (context.person is None or alert.assignee != context.person.login):
+    if alert.assignee and alert.assignee != context.person.login:
         await _ask_to_reassign(context, alert)
         return
     await _assign(context, alert.id, "")

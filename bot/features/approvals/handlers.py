@@ -33,8 +33,7 @@ async def _end(context: Context, action_id: str) -> Action:
     action = await context.core.action(action_id)
     _, subject = await subjects.of_action(context.core, action)
     subjects.require_visible(context, subject)
-    person = context.person
-    if person is None or (action.created_by != person.login and person.profile != "org-admin"):
+    if action.created_by != context.person.login and context.person.profile != "org-admin":
         raise ResponderBotError(
             "forbidden",
             f"{person_name(action.created_by)} started this run, so only they or an administrator can "
@@ -68,7 +67,7 @@ async def _ask_to_approve(context: Context, action_id: str) -> None:
     action, subject = await _run(context, action_id)
     view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
-    login = context.person.login if context.person else ""
+    login = context.person.login
     if action.created_by == login:
         raise ResponderBotError("forbidden", OWN_REQUEST)
     if (message := await _no_longer_open(context, action, subject)) is not None:

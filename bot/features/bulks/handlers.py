@@ -74,14 +74,14 @@ async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = Fa
     bulk = await context.core.bulk(bulk_id)
     visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
     waiting = [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
-    person, why_not, responder = context.person, "", None
-    if person is not None and person.login == bulk.created_by:
+    login, why_not, responder = context.person.login, "", None
+    if login == bulk.created_by:
         why_not = "You asked for it, so somebody else decides."
     if waiting:
         subject = waiting[0].view.subject
         offered = await context.core.responders(subject.kind, subject.id)
         responder = next((one for one in offered if one.name == bulk.responder_name), None)
-        if all(approvals.has_voted(one.action, person.login if person else "") for one in waiting if one.action):
+        if all(approvals.has_voted(one.action, login) for one in waiting if one.action):
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     readable = [one for one in waiting if approvals.sees_all(one.view.clearance, one.view.subject)]
     hidden = max(bulk.awaiting - len(readable), 0)

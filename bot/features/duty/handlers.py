@@ -10,8 +10,7 @@ async def on_not_me_button(context: Context) -> None:
     """Have the next step of the duty come at once, and say so."""
     intent = await responses.clicked_intent(context)
     duty = await context.core.not_me(intent.object_id)
-    login = context.person.login if context.person else ""
-    await responses.respond(context, notices.notice(views.passed_on(duty, login)), "Not me")
+    await responses.respond(context, notices.notice(views.passed_on(duty, context.person.login)), "Not me")
 
 
 FEATURE = Feature(actions={ids.NOT_ME: Entry(on_not_me_button, Ack.WRITE)})

@@ -19,7 +19,7 @@ async def on_doctor_command(context: Context) -> None:
 
     Those beyond the person's own tell of channels and of how core is set up, so only an org-admin reads them.
     """
-    person = context.person
+    person = context.linked
     if person is None:
         away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
         await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))

@@ -17,7 +17,7 @@ EXAMPLE_ID = "~12"
 async def on_help_command(context: Context) -> None:
     """List the verbs."""
     message = notices.notice("\n".join(await _help(context)))
-    if context.person is None:
+    if context.linked is None:
         message = Message(message.text, (*message.blocks, request_button()))
     await context.respond(message)
 
@@ -46,7 +46,7 @@ async def on_mistyped_command(context: Context) -> Json:
 
 async def _help(context: Context) -> list[str]:
     example_id = next(iter(await context.services.outbox.roots_in(context.channel, 1)), EXAMPLE_ID)
-    return help_lines(context.person, context.services.command, example_id, context.services.commands)
+    return help_lines(context.linked, context.services.command, example_id, context.services.commands)
 
 
 def help_lines(person: Person | None, command: str, example_id: str, commands: Mapping[str, Command]) -> list[str]:

@@ -15,7 +15,6 @@ from bot.features.home.views.home import HomeRun
 from bot.features.payload import view_of
 from bot.features.retries import answered
 from bot.features.undos.views import heading
-from core.common.errors import ResponderBotError
 from core.models import Measure
 
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
@@ -24,8 +23,6 @@ UNKNOWN = "The responder service stopped answering: see on the card whether it i
 async def on_active_command(context: Context) -> None:
     """List what is in force, on a target if one is typed."""
     text, person = normalize(context.text), context.person
-    if person is None:
-        raise ResponderBotError("forbidden", "You're not linked yet.")
     measures = await context.core.measures(target=text)
     found = await runs_of(context, measures[: views.MAX_LISTED])
     await responses.show_with_buttons(

@@ -38,7 +38,7 @@ async def publish(context: Context) -> None:
 
 
 async def _view(context: Context) -> dict[str, Any]:
-    person, now = context.person, context.services.clock_ms()
+    person, now = context.linked, context.services.clock_ms()
     if context.core_problem:
         return home.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:

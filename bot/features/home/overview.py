@@ -15,7 +15,6 @@ from bot.features.home.views.home import HomeRun, by_bulk
 from bot.features.payload import clicked_element, is_home
 from bot.features.runs.views import runs
 from core.common.clock import DAY_MS
-from core.common.errors import ResponderBotError
 from core.models import Action, Person
 
 
@@ -28,7 +27,7 @@ async def on_failed_command(context: Context) -> None:
 
 async def on_mine_command(context: Context) -> None:
     """List what runs for this person, then what ran."""
-    login = _person(context).login
+    login = context.person.login
     opened, ended = await asyncio.gather(
         context.core.newest_actions("open", by=login, limit=SOME),
         context.core.newest_actions("ended", by=login, limit=SOME),
@@ -38,7 +37,7 @@ async def on_mine_command(context: Context) -> None:
 
 async def on_pending_command(context: Context) -> None:
     """List the requests for approval: those that this person decides, and others that they may see."""
-    person, now = _person(context), context.services.clock_ms()
+    person, now = context.person, context.services.clock_ms()
     waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
     listed = await FoundRuns.of(context, waiting)
     shown, hidden = _visible([listed.run(action) for action in waiting], person)
@@ -57,7 +56,7 @@ async def on_pending_command(context: Context) -> None:
 
 async def on_paused_command(context: Context, done: str = "") -> None:
     """List the responders that are paused, for org-admins with Resume; `done` is the one that was resumed."""
-    responders, may_resume = await context.core.paused(), _person(context).profile == "org-admin"
+    responders, may_resume = await context.core.paused(), context.person.profile == "org-admin"
     await responses.show_with_buttons(
         context,
         "Paused responders",
@@ -77,7 +76,7 @@ async def on_resume_button(context: Context) -> None:
 
 
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
-    person, now = _person(context), context.services.clock_ms()
+    person, now = context.person, context.services.clock_ms()
     listed = await FoundRuns.of(context, actions)
     shown, hidden = _visible([listed.run(action) for action in actions], person)
     await responses.show_with_buttons(
@@ -92,12 +91,6 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
     """Those whose object this person may see, and how many others there are."""
     shown = [run for run in listed if RedactedView(run.subject, person.clearance).is_open]
     return shown, len(listed) - len(shown)
-
-
-def _person(context: Context) -> Person:
-    if context.person is None:  # who isn't linked is refused before
-        raise ResponderBotError("forbidden", "You're not linked yet.")
-    return context.person
 
 
 async def on_overview_button(context: Context) -> None:

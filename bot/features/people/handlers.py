@@ -20,7 +20,7 @@ TOO_OLD = "This list is too old. Open it again from the Home tab."
 
 async def home_blocks(context: Context) -> list[Block]:
     """The part of the Home for org-admins; nothing for others."""
-    if context.person is None or context.person.profile != "org-admin":
+    if context.person.profile != "org-admin":
         return []
     requests = await context.core.access_requests()
     return views.home_blocks(sum(request.status == "pending" for request in requests))

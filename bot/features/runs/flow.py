@@ -78,8 +78,7 @@ def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
 
 
 async def _show_refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> None:
-    is_admin = context.person is not None and context.person.profile == "org-admin"
-    may_override = is_admin and responder.can_be_overridden
+    may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     await responses.show_with_buttons(
         context,
         "Can't run",

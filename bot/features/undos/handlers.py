@@ -67,7 +67,7 @@ async def on_extend_view(context: Context) -> Json:
     sentence = views.end(action.undo.at if action.undo is not None else None)
     if extension is not None:
         sentence = f"More time than was approved. {views.needed(extension)}"
-    shown = RedactedView(subject, context.person.clearance if context.person else 0)
+    shown = RedactedView(subject, context.person.clearance)
     return modals.update(modals.message_view("Done", notices.notice(f"{views.heading(action, shown)}: {sentence}")))
 
 
@@ -85,7 +85,7 @@ async def on_extension_button(context: Context) -> None:
     extension = views.waiting_extension(action, context.services.clock_ms())
     if action.undo is None or extension is None or extension.id != intent.argument:
         raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
-    if context.person is not None and extension.asked_by == context.person.login:
+    if extension.asked_by == context.person.login:
         raise ResponderBotError("forbidden", "You asked for this extension; somebody else must approve or deny it.")
     subjects.require_vote(context, action, extension.approval)
     await context.show_modal(views.extension_view(action, view, action.undo, extension))
@@ -108,7 +108,7 @@ async def _decide_extension(context: Context, decision: Awaitable[Action]) -> tu
     """The run once core has decided. Core refuses who asked for it, and whoever may not approve the run."""
     action, subject = await subjects.of_action(context.core, await answered(decision))
     await responses.refresh_cards(context, subject)
-    return action, RedactedView(subject, context.person.clearance if context.person else 0)
+    return action, RedactedView(subject, context.person.clearance)
 
 
 FEATURE = Feature(
