@@ -164,9 +164,11 @@ class Duties:
             try:
                 with tx.savepoint():
                     self._take_due(tx, step, late)
-            except ValueError:  # nobody can decide on a record that is damaged
+            except (ValueError, TypeError, LookupError):  # nobody can decide on a record that is damaged
                 log.exception("record_unreadable", id=f"~{step.number}")
                 stored.delete(tx, step.number, step.step)
+            except ResponderBotError as error:  # what it acts on is damaged; the step stays until its time is over
+                log.warning("step_postponed", id=f"~{step.number}", reason=error.message)
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
         rows = (row for row in stored.of(tx, step.number) if _Step(row["id"], row["step"], row["due_at"]) == step)
