@@ -152,7 +152,7 @@ class CoreClient:
     ) -> list[dict[str, Any]]:
         """Objects that match a query; `path` such as `/api/alert/_search`."""
         params = {"range": range, "count": "false", **({"sort": ",".join(sort)} if sort else {})}
-        response = await self._request("POST", path, {"query": dict(query or {})}, params=params)
+        response = await self.request("POST", path, {"query": dict(query or {})}, params=params)
         return self._parse(response, list[dict[str, Any]])
 
     async def find_alerts(self, text: str) -> list[Alert]:
@@ -203,11 +203,11 @@ class CoreClient:
     async def close_alerts(self, alert_ids: Sequence[str], summary: str = "") -> None:
         """Close all these alerts, or none; `summary` is why."""
         body = {"ids": list(alert_ids), "status": "Ignored", "summary": summary}
-        await self._request("PATCH", "/api/alert/_bulk", body)
+        await self.request("PATCH", "/api/alert/_bulk", body)
 
     async def merge_alerts(self, alert_ids: Sequence[str], case_id: str) -> None:
         """Merge all these alerts into a case, or none."""
-        await self._request("POST", "/api/alert/merge/_bulk", {"alertIds": list(alert_ids), "caseId": case_id})
+        await self.request("POST", "/api/alert/merge/_bulk", {"alertIds": list(alert_ids), "caseId": case_id})
 
     async def create_case_from_alert(self, alert_id: str, template: str = "") -> Case:
         """Make a case, with the case template of this name; "" for the alert's own template, if it has one."""
@@ -420,7 +420,7 @@ class CoreClient:
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""
-        response = await self._request("GET", HEALTH)
+        response = await self.request("GET", HEALTH)
         return self._parse(response, dict[str, Any])
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -438,10 +438,10 @@ class CoreClient:
     ) -> T:
         """Core's response, as this type."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-        response = await self._request(method, path, body, params=params, headers=headers, wait_s=wait_s)
+        response = await self.request(method, path, body, params=params, headers=headers, wait_s=wait_s)
         return self._parse(response, kind)
 
-    async def _request(
+    async def request(
         self,
         method: str,
         path: str,
@@ -451,6 +451,7 @@ class CoreClient:
         headers: Mapping[str, str] | None = None,
         wait_s: float = 0,
     ) -> httpx.Response:
+        """The response to any request of this user. Raises ResponderBotError."""
         content = None
         if body is not None:
             text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)

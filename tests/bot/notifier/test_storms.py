@@ -64,7 +64,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         # What may no longer be seen goes at once, while alerts wait for Slack's next second.
         card, secret = next((m, found[1]) for m in await anna.messages(SOC) if (found := CARD.search(m["text"])))
         calls = len(env.emulator.traffic)
-        await env.client._request("PATCH", f"/api/alert/{secret}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{secret}", {"tlp": 3})
         await anna.until(lambda view: "details withheld" in str(view.message(SOC, card["ts"])))
         sent = [
             body for _, what, body, _ in env.emulator.traffic[calls:] if what in ("chat.postMessage", "chat.update")
@@ -117,7 +117,7 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         # What may no longer be seen goes from the digest too.
         last = distinct(69)
         assert last in digest_in(await anna.messages(SOC))
-        await env.client._request("PATCH", f"/api/alert/{alerts[69]}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{alerts[69]}", {"tlp": 3})
         await anna.until(lambda view: last not in str(view.messages(SOC)))
         assert distinct(68) in digest_in(await anna.messages(SOC))
         env.emulator.share(SOC)

@@ -130,10 +130,10 @@ async def test_a_group_shows_nothing_above_the_clearance_of_its_channel(tmp_path
         artifacts = [{"dataType": "ip", "data": "192.0.2.44", "tlp": 0}]
         (alert_id,) = await post(env, range(4, 5), tlp=0, artifacts=artifacts)
         await anna.until(lambda view: own in str(group_cards(view.messages(OPEN))))
-        await env.client._request("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
         await anna.until(lambda view: own not in str(view.messages(OPEN)))
         await anna.until(lambda view: own not in str(group_cards(view.messages(SOC))))
-        await env.client._request("PATCH", f"/api/alert/{alert_id}", {"tlp": 0})
+        await env.client.request("PATCH", f"/api/alert/{alert_id}", {"tlp": 0})
         await anna.until(lambda view: own in str(group_cards(view.messages(OPEN))))
 
 

@@ -41,7 +41,7 @@ async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_st
     async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
         alert_ids = await post(env, range(6))
         await group_card(anna, 6)
-        await env.client._request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
         card = await anna.until(
             lambda view: next((m for m in group_cards(view.messages(SOC)) if "1 high" in str(m)), None) or {}
         )

@@ -132,7 +132,7 @@ async def test_what_has_changed_since_it_was_read_is_read_again(env: FeatureEnvi
     found, request = await asked_in_thread(env, "Isolate")
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     form = await until_asked_to_approve(env["ben"])
-    await env.client._request("PATCH", f"/api/alert/{found.id}", {"title": "Beacon of the payroll server"})
+    await env.client.request("PATCH", f"/api/alert/{found.id}", {"title": "Beacon of the payroll server"})
     await env["ben"].submit(form["id"], {})
     again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED)))
     assert "payroll" in text_of(again)

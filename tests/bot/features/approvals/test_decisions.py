@@ -294,7 +294,7 @@ async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnviro
 
 async def change(env: FeatureEnvironment, alert: Alert, *artifacts: Any) -> None:
     kept = [{"dataType": one.data_type, "data": one.data} for one in alert.artifacts]
-    await env.client._request("PATCH", f"/api/alert/{alert.id}", {"artifacts": [*(artifacts or kept[1:])]})
+    await env.client.request("PATCH", f"/api/alert/{alert.id}", {"artifacts": [*(artifacts or kept[1:])]})
 
 
 async def test_an_approver_reads_and_starts_what_was_asked_for_whatever_the_alert_has_by_now(

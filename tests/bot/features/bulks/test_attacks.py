@@ -33,8 +33,8 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         case = await env.client.create_case_from_alert(alert_ids[2])
         question = await asked(env, "anna", "quarantine", [*alert_ids[:2], case.id])
         assert "Runs on 3 targets" in text_of(question)
-        await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
-        await env.client._request("DELETE", f"/api/case/{case.id}")
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
+        await env.client.request("DELETE", f"/api/case/{case.id}")
         await confirm(env, "anna", question)
         told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "accepted")))
         assert f"{alert_ids[0]}: " in told

@@ -293,7 +293,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         view = await reviewed(env, "lea", message, "Deny all 2")
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
-        await env.client._request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.people.set_clearance("lea", 2)
         await env["lea"].submit(view["id"], {})
         await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")

@@ -252,7 +252,7 @@ async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> N
         async with acting_as(env, "ben") as ben:
             await ben.approve(run)
         await env.ended_run(alert)
-        await env.client._request("PATCH", f"/api/connector/engine/action/{run}/undo", {"undoAfterMinutes": 300})
+        await env.client.request("PATCH", f"/api/connector/engine/action/{run}/undo", {"undoAfterMinutes": 300})
         request = within_limits(await env.until("anna", asked_directly("lasts longer than was approved")))
         assert "You are asked as `@oncall`" in text_of(request)
         here = await env["anna"].dm(env.emulator.bot_user_id)

@@ -101,7 +101,7 @@ async def test_who_may_not_see_it_any_more_reads_nothing_of_it(tmp_path: Path) -
     async with on_duty_for_alerts(tmp_path, [("0m", "anna")]) as env:
         alert = await env.create_alert()
         await env.until("anna", asked_directly(ASKS))
-        await env.client._request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
         withheld = within_limits(await env.until("anna", asked_directly("You were asked to work on")))
         assert alert.title not in text_of(withheld)
         assert ids.ASSIGN not in text_of(withheld)
