@@ -76,8 +76,8 @@ class Erasure:
             elif table.name not in _OWN:
                 self._rows.append((table, row))
         sql = (
-            "SELECT number FROM message WHERE key IN (SELECT value FROM json_each(:keys))"
-            " OR number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))"
+            "SELECT number FROM message WHERE key IN (SELECT value FROM json_each(:keys)) UNION"
+            " SELECT number FROM message WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))"
         )
         values = {"keys": json.dumps(list(keys)), "numbers": json.dumps(list(numbers))}
         self._messages.update(row["number"] for row in await self._store.read(lambda reads: reads.rows(sql, values)))
