@@ -352,10 +352,12 @@ class Duties:
             events.record(tx, number, at=now, user=alert.created_by, **changed)
 
         whats: tuple[trail.What, trail.What] = ("assignment.asked", "assignment.declined")
-        return self._of_channel(tx, number, channel, alert.tlp, alert.duty, save, *whats)
+        name = channel.unassigned
+        able = partial(_able_to_act, tx, alert.tlp)
+        return _Waiting(number, name, self._guards.steps(name), alert.duty, able, save, channel.id, *whats)
 
     def _contradicted(self, tx: Transaction, number: int) -> _Waiting | None:
-        """What a check found not in force, if a channel into which its alerts are posted has a duty."""
+        """What a check found not in force, if a channel that shows its alerts has a duty, or its responder has."""
         row = stored_actions.find(tx, number)
         action = Action.model_validate_json(row["doc"]) if row is not None else None
         measure = action.measure if action is not None else None
@@ -366,34 +368,18 @@ class Duties:
         rows = (objects.find(tx, "alert", one) for one in (root, *objects.alerts_of(tx, root, ALERTS_OF_CASE)))
         alerts = [Alert.model_validate_json(one["doc"]) for one in rows if one is not None]
         posting = (one for one in self._channels if any(_is_posted(alert, one) for alert in alerts))
-        channel = next(posting, None)
-        if channel is None:
+        channel, (name, steps) = next(posting, None), self._guards.duty(action.responder_name)
+        if channel is not None:
+            name, steps = channel.unassigned, self._guards.steps(channel.unassigned)
+        if not steps:
             return None
 
         def save(duty: Duty, entry: Entry) -> None:
             told = measure.model_copy(update={"verified": verified.model_copy(update={"duty": duty})})
             undo_state.save(tx, row, row["created_by"], self._clock(), row["undo_at"], entry, measure=told)
 
-        clearance = _clearance(tx, row, action)
-        return self._of_channel(tx, number, channel, clearance, verified.duty, save, "measure.asked")
-
-    def _of_channel(
-        self,
-        tx: Transaction,
-        number: int,
-        channel: ChannelAlerts,
-        clearance: int,
-        duty: Duty | None,
-        save: Callable[[Duty, Entry], None],
-        *whats: trail.What,
-    ) -> _Waiting:
-        """What waits for anybody who may act on it: who may run responders may also be assigned."""
-
-        def able() -> list[str]:
-            return [one.login for one in deciders(tx) if one.is_linked and one.sees >= clearance]
-
-        steps = self._guards.steps(channel.unassigned)
-        return _Waiting(number, channel.unassigned, steps, duty, able, save, channel.id, *whats)
+        able, channel_id = partial(_able_to_act, tx, _clearance(tx, row, action)), channel.id if channel else None
+        return _Waiting(number, name, steps, verified.duty, able, save, channel_id, "measure.asked")
 
     def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""
@@ -409,6 +395,11 @@ def _clearance(reads: Reads, row: Row, action: Action) -> int:
 def _is_posted(alert: Alert, channel: ChannelAlerts) -> bool:
     fields: dict[str, Any] = {"severity": alert.severity, "source": alert.source, "type": alert.type}
     return channel.alerts is not None and channel.alerts.matches(tags=alert.tags, **fields)
+
+
+def _able_to_act(reads: Reads, clearance: int) -> list[str]:
+    """Who in Slack may act on what has this clearance: who may run responders may also be assigned."""
+    return [one.login for one in deciders(reads) if one.is_linked and one.sees >= clearance]
 
 
 def _is_step_of(row: Row, name: str) -> bool:

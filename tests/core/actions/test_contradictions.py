@@ -34,7 +34,7 @@ async def on_duty(tmp_path: Path, **options: Any) -> AsyncIterator[Harness]:
     """Ben is on call; Anna, Ben and Lead are in Slack."""
     artifacts = [{"dataType": "hostname", "data": "SRV-DC01"}]
     parts: dict[str, Any] = {"policies": policies(), "engine": engine(), "artifacts": artifacts}
-    async with open_harness(tmp_path, **parts, **(settings() | options)) as harness:
+    async with open_harness(tmp_path, **(parts | settings() | options)) as harness:
         for name in ("anna", "ben", "lead"):
             await harness.people.link(name, f"T0:U0{name.upper()}")
         await harness.people.add_member("oncall", "ben")
@@ -105,6 +105,17 @@ async def test_without_a_duty_of_the_channel_nobody_is_told(tmp_path: Path, chan
         await harness.duties.run_due()
         assert await told(harness, action) is None
         assert await harness.database.read(stored.all_of) == []
+
+
+async def test_the_duty_of_the_responder_is_told_where_no_channel_has_one(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, channels=[], policies=policies(duty="leads")) as harness:
+        action = await blocked(harness)
+        await looked(harness, says("contradicted"))
+        await harness.duties.run_due()
+        duty = await told(harness, action)
+        assert asked(duty, harness.clock()) == [(0, "@oncall", "ben")]
+        assert duty is not None
+        assert (duty.name, duty.channel) == ("leads", None)
 
 
 async def test_an_alert_in_a_case_is_told_by_the_duty_of_its_channel(tmp_path: Path) -> None:
