@@ -24,6 +24,7 @@ from core.settings import ResponderSection
 from tests import programs, stores
 from tests.bot.features.access_requests.test_access_requests import ADMINS
 from tests.bot.running import LEA, NINA, SOC, BotEnvironment, running_bot
+from tests.core.core_process import until
 from tests.core.test_cli import Ended
 from tests.postgresql_process import PostgresqlServer
 from tests.programs import PIPE
@@ -91,8 +92,10 @@ async def seen_and_run(scene: BotEnvironment, **fields: Any) -> str:
 
 
 async def close(scene: BotEnvironment, alert_id: str) -> None:
+    """Close an alert, and wait until Slack shows it."""
     answer = await scene.core.send("PATCH", f"/api/alert/{alert_id}", {"status": "Ignored"})
     assert answer.status_code == 200, answer.text
+    await until(lambda: "closed" in in_channels(scene) or None, "the card shows the end")
 
 
 def hits(content: bytes) -> list[bytes]:
