@@ -25,6 +25,8 @@ from tests.documents import ROOT
 
 FEW = {
     "access_request",
+    "api_key",
+    "audit_delivery",
     "backup",
     "dropped_file",
     "duty",
@@ -43,6 +45,7 @@ FEW = {
     "replica",
     "restore",
     "sequence",
+    "setting",
     "slack_link",
     "source",
     "state",
@@ -97,6 +100,10 @@ BOUNDED: Mapping[str, str] = {
     r"FROM button_set WHERE message_key": "the buttons of one message",
     r"FROM message m LEFT JOIN file f ON .* m.clearance < \?": "what a change of a clearance made stale",
     r"UPDATE message SET clearance = \? WHERE clearance <> \?|max\(created_at, changed_at\)": "after events were lost",
+    r'^SELECT \? FROM "\w+" LIMIT \?$|^SELECT "[^(]+ FROM "\w+" ORDER BY "[^(]+ LIMIT \?$': "a store that is moved, by pages",
+    r"SELECT DISTINCT number FROM audit_text WHERE number IN": "texts of what is erased",
+    r"FROM message WHERE key IN \(.* UNION SELECT number FROM message": "messages of what is erased",
+    r"SELECT \(SELECT count\(\*\) FROM message\) AS total": "the forecast of the disk, in the background",
     r"PARTITION BY channel": "what is pending",
     r"SELECT channel, problem, count": "what is pending and can't be delivered",
     r"SELECT \* FROM \(SELECT root_id FROM message": "the newest of a channel",

@@ -186,7 +186,7 @@ async def test_expired_button_runs_nothing_and_refresh_renews_it(tmp_path: Path)
         anna, _alert_id, card = await env.first_card()
         later = WEEK_MS + 1
         await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
-        stale = await anna.until(lambda s: s.modal if "no longer good" in str(s.modal) else None)
+        stale = await anna.until(lambda s: s.modal if "no longer valid" in str(s.modal) else None)
         assert stale is not None
         await anna.click(None, view_id=stale["id"], action_id=ids.REFRESH)
         await anna.until(lambda s: str(s.message(SOC, card["ts"])) != str(card))
