@@ -61,17 +61,19 @@ STORM = replace(
 TEMPLATE = {"name": "Malware", "tasks": [{"title": "Identify the host"}, {"title": "Contain it"}]}
 
 
-async def test_an_alert_whose_runs_have_ended_with_its_thread(flows: FlowEnvironment) -> None:
-    page = await flows.open_page(BEN)  # the picture is Anna's: what only Ben was told is not in it
-    alert_id, title = await flows.alert()
-    shown = await card(page, title)
-    await command(page, f"/responder run Webhook {alert_id}")
-    await modal(page, "It can't be called back.").get_by_role("button", name="Webhook").click()
-    await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
-    await leave_modal(page)
-    await choose(page, shown, "extract")
+async def test_an_alert_with_an_isolated_host_and_its_thread(flows: FlowEnvironment) -> None:
+    ben, anna = await flows.open_page(BEN), await flows.open_page()
+    _, title = await flows.alert()
+    shown = await card(ben, title)
+    await choose(anna, await card(anna, title), "isolate")
+    await modal(anna, "Starts after 1 approval").get_by_role("button", name="Ask to isolate Host").click()
+    await shown.get_by_role("button", name="Approve").click()
+    await modal(ben, "How long").get_by_role("button", name="Isolate Host").click()
+    await expect(shown).to_contain_text("is in force until", timeout=RUN_ENDS_MS)
+    await leave_modal(ben)
+    await choose(ben, shown, "extract")
     await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
-    await expect(shown.locator(".thread-link")).to_contain_text("2 replies", timeout=RUN_ENDS_MS)
+    await expect(shown.locator(".thread-link")).to_contain_text("4 replies", timeout=RUN_ENDS_MS)
     for scheme in SCHEMES:
         await taken(await flows.open_page(color_scheme=scheme), title, scheme)
 
