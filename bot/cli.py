@@ -193,7 +193,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     bot = _bot_settings(args)
     _require_slack_tokens(bot)
-    core = core_cli.settings_with_database(args)
+    core = core_cli.settings_with_database(args, can_make=True)
     logs.configure(core.core.log_level)
     return _run_until_stopped(_serve_both(core, bot))
 

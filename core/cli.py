@@ -380,8 +380,11 @@ def _settings(args: argparse.Namespace) -> "CoreSettings":
     return load(args.config, os.environ)
 
 
-def settings_with_database(args: argparse.Namespace) -> "CoreSettings":
-    """The settings. Raises ResponderBotError("not_found") if their database is missing, and this is no first start."""
+def settings_with_database(args: argparse.Namespace, *, can_make: bool = False) -> "CoreSettings":
+    """The settings. Raises ResponderBotError("not_found") if their database is missing.
+
+    With `can_make` only if this is no first start, which makes it.
+    """
     from core.common.settings_file import read_sections
     from core.settings import bot_database, core_settings, database_problem
 
@@ -389,7 +392,15 @@ def settings_with_database(args: argparse.Namespace) -> "CoreSettings":
     settings = core_settings(sections)
     if problem := database_problem(settings, bot_database(sections)):
         raise ResponderBotError("not_found", problem)
+    if not can_make and (file := _missing_file(settings.core.database)):
+        raise ResponderBotError("not_found", f"There is no database {file}; name the settings with --config.")
     return settings
+
+
+def _missing_file(location: "Location") -> Path | None:
+    from core.common.database.location import files_of
+
+    return next((file for file in files_of(location) if not file.is_file()), None)
 
 
 def opening() -> "Opening":
@@ -429,7 +440,7 @@ def _on_transaction(settings: "CoreSettings", work: "Callable[[Transaction], T]"
 
 
 def _core(args: argparse.Namespace) -> int:
-    settings = settings_with_database(args)
+    settings = settings_with_database(args, can_make=True)
     from core.app import serve
     from core.common import logs
 
@@ -488,14 +499,18 @@ def _audit_verify(args: argparse.Namespace) -> int:
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def _with_people(args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]") -> int:
+def _with_people(
+    args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]", *, can_make: bool = False
+) -> int:
     """Run `work` on the people in the database, whether core runs or not."""
-    settings = settings_with_database(args)
+    settings = settings_with_database(args, can_make=can_make)
     from core.common.clock import now_ms
     from core.people import People
 
-    domain = settings.core.user_domain
+    domain, missing = settings.core.user_domain, _missing_file(settings.core.database)
     _on_database(settings.core.database, lambda database: work(People(database, domain, now_ms)))
+    if missing:
+        print(f"Made the database {missing}.", file=sys.stderr)
     return 0
 
 
@@ -504,10 +519,9 @@ async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]
 
     Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
-    from core.common.database.location import files_of
     from core.store import people
 
-    if not all(file.is_file() for file in files_of(settings.core.database)):
+    if _missing_file(settings.core.database):
         return {}
     async with _opened(settings.core.database) as database:
         links = await database.read(people.links)
@@ -515,10 +529,15 @@ async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]
 
 
 async def unused_keys(settings: "CoreSettings") -> Sequence[tuple[str, str]]:
-    """Login and name of each key that nobody has used for long. Raises ResponderBotError."""
+    """Login and name of each key that nobody has used for long; none if there is no database yet.
+
+    Raises ResponderBotError if it can't be opened.
+    """
     from core.common.clock import now_ms
     from core.people import People
 
+    if _missing_file(settings.core.database):
+        return []
     async with _opened(settings.core.database) as database:
         return await People(database, settings.core.user_domain, now_ms).unused_keys()
 
@@ -532,7 +551,7 @@ async def disk_use(settings: "CoreSettings") -> "list[Stored]":
 
     days, jobs = settings.retention.alert_days, settings.core.jobs
     found = await stored("core's database", STORE, settings.core.database, stored_since, days)
-    return [*found, stored_in("job folders", jobs, now_ms, days)] if jobs.is_dir() else found
+    return [*found, stored_in("the folder of jobs", jobs, now_ms, days)] if jobs.is_dir() else found
 
 
 async def stored(
@@ -547,12 +566,11 @@ async def stored(
     from core.common.database.location import files_of
     from core.common.disk import WEEK_MS, Stored
 
-    files = files_of(location)
-    if not all(file.is_file() for file in files):
+    if _missing_file(location):
         return []
     async with _opened(location, store) as database:
         size, share = await database.size_bytes(), await stored_since(database, now_ms() - WEEK_MS)
-    folder = files[0].absolute().parent if files else None
+    folder = next((file.absolute().parent for file in files_of(location)), None)
     return [Stored(name, size, size * share.new // max(share.all, 1), folder, days)]
 
 
@@ -563,7 +581,7 @@ def _user_add(args: argparse.Namespace) -> int:
         for group in args.group:
             await people.add_member(group, args.login)
 
-    return _with_people(args, work)
+    return _with_people(args, work, can_make=True)
 
 
 def _user_list(args: argparse.Namespace) -> int:
@@ -636,7 +654,7 @@ def _source_add(args: argparse.Namespace) -> int:
 
     if problem := source_name_problem(args.name):
         raise ResponderBotError("bad_request", f"{problem}.")
-    found, settings = preset.load(args.preset), settings_with_database(args)
+    found, settings = preset.load(args.preset), _settings(args)
     is_any = settings.core.host in ("0.0.0.0", "::")  # noqa: S104 - read here, not bound
     host = socket.gethostname() if is_any else settings.core.host
 
@@ -646,7 +664,7 @@ def _source_add(args: argparse.Namespace) -> int:
         print(f"# {found.product}: {' '.join(found.documentation)}")
         print(found.lines(f"http://{host}:{settings.core.port}", args.name, key))
 
-    return _with_people(args, work)
+    return _with_people(args, work, can_make=True)
 
 
 def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:

@@ -99,10 +99,11 @@ def test_http_manifest_has_the_url_everywhere(tmp_path: Path) -> None:
 
 
 def test_doctor_names_failures_and_exits_with_1(tmp_path: Path) -> None:
-    answer = run("doctor", folder=tmp_path, RESPONDER_BOT_BOT_CORE_URL="http://127.0.0.1:9")
+    answer = run("doctor", folder=tmp_path, RESPONDER_BOT_CORE_PORT="9")
     assert answer.returncode == 1
     assert "FAIL  core: " in answer.stdout
     assert "FAIL  token: " in answer.stdout
+    assert list(tmp_path.iterdir()) == []  # a database that is missing is for the operator to see
 
 
 @pytest.mark.parametrize(

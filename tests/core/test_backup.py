@@ -30,14 +30,14 @@ async def events(core: RunningCore, query: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [".", "", "folder", "none/copy.db"])
 async def test_a_backup_needs_the_path_of_a_new_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
-    await run(tmp_path, "user", "list")
+    await run(tmp_path, "init")
     ended = await run(tmp_path, "backup", name)
     assert ended.code == 2
     assert is_one_sentence(ended.err)
 
 
 async def test_no_backup_is_written_if_the_bots_file_exists(tmp_path: Path) -> None:
-    await run(tmp_path, "user", "list")
+    await run(tmp_path, "init")
     (tmp_path / "copy.db.slack").write_text("mine")
     ended = await run(tmp_path, "backup", "copy.db")
     assert (ended.code, ended.err) == (2, "copy.db.slack exists already; name another file.\n")

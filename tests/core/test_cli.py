@@ -70,7 +70,8 @@ async def test_help_answers_at_once_and_every_subcommand_takes_config(tmp_path: 
 
 async def test_a_user_s_key_is_all_that_is_printed_and_it_works(tmp_path: Path) -> None:
     added = await run(tmp_path, "user", "add", "Alice", "--profile", "analyst", "--slack-id", "T1:U1")
-    assert (added.code, added.err) == (0, "")
+    assert (added.code, added.err) == (0, f"Made the database {tmp_path}/responder-bot.db.\n")
+    assert (await run(tmp_path, "user", "add", "bob", "--profile", "analyst")).err == ""
     key = added.out.rstrip("\n")
     assert len(key) == 43
     assert len(added.out.splitlines()) == 1
@@ -139,10 +140,6 @@ async def test_a_change_of_a_user_says_what_was_done_beside_the_standard_output(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["user", "disable", "nobody"], "There is no user nobody@responder-bot.local"),
-        (["user", "clearance", "nobody", "--clearance", "red"], "There is no user nobody@responder-bot.local"),
-        (["user", "enable", "nobody"], "There is no user nobody@responder-bot.local"),
-        (["user", "unlink", "nobody"], "`responder-bot user list` shows who is"),
         (["user", "add", "x", "--profile", "boss"], "invalid choice: 'boss'"),
         (["user", "add", "x", "--profile", "analyst", "--slack-id", "someone"], "is not a Slack id"),
         (["user"], "required: COMMAND"),
@@ -158,6 +155,30 @@ async def test_what_a_user_gets_wrong_is_one_sentence_and_two(tmp_path: Path, ar
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.err
     assert is_one_sentence(ended.err)
+
+
+@pytest.mark.parametrize("command", ["user list", "audit export", "hosts", "responders resume Mailer_1_0"])
+async def test_a_command_in_the_wrong_folder_makes_no_database(tmp_path: Path, command: str) -> None:
+    ended = await run(tmp_path, *command.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"There is no database {tmp_path}/responder-bot.db; name the settings with --config.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["disable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["clearance", "nobody", "--clearance", "red"], "There is no user nobody@responder-bot.local"),
+        (["enable", "nobody"], "There is no user nobody@responder-bot.local"),
+        (["unlink", "nobody"], "`responder-bot user list` shows who is"),
+    ],
+)
+async def test_a_user_who_is_not_there_is_two(tmp_path: Path, args: list[str], words: str) -> None:
+    await run(tmp_path, "init")
+    ended = await run(tmp_path, "user", *args)
+    assert (ended.code, ended.out, is_one_sentence(ended.err)) == (2, "", True)
+    assert words in ended.err
 
 
 async def test_a_typing_error_in_the_settings_is_two(tmp_path: Path) -> None:
@@ -294,7 +315,7 @@ async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, se
 
 async def test_a_backup_finds_the_bot_s_database_as_the_bot_does(tmp_path: Path) -> None:
     (tmp_path / "responder-bot.toml").write_text('[bot]\ndatabase = "~/slack.db"\n')
-    await run(tmp_path, "user", "list")
+    await run(tmp_path, "init")
     with closing(sqlite3.connect(tmp_path / "slack.db")) as bots:
         bots.execute("CREATE TABLE message (ts TEXT)")
     made = await run(tmp_path, "backup", "copy.db", HOME=str(tmp_path))
@@ -302,7 +323,7 @@ async def test_a_backup_finds_the_bot_s_database_as_the_bot_does(tmp_path: Path)
 
 
 async def test_the_database_is_private(tmp_path: Path) -> None:
-    await run(tmp_path, "user", "list")
+    await run(tmp_path, "init")
     assert stat.S_IMODE((tmp_path / "responder-bot.db").stat().st_mode) == 0o600
 
 

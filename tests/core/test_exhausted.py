@@ -67,7 +67,7 @@ ALONE = ("setpriv", "--reuid=61234", "--clear-groups", "--inh-caps=+dac_override
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can become an account that runs nothing"
 )
-@pytest.mark.parametrize("command", [["core"], ["user", "list"], ["responders", "list"], ["serve"]])
+@pytest.mark.parametrize("command", [["core"], ["init"], ["responders", "list"], ["serve"]])
 async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: list[str]) -> None:
     """As under `ulimit -u`."""
     (tmp_path / "settings.toml").write_text("[core]\nport = 0\ndatabase = 'core.db'\n")
