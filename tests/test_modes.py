@@ -56,6 +56,20 @@ def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) ->
     assert ours == {}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_database_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: Path) -> None:
+    """An administrator adds the first users, or restores onto a new machine, before the service starts."""
+    for folder in ("state", "new"):
+        (tmp_path / folder).mkdir()
+        os.chown(tmp_path / folder, 65534, 65534)
+    (tmp_path / "responder-bot.toml").write_text('[core]\ndatabase = "state/core.db"\n')
+    assert run(tmp_path, "user", "add", "ann", "--profile", "analyst", umask=0o022).returncode == 0
+    assert run(tmp_path, "backup", "copy.db", umask=0o022).returncode == 0
+    (tmp_path / "responder-bot.toml").write_text('[core]\ndatabase = "new/core.db"\n')
+    assert run(tmp_path, "restore", "copy.db", umask=0o022).returncode == 0
+    assert {Path(tmp_path, name, "core.db").stat().st_uid for name in ("state", "new")} == {65534}
+
+
 @pytest.mark.slow
 def test_the_demo_writes_private_files_and_folders(tmp_path: Path) -> None:
     """It writes all that `serve` does: both databases, job folders and environments."""

@@ -64,7 +64,15 @@ def create_database(path: Path) -> None:
             os.fchmod(descriptor, 0o600)  # regardless of the umask
         finally:
             os.close(descriptor)
+        give_to_owner_of_folder(path)
     narrow_database(path)
+
+
+def give_to_owner_of_folder(path: Path) -> None:
+    """Give a file that root has made to whoever owns its folder, as core runs under that account. Raises OSError."""
+    if os.geteuid() == 0:
+        folder = path.parent.stat()
+        os.chown(path, folder.st_uid, folder.st_gid)
 
 
 def narrow_database(path: Path) -> None:

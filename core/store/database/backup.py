@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
-from core.common.private_files import make_private, narrow_database
+from core.common.private_files import give_to_owner_of_folder, make_private, narrow_database
 from core.store.database import sequences
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
@@ -139,6 +139,7 @@ def _checkpoint(target: Path) -> None:
 def _set_aside(target: Path, made: Path) -> Path | None:
     """Keep the current database under another name, with its log, which SQLite would apply to the backup."""
     if not target.exists():
+        give_to_owner_of_folder(made)
         return None
     current = target.stat()
     with suppress(PermissionError):
