@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar
 
+from core.common.accounts import access_problem, name_of
 from core.common.errors import ResponderBotError
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader is gone, as after `| head`
         return 1
+    except PermissionError as error:
+        sentence = (
+            f"{error.filename} can't be used by {name_of(os.getuid())} ({error.strerror}); run this as core's account."
+        )
+        _say(sentence, sys.stderr)
+        return 2
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -398,9 +405,15 @@ def settings_with_database(args: argparse.Namespace, *, can_make: bool = False) 
 
 
 def _missing_file(location: "Location") -> Path | None:
+    """The file, if it is missing. Raises ResponderBotError("unavailable") if it is for another account."""
     from core.common.database.location import files_of
 
-    return next((file for file in files_of(location) if not file.is_file()), None)
+    for file in files_of(location):
+        if problem := access_problem(file):
+            raise ResponderBotError("unavailable", problem)
+        if not file.is_file():
+            return file
+    return None
 
 
 def opening() -> "Opening":

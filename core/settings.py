@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from core.common.accounts import account_problems
+from core.common.accounts import access_problem, account_problems
 from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
@@ -417,11 +417,15 @@ def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
 
 
 def database_problem(settings: CoreSettings, bots: Location) -> str:
-    """Why a core should not make its database, which is missing: something of an earlier one is there, or no folder.
+    """Why a core can't use its database or the bot's, or should not make its own, which is missing.
 
-    "" if it is there, or if this is a first start. `bots` is where the bot's database is.
+    It is for another account, something of an earlier core is there, or no folder. "" if it is there, or if this is a
+    first start. `bots` is where the bot's database is.
     """
     file = settings.core.database
+    for used in (*files_of(file), *files_of(bots)):
+        if problem := access_problem(used):
+            return problem
     if not isinstance(file, Path) or os.path.lexists(file):
         return ""
     if not file.parent.is_dir():

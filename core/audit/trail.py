@@ -4,8 +4,8 @@ Each row names the hash of the one before. What says what an incident or a perso
 row has its salted hash, so that it can be erased.
 """
 
-import getpass
 import json
+import os
 import secrets
 import socket
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from core.audit import store as stored
 from core.audit.verify import NO_HASH, canonical, digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
+from core.common.accounts import name_of
 from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Transaction
 
@@ -195,11 +196,7 @@ def _through(by: str) -> Mapping[str, str]:
 @cache
 def _account() -> str:
     """Who runs the command line."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # an account without a name, as in containers
-        name = "somebody"
-    return f"{name}@{socket.gethostname()}"
+    return f"{name_of(os.getuid())}@{socket.gethostname()}"
 
 
 def _salted(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The accounts of this machine that responders run as, other than core's (`core/docs/responder-process.md#account`)."""
+"""The accounts of this machine: core's, and those that responders run as (`core/docs/responder-process.md#account`)."""
 
 import os
 import pwd
@@ -25,6 +25,30 @@ def account_named(name: str) -> Account:
     except KeyError:
         raise LookupError(f"this machine has no account {name}, which run_as names.") from None
     return Account(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(name, entry.pw_gid)))
+
+
+def name_of(uid: int) -> str:
+    """The account's name; its number if it has none, as in containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def access_problem(file: Path) -> str:
+    """Why this account can't use a database file, or make it in its folder, and what to do; "" if it can."""
+    for path, needed in ((file, os.R_OK | os.W_OK), (file.parent, os.R_OK | os.W_OK | os.X_OK)):
+        try:
+            owner = path.stat().st_uid
+        except OSError:  # it is missing, or its folder says why
+            continue
+        if not os.access(path, needed):
+            me, theirs = name_of(os.getuid()), name_of(owner)
+            advice = (
+                f"run this as {theirs}" if owner != os.getuid() else f"correct its mode, as with `chmod u+rwX {path}`"
+            )
+            return f"{path} belongs to {theirs}, and {me} can't read and write it; {advice}."
+    return ""
 
 
 def account_problems(run_as: Mapping[str, str], jobs: Path) -> list[str]:

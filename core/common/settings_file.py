@@ -242,9 +242,8 @@ def _toml(file: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise settings_error(
-            f"The settings file {file} can't be read ({error.strerror}); give another with --config."
-        ) from error
+        advice = "run this as its account" if isinstance(error, PermissionError) else "give another with --config"
+        raise settings_error(f"The settings file {file} can't be read ({error.strerror}); {advice}.") from error
     except UnicodeDecodeError as error:
         raise settings_error(
             f"The settings file {file} is not valid TOML, since it is not UTF-8 text; save it as UTF-8."

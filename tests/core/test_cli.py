@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import pwd
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -163,6 +165,34 @@ async def test_a_command_in_the_wrong_folder_makes_no_database(tmp_path: Path, c
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == f"There is no database {tmp_path}/responder-bot.db; name the settings with --config.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+PLAIN = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+"""Takes from root what lets it into every folder."""
+
+
+@pytest.mark.sqlite
+@pytest.mark.skipif(bool(PLAIN) and shutil.which("setpriv") is None, reason="root gets in everywhere")
+@pytest.mark.parametrize("command", ["user list", "check", "backup copy", "forget-messages", "store export copy"])
+def test_a_database_of_another_account_is_one_sentence(tmp_path: Path, command: str) -> None:
+    """As when an administrator runs a command as themselves."""
+    (tmp_path / "state").mkdir(mode=0)
+    name = pwd.getpwuid(os.getuid()).pw_name
+    ended = subprocess.run(
+        [*PLAIN, sys.executable, "-m", "bot.cli", *command.split()],
+        cwd=tmp_path,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "RESPONDER_BOT_CORE_DATABASE": "state/core.db",
+            "RESPONDER_BOT_BOT_DATABASE": "state/bot.db",
+        },
+        capture_output=True,
+        text=True,
+    )
+    said = f"{ended.stdout}{ended.stderr}"
+    assert (ended.returncode, is_one_sentence(said)) == (1 if command == "check" else 2, True)
+    assert said.startswith(f"{tmp_path}/state")
+    assert f" and {name} can't read and write it; " in said or f" can't be used by {name} (Permission denied); " in said
 
 
 @pytest.mark.parametrize(

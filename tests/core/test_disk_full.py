@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ import pytest
 
 from core.common.database.sqlite.connection import WAL_BYTES
 from core.common.database.sqlite.database import LOG_BOUND_BYTES
+from tests import programs
 from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, run_body, setup_in
 
 
@@ -114,7 +116,7 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
                 acknowledged.append(answer.json()["id"])
                 continue
             assert answer.status_code == 503
-            assert answer.json()["message"].endswith("try again in a moment.")
+            assert answer.json()["message"].endswith("make room on its disk.")
         assert len(acknowledged) < 29
         await until_health(http, 503)
         health = (await http.get("/health")).json()
@@ -128,6 +130,20 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
     async with core_process(setup) as again:
         for alert_id in acknowledged:
             assert (await again.client("lead").alert(alert_id)).id == alert_id
+
+
+@pytest.mark.sqlite
+async def test_a_start_on_a_full_disk_says_so(small_disk: Path) -> None:
+    setup = await setup_in(small_disk)
+    fill(small_disk / "filler")
+    program = await programs.start(
+        *("core.cli", "core", "--config", str(setup.folder / "settings.toml")),
+        stdout=programs.PIPE,
+        stderr=programs.PIPE,
+    )
+    out, errors = await program.communicate()
+    assert (program.returncode, out) == (2, b"")
+    assert re.fullmatch(r"The database \S+core\.db can't be opened \(.*\); make room on its disk\.\n", errors.decode())
 
 
 def fill_with_files(folder: Path) -> None:

@@ -49,7 +49,7 @@ def sqlite_otherwise(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("content", [b"a diary, no database\n" * 100, b"SQLite format 3\0" + b"rubbish" * 1_000])
 def test_a_file_that_is_no_database_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.db").write_bytes(content)
-    with pytest.raises(ResponderBotError, match=r"a\.db can't be opened \(.*\); correct that, or name another file"):
+    with pytest.raises(ResponderBotError, match=r"a\.db can't be opened \(.*\); restore a backup, or name another"):
         SqliteDatabase(tmp_path / "a.db", migrate)
 
 

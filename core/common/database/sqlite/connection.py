@@ -7,8 +7,10 @@ from pathlib import Path
 
 import sqlite_utils
 
+from core.common.accounts import access_problem
 from core.common.database.schema import Migration, Opening
-from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe
+from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe, is_damage
+from core.common.database.sqlite.files import out_of_space
 from core.common.errors import ResponderBotError
 
 # With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
@@ -67,10 +69,19 @@ def open_writer(path: Path, migrate: Callable[[sqlite_utils.Database], None]) ->
         if code_of(error) == sqlite3.SQLITE_BUSY:
             sentence = f"Another process of responder-bot fills or migrates {path}; start again when it has ended."
             raise ResponderBotError("unavailable", sentence) from error
-        advice = "correct that, or name another file in the settings."
-        sentence = f"The database {path} can't be opened ({describe(error)}); {advice}"
+        sentence = (
+            access_problem(path) or f"The database {path} can't be opened ({describe(error)}); {_advice(path, error)}."
+        )
         raise ResponderBotError("unavailable", sentence) from error
     return connection
+
+
+def _advice(path: Path, error: Exception) -> str:
+    if is_damage(error):
+        return "restore a backup, or name another file in the settings"
+    if out_of_space(path):
+        return "make room on its disk"
+    return "correct that, or name another file in the settings"
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -286,6 +286,8 @@ class SqliteDatabase:
 
     def _unwritable(self, error: Exception) -> ResponderBotError:
         after = "restore a backup" if is_damage(error) else "try again in a moment"
+        if code_of(error) == sqlite3.SQLITE_FULL:
+            after = "make room on its disk"
         return self._unavailable(f"The store can't be written ({describe(error)}); {after}.", error)
 
     def _tend_log(self) -> None:
