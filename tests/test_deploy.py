@@ -109,6 +109,19 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+def test_the_unit_s_settings_keep_all_that_core_writes_where_it_may(tmp_path: Path) -> None:
+    unit = UNIT.read_text()
+    settings = re.search(r"^#   \[core\]\n(#   .*\n)+", unit, re.M)
+    assert settings is not None
+    file = tmp_path / "responder-bot.toml"
+    file.write_text(re.sub("^#   ", "", settings[0], flags=re.M))
+    sections = read_sections(file, {})
+    core = core_settings(sections).core
+    (state,) = re.findall(r"^WorkingDirectory=(.+)$", unit, re.M)
+    written = (core.database, core.jobs, core.environments, bot_settings(sections).bot.database)
+    assert [path for path in written if not isinstance(path, Path) or path.parent != Path(state)] == []
+
+
 def test_a_licence_that_we_may_not_use_and_none_are_refused(tmp_path: Path) -> None:
     def check() -> tuple[int, list[str]]:
         command = [sys.executable, str(ROOT / ".ci" / "licences")]
