@@ -42,8 +42,8 @@ def last_published(reads: Reads) -> Row | None:
 def heads_after(reads: Reads, number: int, limit: int) -> list[Row]:
     """The next rows (`number, hash`) after a number that were published as heads."""
     return reads.rows(
-        "SELECT audit.number AS number, hash FROM audit_head JOIN audit ON audit.number = audit_head.number"
-        " WHERE audit_head.number > :number ORDER BY audit_head.number LIMIT :limit",
+        "SELECT number, (SELECT hash FROM audit WHERE audit.number = audit_head.number) AS hash FROM audit_head"
+        " WHERE number > :number ORDER BY number LIMIT :limit",
         {"number": number, "limit": limit},
     )
 
