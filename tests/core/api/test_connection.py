@@ -530,10 +530,10 @@ async def test_idle_connections_are_closed(sent: bytes) -> None:
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
+    """Send a header at a time until the connection is closed."""
     async with asyncio.timeout(60):
-        while True:
+        while not writer.is_closing():
             writer.write(b"X: y\r\n")
-            await writer.drain()
             await asyncio.sleep(0.02)
 
 
@@ -542,8 +542,7 @@ async def test_a_head_that_arrives_slowly_times_out() -> None:
         address = urlsplit(url)
         _, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(b"GET / HTTP/1.1\r\n")
-        with pytest.raises(ConnectionError):
-            await drip(writer)
+        await drip(writer)
         assert answered == []
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
@@ -363,7 +362,7 @@ async def test_a_hundred_runs_at_once_each_run_once(make_engine: MakeEngine) -> 
     assert len({record.pid for record in records if record}) == 100
 
 
-def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
+def test_a_run_works_on_asyncios_own_loop_too(tmp_path: Path) -> None:
     async def once() -> Report:
         engine = engine_in(tmp_path)
         try:
@@ -371,7 +370,7 @@ def test_a_run_works_on_uvloop_too(tmp_path: Path) -> None:
         finally:
             await engine.close()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         assert runner.run(once()).message == "Forked"
 
 
