@@ -52,11 +52,12 @@ def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now
 
 
 class _Step(NamedTuple):
-    """The next step of something, which differs from those before it."""
+    """The next step of something."""
 
     number: int
     step: int
-    due_at: int
+    added: int
+    """Tells it from an earlier one of the same number."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class Duties:
         self._channels = channels
         self._steady = steady_clock
         self._due_at: dict[_Step, int] = {}
-        """When the next steps are due, by the steady clock."""
+        """When steps are due by the steady clock; some may have been taken, or decided, by now."""
+        self._added = 0
         self._looked_at: int | None = None
 
     async def run(self) -> None:
@@ -111,10 +113,11 @@ class Duties:
         try:
             await self._look_for_unassigned()
         finally:  # nothing in the feed holds up a step
-            due = self._due(await self._database.read(stored.all_of))
+            due = self._due(await self._database.read(lambda reads: stored.after(reads, self._added)))
             for start in range(0, len(due), STEPS_AT_ONCE):
                 some = due[start : start + STEPS_AT_ONCE]
-                await self._database.transaction(partial(self._take_some, due=some))
+                for step in await self._database.transaction(partial(self._take_some, due=some)):
+                    self._due_at.pop(step, None)
         return len(due)
 
     async def not_me(self, caller: Caller, number: str) -> Duty:
@@ -143,23 +146,25 @@ class Duties:
         return await self._database.transaction(work)
 
     def _due(self, rows: Sequence[Row]) -> list[tuple[_Step, int]]:
-        """The steps that are due, each with how long it has been (ms).
+        """The steps that are due, each with how long it has been (ms); `rows` were added since the last look.
 
         What is left to a step is read once from the wall clock, which may jump and differs on other hosts: it is never
         more than the step had to wait in all and, of one that wasn't there at the last look, hardly less.
         """
         now, steady = self._clock(), self._steady()
-        known: dict[_Step, int] = {}
         for row in rows:
-            step = _Step(row["id"], row["step"], row["due_at"])
-            left = min(step.due_at - now, row["wait"])
+            left = min(row["due_at"] - now, row["wait"])
             if self._looked_at is not None:
                 left = max(left, row["wait"] - (steady - self._looked_at))
-            known[step] = self._due_at.get(step, steady + left)
-        self._due_at, self._looked_at = known, steady
-        return [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
+            self._due_at.setdefault(_Step(row["id"], row["step"], row["added"]), steady + left)
+            self._added = max(self._added, row["added"])
+        self._looked_at = steady
+        due = sorted(step for step, due_at in self._due_at.items() if due_at <= steady)
+        return [(step, steady - self._due_at[step]) for step in due]
 
-    def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> None:
+    def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> list[_Step]:
+        """Take these steps; returns those that won't come again."""
+        taken: list[_Step] = []
         for step, late in due:
             try:
                 with tx.savepoint():
@@ -169,11 +174,14 @@ class Duties:
                 stored.delete(tx, step.number, step.step)
             except ResponderBotError as error:  # what it acts on is damaged; the step stays until its time is over
                 log.warning("step_postponed", id=f"~{step.number}", reason=error.message)
+                continue
+            taken.append(step)
+        return taken
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
-        rows = (row for row in stored.of(tx, step.number) if _Step(row["id"], row["step"], row["due_at"]) == step)
+        rows = (row for row in stored.of(tx, step.number) if (row["step"], row["added"]) == step[1:])
         if (row := next(rows, None)) is None:
-            return  # another core has taken it, or somebody has brought it
+            return  # another core has taken it, somebody has brought it, or it is decided
         stored.delete(tx, step.number, step.step)
         number = step.step
         if number == stored.LATELY:
