@@ -325,7 +325,7 @@ def _forget_messages(args: argparse.Namespace) -> int:
         if not path.is_file():
             raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
     count = asyncio.run(forget_messages(location, core_cli.opening()))
-    print(f"Forgot {count} messages; the bot shows what comes from now on.", file=sys.stderr)
+    print(f"Forgot {count} message{'' if count == 1 else 's'}; the bot shows what comes from now on.", file=sys.stderr)
     return 0
 
 

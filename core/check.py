@@ -7,6 +7,7 @@ from typing import Any
 from core import engines
 from core.common import logs
 from core.common.clock import MINUTE_MS
+from core.common.database.location import PostgresqlUrl, check_installed
 from core.common.errors import ResponderBotError
 from core.common.settings_file import Sections, problems_of, with_line
 from core.protection import ProtectedTargets
@@ -41,6 +42,12 @@ async def problems(sections: Sections) -> list[str]:
     settings, bots = core_settings(sections), bot_database(sections)
     found = [*folder_problems(settings), *run_as_problems(settings), *mode_problems(settings, bots)]
     found += [problem for problem in (database_problem(settings, bots),) if problem]
+    for setting, location in (("[core] database", settings.core.database), ("[bot] database", bots)):
+        if isinstance(location, PostgresqlUrl):
+            try:
+                check_installed(setting)
+            except ResponderBotError as error:
+                found.append(error.message)
     for engine in settings.engine:
         files = {"ca_file": engine.ca_file, "python": engine.python}
         found += [

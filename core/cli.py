@@ -1134,7 +1134,7 @@ async def _erase(
         if bot:
             await bot.find(is_named)  # what came since then
         problems = await bot.delete() if bot else []
-        for problem in problems:
+        for problem in problems or ["Erased."]:
             print(problem, file=sys.stderr)
         return 1 if problems else 0
 

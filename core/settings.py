@@ -581,7 +581,7 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
         names = {key: own + variable_name(key) for key in overrides}
         engines.append((table, _engine({**table, **overrides}, location, sections.folder, names)))
     for variable in sorted(set_variables):
-        known = ", ".join(str(table.get("name")) for table in tables)
+        known = ", ".join(str(table.get("name")) for table in tables) or "none"
         raise settings_error(
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
         )

@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from bot.settings import BotSettings
 from core.common.settings_file import SECTIONS
 from core.settings import CoreSettings
 from tests import programs
+from tests.documents import ROOT
 
 
 def check(folder: Path, settings: str = "", *args: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +34,17 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
     for settings in ("", "[core]\nport = 9100\n"):
         ran = check(tmp_path, settings)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_a_database_on_postgresql_needs_its_extra(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['psycopg'] = None; from bot.cli import main; sys.exit(main(['check']))"
+    environment = {"PYTHONPATH": str(ROOT), "RESPONDER_BOT_BOT_DATABASE": "postgresql://bot:s3cret@db/bot"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    sentence = (
+        "PostgreSQL needs psycopg, which is not installed (psycopg); install responder-bot with its extra `postgresql`,"
+        " or name a SQLite file with [bot] database.\n"
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, sentence, "")
 
 
 def test_each_section_says_what_is_wrong_in_which_line(tmp_path: Path) -> None:

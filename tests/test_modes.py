@@ -115,9 +115,9 @@ async def test_a_database_that_others_could_read_is_narrowed(
     tmp_path: Path, opened: Callable[[Path], Awaitable[Database]]
 ) -> None:
     path = tmp_path / "of.db"
+    await (await opened(path)).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("CREATE TABLE mine (id)")
+        connection.execute("PRAGMA user_version = 1")  # makes the files beside it
         for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             file.chmod(0o666)
         database = await opened(path)

@@ -225,12 +225,15 @@ def with_file(environ: Mapping[str, str], variable: str) -> str:
     if not file:
         return value
     try:
-        return Path(file).read_text().strip()
+        value = Path(file).read_text().strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise settings_error(
             f"{variable}_FILE names {file}, which can't be read ({reason}); correct the path."
         ) from error
+    if not value:
+        raise settings_error(f"{variable}_FILE names {file}, which is empty; put the value into it.")
+    return value
 
 
 def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
@@ -240,7 +243,7 @@ def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
 
 def _toml(file: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # with the mark that editors on Windows put first
     except OSError as error:
         advice = "run this as its account" if isinstance(error, PermissionError) else "give another with --config"
         raise settings_error(f"The settings file {file} can't be read ({error.strerror}); {advice}.") from error
@@ -347,7 +350,7 @@ def reject_unknown(name: str, known: Sequence[str], sentence: str) -> None:
     if name in known:
         return
     near = get_close_matches(name, known, 1, 0.5)
-    hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}."
+    hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known) or 'none'}."
     raise settings_error(f"{sentence}; {hint}")
 
 

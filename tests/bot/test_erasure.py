@@ -148,7 +148,7 @@ async def test_a_value_is_nowhere_afterwards_nor_in_a_backup_restored_with_the_l
         assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 200
 
         erased = await command(scene, tmp_path, "erase", "value", "203[.]0[.]113[.]7", "--yes", "--reason", "asked to")
-        assert (erased.code, erased.err) == (0, "")
+        assert (erased.code, erased.err) == (0, "Erased.\n")
         assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 404
         assert (await scene.core.send("GET", f"/api/alert/{stays}")).status_code == 200
         assert files_with(tmp_path) == {}
@@ -209,7 +209,7 @@ async def test_neither_a_value_nor_a_name_is_in_the_files_of_postgresql_afterwar
                 assert any(name.startswith("pg_wal/") for name in found)
                 for what in (("value", VALUE), ("person", "zora")):
                     erased = await command(scene, tmp_path, "erase", *what, "--yes", databases=(core.text, bot.text))
-                    assert (erased.code, erased.err) == (0, "")
+                    assert (erased.code, erased.err) == (0, "Erased.\n")
                 for _ in range(2):
                     connection.execute("SELECT pg_switch_wal()")
                     connection.execute("CHECKPOINT")
@@ -249,7 +249,7 @@ async def test_an_alert_goes_with_its_messages_and_the_texts_of_the_audit(
     stays = await seen_and_run(scene, title="Another one", sourceRef="2")
     await close(scene, gone)
     erased = await command(scene, tmp_path, "erase", "alert", gone, "--yes")
-    assert (erased.code, erased.err) == (0, "")
+    assert (erased.code, erased.err) == (0, "Erased.\n")
     assert "Secret incident" not in in_channels(scene)
     assert "Another one" in in_channels(scene)
     texts = stores.rows(tmp_path / "core.db", "SELECT text FROM audit_text")
@@ -275,7 +275,7 @@ async def test_what_stayed_in_slack_goes_when_it_is_repeated(scene: BotEnvironme
     assert "Secret incident" in in_channels(scene)
     stores.rows(tmp_path / "slack.db", "UPDATE message SET payload = ''")  # as after 30 days
     repeated = await command(scene, tmp_path, *asked)
-    assert (repeated.code, repeated.err) == (0, "")
+    assert (repeated.code, repeated.err) == (0, "Erased.\n")
     assert "Secret incident" not in in_channels(scene)
 
 
@@ -297,7 +297,7 @@ async def test_a_person_is_exported_and_erased_and_what_they_decided_stays(
     assert {"user", "slack_link", "action", "audit"} <= {row["table"] for row in held if row["in"] == "core"}
     assert not any("hash" in row["row"] for row in held if row["table"] == "api_key")
     erased = await command(scene, tmp_path, "erase", "person", "anna", "--yes")
-    assert (erased.code, erased.err) == (0, "")
+    assert (erased.code, erased.err) == (0, "Erased.\n")
     people = stores.rows(tmp_path / "core.db", """SELECT login FROM "user" WHERE login LIKE 'anna%'""")
     keys = stores.rows(tmp_path / "core.db", "SELECT login FROM api_key WHERE login LIKE 'anna%'")
     links = stores.rows(tmp_path / "core.db", "SELECT login FROM slack_link WHERE login LIKE 'anna%'")

@@ -183,6 +183,13 @@ def test_a_value_and_its_file_together_are_refused(tmp_path: Path, variable: str
     assert sentence == f"Both {variable} and {variable}_FILE are set; unset one of them."
 
 
+def test_an_empty_file_of_a_value_is_refused(tmp_path: Path) -> None:
+    """Else the value of the settings would be used, such as a token that was changed."""
+    (tmp_path / "token").touch()
+    sentence = refusal(tmp_path, FILE, {"RESPONDER_BOT_CORE_METRICS_TOKEN_FILE": str(tmp_path / "token")})
+    assert sentence.endswith(f"_FILE names {tmp_path}/token, which is empty; put the value into it.")
+
+
 def test_engines_whose_names_begin_alike_are_told_apart(tmp_path: Path) -> None:
     text = '[[engine]]\nname = "soc"\n[[engine]]\nname = "soc-2"\n'
     settings = load(written(tmp_path, text), {"RESPONDER_BOT_ENGINE_SOC_2_PROXY": "http://127.0.0.1:3128"})
@@ -251,6 +258,11 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: 
 )
 def test_a_variable_that_means_nothing_is_refused(tmp_path: Path, variable: str, words: str) -> None:
     assert words in refusal(tmp_path, FILE, {variable: "/does/not/exist"})
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_bytes(b"\xef\xbb\xbf[core]\r\nport = 9100\r\n")
+    assert load(tmp_path / "settings.toml", {}).core.port == 9100
 
 
 def test_a_file_that_is_no_text_is_said(tmp_path: Path) -> None:

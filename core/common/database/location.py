@@ -1,7 +1,10 @@
 """The location of a database: a SQLite file, or the URL of a PostgreSQL server."""
 
 import re
+from importlib import import_module
 from pathlib import Path
+
+from core.common.errors import ResponderBotError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -48,3 +51,15 @@ def parse_location(value: object) -> Location:
 def files_of(location: Location) -> list[Path]:
     """The file of a database on this machine; none of one on PostgreSQL."""
     return [] if isinstance(location, PostgresqlUrl) else [location]
+
+
+def check_installed(setting: str) -> None:
+    """Raises ResponderBotError("bad_request") without psycopg."""
+    try:
+        import_module("psycopg")
+    except ImportError as error:
+        sentence = (
+            f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
+            f" install responder-bot with its extra `postgresql`, or name a SQLite file with {setting}."
+        )
+        raise ResponderBotError("bad_request", sentence) from error

@@ -1,12 +1,10 @@
 """Open a database on PostgreSQL, if what that needs is installed."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from core.common.database.base import Database, Transaction
-from core.common.database.location import PostgresqlUrl
+from core.common.database.location import PostgresqlUrl, check_installed
 from core.common.database.schema import Migration, Opening
-from core.common.errors import ResponderBotError
 
 
 def open_postgresql(
@@ -47,15 +45,3 @@ def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:
     from core.common.database.postgresql import forget
 
     forget(url.text, schema, setting)
-
-
-def check_installed(setting: str) -> None:
-    """Raises ResponderBotError("bad_request") without psycopg."""
-    try:
-        import_module("psycopg")
-    except ImportError as error:
-        sentence = (
-            f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
-            f" install its extra `postgresql` (`uv sync --extra postgresql`), or name a SQLite file with {setting}."
-        )
-        raise ResponderBotError("bad_request", sentence) from error

@@ -504,6 +504,10 @@ STEP = '{ after = "0m", ask = "anna" }'
             '[responder."A_1_0"] duty: there is no [duty."lead"]; did you mean "leads"?',
         ),
         (
+            '[responder."A_1_0"]\nduty = "lead"',
+            '[responder."A_1_0"] duty: there is no [duty."lead"]; there are none.',
+        ),
+        (
             f'[duty."leads"]\nsteps = [{STEP}]\n[[channel]]\nid = "C1"\nalerts = {{}}\nunassigned = "lead"',
             '[[channel]] number 1 unassigned: there is no [duty."lead"]; did you mean "leads"?',
         ),

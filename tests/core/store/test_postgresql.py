@@ -225,7 +225,7 @@ def test_without_psycopg_the_url_is_a_sentence() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     last = ended.stderr.splitlines()[-1]
-    assert "uv sync --extra postgresql" in last
+    assert "install responder-bot with its extra `postgresql`" in last
     assert SECRET not in last
 
 

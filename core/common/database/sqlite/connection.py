@@ -24,19 +24,22 @@ WAL_BYTES = WAL_PAGES * PAGE_BYTES
 def apply(store: str, migrations: Sequence[Migration], db: sqlite_utils.Database, opening: Opening) -> None:
     """Apply the migrations that are pending.
 
-    Raises ResponderBotError: "bad_request" if a newer release has applied others, "unavailable" without room.
+    Raises ResponderBotError: "bad_request" if a newer release has applied others, or for a file of other tables;
+    "unavailable" without room.
     """
+    path, tables = Path(db.execute("PRAGMA database_list").fetchone()[2]), db.table_names()
     known = sqlite_utils.Migrations(store)
     for number, migration in enumerate(migrations, 1):
         known(name=str(number))(_applying(migration, opening))
     applied = {migration.name for migration in known.applied(db)}
     if not applied <= {str(number) for number in range(1, len(migrations) + 1)}:
-        raise ResponderBotError(
-            "bad_request", "This database was made by a newer release; run that one, or name another file."
-        )
+        sentence = f"The database {path} was made by a newer release; run that one, or name another file."
+        raise ResponderBotError("bad_request", sentence)
+    if tables and not applied:
+        sentence = f"{path} has other tables than {store}'s, such as {tables[0]}; name another file."
+        raise ResponderBotError("bad_request", sentence)
     pending = migrations[len(applied) :]
     if applied and pending:
-        path = Path(db.execute("PRAGMA database_list").fetchone()[2])
         size = db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
         steps = sum(len(migration.sqlite) for migration in pending)
         opening.begin(path.name, pending, steps, size, shutil.disk_usage(path.parent).free)
