@@ -33,6 +33,9 @@ from core.store import events, objects
 TICK_S = 1.0  # how late a step may be
 ALERTS_AT_MOST = 10
 """About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
+CHECKS_AT_MOST = 10
+"""Of how many checks a duty is told within LATELY_MS: a service that says the same of all hosts rings nobody's phone all
+night."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
 STEPS_AT_ONCE = 100  # in one transaction, so that thousands which are due together come in time
@@ -159,8 +162,8 @@ class Duties:
             self._due_at.setdefault(_Step(row["id"], row["step"], row["added"]), steady + left)
             self._added = max(self._added, row["added"])
         self._looked_at = steady
-        due = sorted(step for step, due_at in self._due_at.items() if due_at <= steady)
-        return [(step, steady - self._due_at[step]) for step in due]
+        due = [(step, steady - due_at) for step, due_at in self._due_at.items() if due_at <= steady]
+        return sorted(due, key=lambda one: -one[1])
 
     def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> list[_Step]:
         """Take these steps; returns those that won't come again."""
@@ -194,6 +197,8 @@ class Duties:
             waiting.save(duty.model_copy(update={"reminded_at": self._clock()}), Entry("approval.reminded"))
             return
         if number == stored.CONTRADICTED:
+            if not self._may_tell(tx, waiting):
+                return
             duty = self._ask(tx, waiting, duty, 0)
         elif not _is_step_of(row, waiting.name):  # the channel has another duty by now
             self._begin(tx, step.number)
@@ -205,6 +210,18 @@ class Duties:
                 return
             duty = self._take(tx, waiting, duty, number, late)
         waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
+
+    def _may_tell(self, tx: Transaction, waiting: _Waiting) -> bool:
+        """Whether its duty is told of this check now: later if it was told of one of this run, never if of many."""
+        number, name, now = waiting.number, waiting.name, self._clock()
+        if any(row["step"] == stored.LATELY for row in stored.of(tx, number)):
+            stored.add(tx, number, stored.CONTRADICTED, now + LATELY_MS, LATELY_MS)
+            return False
+        if stored.told_lately(tx, name) >= CHECKS_AT_MOST:
+            log.warning("contradicted_not_told", id=f"~{number}", reason="the duty was told of too many checks lately")
+            return False
+        stored.add(tx, number, stored.LATELY, now + LATELY_MS, LATELY_MS, name)
+        return True
 
     def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
         """Ask the people of a step, and store when the next one comes."""

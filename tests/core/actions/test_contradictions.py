@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.actions.duty import begin
+from core.actions.duty import CHECKS_AT_MOST, LATELY_MS, begin
 from core.common.clock import MINUTE_MS
 from core.common.settings_file import ChannelAlerts
-from core.models import Action, Duty
+from core.models import Action, AlertInput, Duty
 from core.records.alerts import Alerts
 from core.settings import DutySection
 from tests.core.actions.harness import LEAD, Harness, another_core, open_harness
@@ -77,6 +77,63 @@ async def test_it_is_told_again_once_it_was_in_force_between(tmp_path: Path) -> 
             harness.clock.now_ms += EVERY_MS
         start = harness.clock() - 3 * EVERY_MS
         assert times == [start, None, start + 2 * EVERY_MS]
+
+
+async def test_a_storm_of_checks_tells_a_duty_of_ten_in_ten_minutes(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as harness:
+        actions = []
+        for number in range(CHECKS_AT_MOST + 2):
+            actions.append(await blocked(harness, objectId=await other_host(harness, number)))
+            await looked(harness, says("contradicted", GONE))
+        await harness.duties.run_due()
+        assert [await told(harness, one) is not None for one in actions] == [True] * CHECKS_AT_MOST + [False] * 2
+        harness.clock.now_ms += LATELY_MS
+        await harness.duties.run_due()
+        later = await blocked(harness, objectId=await other_host(harness, 99))
+        await looked(harness, says("contradicted", GONE))
+        await harness.duties.run_due()
+        assert await told(harness, later) is not None
+
+
+async def other_host(harness: Harness, number: int) -> str:
+    """An alert of a host that no other names."""
+    artifacts = [{"dataType": "hostname", "data": f"SRV-{number}"}]
+    fields = {"type": "siem", "source": "s", "sourceRef": f"host {number}", "title": "t", "description": "d"}
+    alert = AlertInput.model_validate({**fields, "artifacts": artifacts})
+    return (await Alerts(harness.database, harness.clock, "soc").create(LEAD, alert)).id
+
+
+async def test_what_changes_all_the_time_is_told_once_in_ten_minutes(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as harness:
+        action = await blocked(harness)
+        times = set()
+        for minute in range(40):
+            harness.clock.now_ms += MINUTE_MS
+            if minute < 20:
+                await harness.database.transaction(lambda tx: tx.run("UPDATE measure SET verify_at = 0"))
+                await looked(harness, says("confirmed" if minute % 2 else "contradicted", GONE))
+            await harness.duties.run_due()
+            duty = await told(harness, action)
+            times |= {step.at for step in duty.asked} if duty is not None else set()
+        first, *others = sorted(times)
+        assert [(at - first) / MINUTE_MS for at in others] == [10]
+        await harness.database.transaction(lambda tx: tx.run("UPDATE measure SET verify_at = 0"))
+        await looked(harness, says("contradicted", GONE))
+        await harness.duties.run_due()
+        assert await told(harness, action) is not None
+
+
+async def test_what_is_contradicted_again_soon_is_told_later(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as harness:
+        action = await blocked(harness)
+        for answer in ("contradicted", "confirmed", "contradicted"):
+            await harness.database.transaction(lambda tx: tx.run("UPDATE measure SET verify_at = 0"))
+            await looked(harness, says(answer, GONE))
+            await harness.duties.run_due()
+        assert await told(harness, action) is None
+        harness.clock.now_ms += LATELY_MS
+        await harness.duties.run_due()
+        assert asked(await told(harness, action), harness.clock()) == [(0, "@oncall", "ben")]
 
 
 @pytest.mark.parametrize("answer", ["confirmed", "unknown"])
