@@ -34,8 +34,7 @@ TICK_S = 1.0  # how late a step may be
 ALERTS_AT_MOST = 10
 """About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
 CHECKS_AT_MOST = 10
-"""Of how many checks a duty is told within LATELY_MS: a service that says the same of all hosts rings nobody's phone all
-night."""
+"""Of how many checks a duty is told within LATELY_MS, as a service may say the same of all hosts."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
 STEPS_AT_ONCE = 100  # in one transaction, so that thousands which are due together come in time

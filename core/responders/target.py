@@ -155,7 +155,7 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
     which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
     raise ResponderBotError(
         "bad_request",
-        f"Choose what it is to act on, as target; {which}: {names}{more}.",
+        f"Choose what it should act on, as target; {which}: {names}{more}.",
         details={"targets": [json.loads(artifact.to_json()) for artifact in shown]},
     )
 

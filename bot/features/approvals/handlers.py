@@ -19,7 +19,7 @@ from core.common.errors import ResponderBotError
 from core.models import Action, OfferedResponder
 
 USAGE = "approve ~run"
-OWN_REQUEST = "You asked for this action; somebody else must approve or deny it."
+OWN_REQUEST = "You asked for this run; somebody else must approve or deny it."
 CARD_HAS_APPROVE = "Press *Approve* on its card."
 
 

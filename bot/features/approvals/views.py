@@ -7,7 +7,6 @@ from typing import Any
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
@@ -28,7 +27,7 @@ from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import SEVERITY_NAMES, Action, OfferedResponder, Person, Policy
+from core.models import Action, OfferedResponder, Person, Policy
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
@@ -67,7 +66,10 @@ def inputs(action: Action, view: RedactedView) -> str:
 
 
 def observables(action: Action, view: RedactedView) -> str:
-    """The observables that a run on an alert gets, one line each; "" for one on anything else."""
+    """The observables that a run on an alert gets, one line each; "" if its targets are named beside it and are all."""
+    targets = {artifact.id for artifact in action.target or ()}
+    if len(targets) <= runs.MAX_TARGETS and targets == {artifact.id for artifact in action.artifacts}:
+        return ""
     shown = _titles(action, view)
     number = len(action.artifacts) if view.clearance != SHARED else len(shown)
     hidden = number - len(shown)
@@ -114,27 +116,6 @@ def _file_name(action: Action) -> str:
     return f"request-{action.number}.txt"
 
 
-def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
-    """The subject with its severity and id, linked to its card; of an artifact also the alert or case that it is of."""
-    root = of_root(subject, view, link)
-    if subject.kind != "case_artifact":
-        return root
-    return f"{foreign(runs.target(view), TITLE_LIMIT)} of {root}" if view.is_open else root
-
-
-def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
-    """Likewise, without the artifact."""
-    is_artifact = subject.kind == "case_artifact" and view.is_open
-    title = foreign(view.parent_title() if is_artifact else view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
-    severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
-    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
-
-
-def sign(view: RedactedView) -> str:
-    """The severity as a glyph, before `on_what`."""
-    return f"{SIGNS[view.subject.severity]} " if view.subject.severity and view.is_open else ""
-
-
 def request_blocks(
     action: Action,
     view: RedactedView,
@@ -150,7 +131,7 @@ def request_blocks(
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
-    on = runs.on_object(action, view, f"{sign(view)}{on_what(view.subject, view, link)}")
+    on = runs.on_object(action, view, f"{runs.sign(view)}{runs.on_what(view.subject, view, link)}")
     asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
     blocks = [section(asks), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
@@ -210,7 +191,7 @@ def direct_request(
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
     """What a locked phone shows: the request, its severity, its target and who asks."""
     name = runs.name(action)
-    on = runs.on_object(action, view, on_what(view.subject, view))
+    on = runs.on_object(action, view, runs.on_what(view.subject, view))
     what = f"{name}{on}, asked by {person_name(action.created_by)}"
     return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
 
@@ -322,7 +303,7 @@ def changed(has_changed: bool) -> list[Block]:
 
 def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
     """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
-    who, on = person_name(action.created_by), on_what(view.subject, view)
+    who, on = person_name(action.created_by), runs.on_what(view.subject, view)
     targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
     parts = [
         observables(action, view),
@@ -330,7 +311,7 @@ def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResp
         inputs(action, view),
         effect(responder),
     ]
-    asks = section(f"*{who}* asks to run *{runs.name(action)}* on {sign(view)}{on}")
+    asks = section(f"*{who}* asks to run *{runs.name(action)}* on {runs.sign(view)}{on}")
     named = sections(["*Target*", *targets]) if targets else []
     return [asks, *override_blocks(action, view), *named, *(section(part) for part in parts if part)]
 
@@ -368,7 +349,7 @@ def run_on(action: Action, view: RedactedView) -> str:
 
 def deny_view(action: Action, view: RedactedView, *, is_in_home: bool) -> dict[str, Any]:
     """Asks why the run is denied."""
-    on = runs.on_object(action, view, on_what(view.subject, view))
+    on = runs.on_object(action, view, runs.on_what(view.subject, view))
     asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
     hint = f"{person_name(action.created_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)

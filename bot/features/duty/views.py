@@ -89,7 +89,7 @@ def why_asked(duty: Duty | None, login: str) -> str:
         return ""
     passed = " You passed it on." if login in duty.not_me else ""
     as_member = f" as {_who(step.ask)}" if step.ask.startswith("@") else ""
-    return f"You are asked{as_member}, by the duty {code(duty.name, 100)}.{passed}"
+    return f"You were asked{as_member}, by the duty {code(duty.name, 100)}.{passed}"
 
 
 def not_me_button(duty: Duty | None, login: str, asked_id: str, button: ButtonIds) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
+    OPTION_LIMIT,
     context,
     count,
-    foreign,
     foreign_plain,
     person_name,
     section,
@@ -54,7 +54,7 @@ def buttons(
 
 
 def _about(action: Action, view: RedactedView) -> str:
-    return f"{runs.title(action)} on {runs.target(view)}"
+    return f"{runs.title(action)} on {runs.target_in_plain(action, view, OPTION_LIMIT)}"
 
 
 def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
@@ -74,9 +74,8 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
 
 
 def heading(action: Action, view: RedactedView) -> str:
-    acts_on = runs.targets(action, view) if view.is_open else ""
-    of = f"{acts_on}, of " if acts_on and view.subject.kind != "case_artifact" else ""
-    return f"*{runs.name(action)}* on {of}{foreign(runs.target_in_full(view), 300)}"
+    """`*Isolate* on hostname SRV-FILE02, for HIGH its title (~12)`; mrkdwn."""
+    return f"*{runs.name(action)}*{runs.on_object(action, view, runs.on_what(view.subject, view))}"
 
 
 def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int)
     if not field:
         return modals.notice("How much longer?", f"{heading(action, view)}. {end(at)} The settings allow no later end.")
     until = undo.approved_until if undo is not None else None
-    after = f"After {slack_date(until, DAY_AND_TIME)} it needs the approvals of the run again." if until else ""
+    after = f"Beyond {slack_date(until, DAY_AND_TIME)} it needs approval again." if until else ""
     return modals.modal(
         "How much longer?",
         [about, *field, *([context(after)] if after else [])],
@@ -115,7 +114,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     if undo is None or not view.is_open:
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
-    on = f"*{runs.name(action)}* on {foreign(runs.target(view), 200)}"
+    on = heading(action, view)
     if undo.status == "waiting":
         text = (
             f"⚠️ {on} was to end {slack_date(undo.at or 0, DAY_AND_TIME)} and is still in force: "
@@ -128,7 +127,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
             if undo.message
             else f": {undo.action_id} did not succeed; the thread has its reason"
         )
-        text = f"⚠️ {on} was not undone{why}. It may still be in force. Look at its target, then press *Undo now*."
+        text = f"⚠️ {on} was not undone{why}. It may still be in force. Check the target, then press *Undo now*."
     else:
         text = f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
     shown = buttons(action, view, button)
@@ -144,8 +143,8 @@ def contradicted_reply(
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
     found = undo_state.contradicted(action, view)
-    todo = "Look at its target: run it again if it is still needed, or mark it as ended in `active`."
-    text = f"⚠️ *{runs.name(action)}* on {foreign(runs.target(view), 200)} is {found}. {todo}"
+    todo = "Check the target, then run it again, or mark it as ended in `/responder active`."
+    text = f"⚠️ {heading(action, view)} is {found}. {todo}"
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else []), *([context(why)] if why else [])))
 
@@ -155,7 +154,11 @@ def contradicted_reply(
 
 def end(at: int | None) -> str:
     """`It ends tomorrow at 14:30.`"""
-    return f"It ends {slack_date(at, DAY_AND_TIME)}." if at is not None else "It lasts until somebody undoes it."
+    return f"It {_ends(at)}."
+
+
+def _ends(at: int | None) -> str:
+    return f"ends {slack_date(at, DAY_AND_TIME)}" if at is not None else "lasts until somebody undoes it"
 
 
 def waiting_extension(action: Action, now_ms: int) -> Extension | None:
@@ -193,7 +196,7 @@ def extension_reply(
     extension = undo.extension
     approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
     by = f" Approved by {approvers}." if approvers else ""
-    asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
+    asks = f"*{person_name(extension.asked_by)}* asks for more time for {heading(action, view)}."
     if waiting_extension(action, now_ms) is None:
         decided = {
             "approved": by.strip(),
@@ -216,14 +219,13 @@ def extension_reply(
 
 
 def _change(undo: Undo, extension: Extension) -> str:
-    until = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else "when somebody undoes it"
-    return f"It ends {until}. With this: {end(extension.at)}"
+    return f"Now it {_ends(undo.at)}. If this is approved, it {_ends(extension.at)}."
 
 
 def extension_view(action: Action, view: RedactedView, undo: Undo, extension: Extension) -> dict[str, Any]:
     """Asks once more before an extension is approved, with the target and both ends."""
     targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
-    asks = f"*{person_name(extension.asked_by)}* asks that {heading(action, view)} lasts longer than was approved."
+    asks = f"*{person_name(extension.asked_by)}* asks for more time for {heading(action, view)}."
     named = sections(["*Target*", *targets]) if targets else []
     return modals.modal(
         "Approve more time?",

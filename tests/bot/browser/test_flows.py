@@ -126,7 +126,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await expect(approve).to_be_visible()
     await screenshot(page, "flow-approval-asked")
     await approve.click()
-    await expect(modal(page, "You asked for this action")).to_be_visible()
+    await expect(modal(page, "You asked for this run")).to_be_visible()
     await screenshot(page, "flow-approval-refused")
     await leave_modal(page)
     await switch_user(page, "Ben (analyst)")

@@ -115,7 +115,7 @@ async def asked(page: Page, user: str, alert_id: str) -> Locator:
     await page.get_by_text("Messages", exact=True).click()
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1, timeout=RUN_ENDS_MS)
-    await expect(request).to_contain_text("You are asked, by the duty night")
+    await expect(request).to_contain_text("You were asked, by the duty night")
     return request
 
 

@@ -92,7 +92,7 @@ async def test_one_of_several_has_to_be_chosen_and_the_others_are_not_passed_on(
         ids = await ids_of(harness)
         error = await refused(started(harness))
         assert error.message == (
-            f"Choose what it is to act on, as target; several fit: SRV-DC01 ({ids['SRV-DC01']}), lt-0419.corp.example"
+            f"Choose what it should act on, as target; several fit: SRV-DC01 ({ids['SRV-DC01']}), lt-0419.corp.example"
             f" ({ids['lt-0419.corp.example']}), 10.20.1.50 ({ids['10.20.1.50']})."
         )
         assert [item["id"] for item in error.details["targets"]] == list(ids.values())[:3]

@@ -27,15 +27,13 @@ def work_request(alert: Alert, *, clearance: int, button: ButtonIds, link: str, 
     view = RedactedView(subject, clearance)
     if not approvals.sees_all(clearance, subject):
         return notices.notice(f"You were asked to work on {subject.id}: {withheld(subject.clearance)}")
-    blocks: list[Block] = [
-        section(_who_works(alert, f"{approvals.sign(view)}{approvals.on_what(subject, view, link)}"))
-    ]
+    blocks: list[Block] = [section(_who_works(alert, f"{runs.sign(view)}{runs.on_what(subject, view, link)}"))]
     if is_unassigned(alert):
         assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)), style="primary")
         details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
         blocks.append(actions(assign, *not_me_button(alert.duty, login, alert.id, button), details))
     blocks.append(context(why_asked(alert.duty, login)))
-    return Message(clip(_who_works(alert, approvals.on_what(subject, view)), MESSAGE_TEXT_LIMIT), tuple(blocks))
+    return Message(clip(_who_works(alert, runs.on_what(subject, view)), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def _who_works(alert: Alert, what: str) -> str:

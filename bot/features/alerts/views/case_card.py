@@ -18,7 +18,6 @@ from bot.block_kit.text import (
 )
 from bot.clearance import SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
-from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
@@ -44,7 +43,7 @@ def case_card(
     push = clip(f"{_title(case, document, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
-    head = headline(view)["text"]["text"] if not document.alert_ids else f"{approvals.sign(view)}*Case {case.case_id}*"
+    head = headline(view)["text"]["text"] if not document.alert_ids else f"{runs.sign(view)}*Case {case.case_id}*"
     urgent, more = run_lines(newest, lambda _: view, button, now_ms, case.id, total=total, policies=document.policies)
     blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
@@ -60,7 +59,7 @@ def _title(case: Case, document: Document, view: RedactedView) -> str:
     """
     if document.alert_ids and view.is_open:
         return f"{SEVERITY_NAMES[case.severity].upper()} case {case.case_id} ({case.id})"
-    return f"Case {approvals.of_root(view.subject, view)}"
+    return f"Case {runs.of_root(view.subject, view)}"
 
 
 def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:

@@ -8,7 +8,6 @@ from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
 from bot.block_kit.text import count, section
 from bot.clearance import RedactedView, Subject, withheld
-from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block
 from core.models import Document
@@ -19,7 +18,7 @@ MAX_IN_FORCE = 5
 
 def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
     """Asks for the reason to close an alert, and says what is still in force on it."""
-    what = f"{approvals.sign(view)}{approvals.of_root(view.subject, view)}"
+    what = f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
     return _view(TITLE, ids.CLOSE_VIEW, document.id, what, in_force(document, view.clearance))
 
 

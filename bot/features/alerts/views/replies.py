@@ -66,7 +66,7 @@ def end_reply(
 
 def _push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows of an end: what ran on what, how it went, and what is left to do."""
-    text = f"{approvals.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
+    text = f"{runs.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
     if view.is_open and runs.has_failed(action):
         text += f" {person_name(action.created_by)} can run it again."
     return clip(text, MESSAGE_TEXT_LIMIT)
@@ -156,8 +156,8 @@ def _is_short(report: ReportView) -> bool:
 
 def mention_reply(view: RedactedView, mention: str) -> Message:
     """Tells `mention`, such as whoever is on call, of a new alert."""
-    what = approvals.of_root(view.subject, view)
-    shown = f"{approvals.sign(view)}{what}" if view.is_open else what
+    what = runs.of_root(view.subject, view)
+    shown = f"{runs.sign(view)}{what}" if view.is_open else what
     return Message(f"New: {what}", (section(f"{mention} {shown}".strip()),))
 
 
@@ -177,7 +177,7 @@ def task_log_card(
         },
     ]
     blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
-    text = f"Task log{by}: {approvals.on_what(subject, view)}"
+    text = f"Task log{by}: {runs.on_what(subject, view)}"
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 

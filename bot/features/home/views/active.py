@@ -7,7 +7,6 @@ from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import context, count, foreign, section
 from bot.clearance import RedactedView
-from bot.features.approvals import views as approvals
 from bot.features.home.views.home import HomeRun
 from bot.features.runs.views import runs
 from bot.features.undos import views as undos
@@ -41,9 +40,7 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> lis
     blocks: list[Block] = []
     for run in shown:
         view = RedactedView(run.subject, person.clearance)
-        blocks.append(
-            section(f"{runs.in_force_line(run.action, view)}\n{approvals.of_root(run.subject, view, run.link)}")
-        )
+        blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{runs.of_root(run.subject, view, run.link)}"))
         if "manageAction" in person.permissions and view.is_open:
             mark = button_element(
                 "Mark as ended", ids.MARK_ENDED, button(Intent("mark_ended", run.action.id)), of=run.action.id

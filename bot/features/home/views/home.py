@@ -147,7 +147,7 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
 def _alert(alert: HomeAlert, clearance: int) -> str:
     view = RedactedView(alert.subject, clearance)
     case = "case " if alert.subject.kind == "case" else ""
-    what = f"{approvals.sign(view)}{case}{approvals.on_what(alert.subject, view, alert.link)}"
+    what = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)}"
     return f"{what} · {slack_date(alert.raised_at, '{ago}')}"
 
 
@@ -170,7 +170,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> B
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
         return _bulk(run.action, view, button)
-    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {approvals.of_root(run.subject, view, run.link)}"
+    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {runs.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
         return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from bot.block_kit.text import DAY_AND_TIME, clip, count, section, slack_date
 from bot.clearance import RedactedView, Subject
-from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.message import Block, Message
 from core.models import Action, Measure
@@ -112,6 +111,6 @@ def _root(item: Item) -> str:
 def _in_words(item: Item, clearance: int) -> str:
     view = RedactedView(item.subject, clearance)
     if item.action is None:
-        return f"{approvals.sign(view)}{approvals.on_what(item.subject, view, item.link)}"
+        return f"{runs.sign(view)}{runs.on_what(item.subject, view, item.link)}"
     what = f"*{runs.name(item.action)}*{runs.on_target(item.action, view)}"
-    return f"{what} · {approvals.of_root(item.subject, view, item.link)}"
+    return f"{what} · {runs.of_root(item.subject, view, item.link)}"

@@ -14,7 +14,7 @@ from bot.message import Block
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack
-NOTHING_CHOSEN = "Choose what it is to act on."
+NOTHING_CHOSEN = "Choose what it should act on."
 
 Choice = tuple[RedactedView, OfferedTarget]
 """An object on which several artifacts fit, with these."""
@@ -71,7 +71,7 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
     block: dict[str, Any] = {
         "type": "input",
         "block_id": _block(choices, key),
-        "label": plain("What is it to act on?"),
+        "label": plain("What should it act on?"),
         "element": element,
         "optional": False,
     }

@@ -7,8 +7,10 @@ from typing import Any, Literal
 from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
 from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
     DAY_AND_TIME,
+    OPTION_LIMIT,
     clip_middle,
     context,
     count,
@@ -22,13 +24,13 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
-from bot.clearance import MASK, SHARED, RedactedView, defang, may_see, withheld
+from bot.clearance import MASK, SHARED, RedactedView, Subject, defang, may_see, withheld
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS
-from core.models import OPEN_STATUSES, Action, InputTitle, Outcome, Parameter, Policy, TargetArtifact
+from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, InputTitle, Outcome, Parameter, Policy, TargetArtifact
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
@@ -51,6 +53,7 @@ WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted th
 RESULT_LIMIT = 300
 CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
 TARGET_LIMIT = 80
+TITLE_LIMIT = 200
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
@@ -125,6 +128,27 @@ def target_in_full(view: RedactedView) -> str:
     if subject.kind == "case_artifact":
         return f"{target(view)} of {subject.root_id} ({view.parent_title()})" if view.is_open else subject.id
     return f"{subject.id} ({view.title()})"
+
+
+def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """The subject with its severity and id, linked to its card; of an artifact also the alert or case that it is of."""
+    root = of_root(subject, view, link)
+    if subject.kind != "case_artifact":
+        return root
+    return f"{foreign(target(view), TITLE_LIMIT)} of {root}" if view.is_open else root
+
+
+def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
+    """Likewise, without the artifact."""
+    is_artifact = subject.kind == "case_artifact" and view.is_open
+    title = foreign(view.parent_title() if is_artifact else view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
+    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
+
+
+def sign(view: RedactedView) -> str:
+    """The severity as a glyph, before `on_what`."""
+    return f"{SIGNS[view.subject.severity]} " if view.subject.severity and view.is_open else ""
 
 
 def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
@@ -486,5 +510,5 @@ def run_again_button(
         button(Intent("run_again", action.id, "confirmed" if confirm else "")),
         of=action.id,
         confirm=confirm_dialog(action, view, confirm) if asks else None,
-        about=f"{title(action)} on {target(view)}",
+        about=f"{title(action)} on {target_in_plain(action, view, OPTION_LIMIT)}",
     )

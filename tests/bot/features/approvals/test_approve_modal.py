@@ -51,6 +51,9 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
     ):
         assert words in text, words
     assert text.count("15 minutes") == 1
+    gets_it = asked(isolation(artifacts=[HOST]))
+    assert text_of(gets_it).count("SRV-DC01") == 1
+    assert "It gets 2 observables" in text_of(asked(isolation(artifacts=[HOST, ADDRESS])))
 
 
 def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() -> None:

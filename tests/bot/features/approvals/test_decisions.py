@@ -38,7 +38,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.told("anna", "You asked for this action; somebody else must approve or deny it.")
+    await env.told("anna", "You asked for this run; somebody else must approve or deny it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("eve", "You can't run responders (read-only).")

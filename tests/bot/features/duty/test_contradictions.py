@@ -38,8 +38,11 @@ async def test_who_is_on_duty_gets_one_message_and_the_thread_says_so(tmp_path: 
         assert await env.until("ben", has_lines(card, 1)) == [line]
         if ask == "@oncall":
             message = text_of(within_limits(await env.until("anna", asked_directly("the host is online"))))
-            assert "You are asked as `@oncall`, by the duty `leads`." in message
+            assert "You were asked as `@oncall`, by the duty `leads`." in message
             assert ids.UNDO in message
+            on = "on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2"
+            assert f"⚠️ *Block* {on} (~1) is *not* in force" in json.loads(message)[0]  # also on a locked phone
+            assert '"accessibility_label": "Undo: Block on ip 203[.]0[.]113[.]7, of ~1' in message
             assert ids.NOT_ME not in message
             assert SOC in {card.channel for card in await env.bot.outbox.cards(alert.id)}
             assert not any(is_person(card.channel) for card in await env.bot.outbox.cards(alert.id))  # it is no card

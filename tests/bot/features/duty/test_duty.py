@@ -90,7 +90,7 @@ async def test_one_is_asked_and_the_next_once_they_pass_it_on(tmp_path: Path) ->
         card = await env.card_of("ben", alert)
         await isolate(env, alert)
         request = within_limits(await env.until("anna", asked_directly()))
-        assert "You are asked as `@oncall`, by the duty `leads`." in text_of(request)
+        assert "You were asked as `@oncall`, by the duty `leads`." in text_of(request)
         (first,) = await env.until("ben", has_lines(card, 1))
         assert first.startswith("🔔 Asked anna (`@oncall`) to decide. If nobody decides, next at <!date^")
         assert first.endswith(": `@leads`.")
@@ -98,7 +98,7 @@ async def test_one_is_asked_and_the_next_once_they_pass_it_on(tmp_path: Path) ->
         await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
         await env.told("anna", "Noted. Asked ben and lea (`@leads`) to decide.", here)
         told = [await env.until(name, asked_directly()) for name in ("ben", "lea")]
-        assert "You are asked as `@leads`" in text_of(told[0])
+        assert "You were asked as `@leads`" in text_of(told[0])
         first, second = await env.until("ben", has_lines(card, 2))
         assert first == "🔔 Asked anna (`@oncall`) to decide. Not anna."
         assert second.startswith("🔔 Asked ben and lea (`@leads`) to decide. If nobody decides, next at <!date^")
@@ -122,7 +122,7 @@ async def test_who_watches_approvals_as_well_gets_one_message(tmp_path: Path) ->
         alert = await env.create_alert()
         card = await env.card_of("ben", alert)
         await isolate(env, alert)
-        await env.until("anna", asked_directly("You are asked as `@oncall`"))
+        await env.until("anna", asked_directly("You were asked as `@oncall`"))
         await env.until("ben", has_lines(card, 1))
         assert sent_to(env, await env["anna"].dm(env.emulator.bot_user_id)) == 1
 
@@ -147,7 +147,7 @@ async def test_half_of_the_time_reminds_those_who_were_asked(tmp_path: Path) -> 
         alert = await env.create_alert()
         card = await env.card_of("ben", alert)
         run = await isolate(env, alert)
-        request = await env.until("ben", asked_directly("You are asked as `@leads`"))
+        request = await env.until("ben", asked_directly("You were asked as `@leads`"))
         here = await env["ben"].dm(env.emulator.bot_user_id)
         await env["ben"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
         await env.told("ben", "Noted. Nobody else is asked by itself, so tell somebody.", here)
@@ -205,7 +205,7 @@ async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
         targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
         bulk = await env.client.run_bulk({"responderId": "Isolate_1_0", "targets": targets})
         request = within_limits(await env.until("anna", asked_directly("3 wait for approval")))
-        assert "You are asked as `@oncall`" in text_of(request)
+        assert "You were asked as `@oncall`" in text_of(request)
         here = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
         await env.told("anna", "Noted. Asked ben and lea (`@leads`) to decide.", here)
@@ -260,11 +260,11 @@ async def test_an_extension_is_asked_for_in_direct_messages(tmp_path: Path) -> N
             await ben.approve(run)
         await env.ended_run(alert)
         await env.client.request("PATCH", f"/api/connector/engine/action/{run}/undo", {"undoAfterMinutes": 300})
-        request = within_limits(await env.until("anna", asked_directly("lasts longer than was approved")))
-        assert "You are asked as `@oncall`" in text_of(request)
+        request = within_limits(await env.until("anna", asked_directly("asks for more time")))
+        assert "You were asked as `@oncall`" in text_of(request)
         here = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
-        asked = await env.until("lea", asked_directly("lasts longer than was approved"))
+        asked = await env.until("lea", asked_directly("asks for more time"))
         _, second = await env.until("ben", has_lines(card, 2))
         assert second.startswith("🔔 Asked ben and lea (`@leads`)")
         assert not any(is_person(one.channel) for one in await env.bot.outbox.cards(alert.id))  # a request is no card

@@ -31,7 +31,7 @@ async def test_one_is_asked_and_the_next_until_somebody_is_assigned(tmp_path: Pa
         alert = await env.create_alert()
         card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
         request = within_limits(await env.until("anna", asked_directly(ASKS)))
-        assert "You are asked as `@oncall`, by the duty `leads`." in text_of(request)
+        assert "You were asked as `@oncall`, by the duty `leads`." in text_of(request)
         (first,) = await env.until("ben", has_lines(card, 1))
         assert first.startswith("🔔 Asked anna (`@oncall`) to work on it. If nobody is assigned, next at <!date^")
         assert first.endswith(": `@leads`.")

@@ -52,7 +52,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
 ) -> None:
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What is it to act on?")))
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
     field = target_field(form)
     options = [(option["text"]["text"], option["description"]["text"]) for option in field["element"]["options"]]
     assert options == [
@@ -125,7 +125,7 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
         for n, artifacts in enumerate((HOSTS, HOSTS, HOSTS[:1]))
     ]
     await env["anna"].command(SOC, f"/responder run tell {first.id} {second.id} {third.id}")
-    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "What is it to act on?")))
+    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "What should it act on?")))
     field = target_field(form)
     labels = [group["label"]["text"] for group in field["element"]["option_groups"]]
     assert [label.partition(" ")[0] for label in labels] == [first.id, second.id]

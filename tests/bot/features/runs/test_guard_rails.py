@@ -304,7 +304,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     before = (await env.client.action(action.id)).undo
     assert before is not None
     assert before.at == before.approved_until
-    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "lasts longer than was approved")))
+    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks for more time")))
     await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_APPROVE))
     await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
     await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_DENY))
@@ -315,8 +315,8 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))
-    form = fine(await env.until("lea", topmost(ids.EXTENSION_APPROVE_VIEW, "*anna* asks that *Contain*")))
-    assert "With this: It ends" in text_of(form)
+    form = fine(await env.until("lea", topmost(ids.EXTENSION_APPROVE_VIEW, "*anna* asks for more time for *Contain*")))
+    assert "If this is approved, it ends" in text_of(form)
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
     assert extension.approval.approved_by == []
