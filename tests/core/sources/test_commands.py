@@ -23,6 +23,8 @@ def test_a_source_is_added_listed_and_a_problem_without_its_user(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = settings_in(tmp_path)
+    assert main(["user", "add", "anna", "--profile", "analyst", "--config", config]) == 0
+    capsys.readouterr()
     assert main(["source", "list", "--config", config]) == 0
     before = capsys.readouterr()
     assert main(["source", "add", "edge", "--preset", "suricata", "--config", config]) == 0
