@@ -242,7 +242,13 @@ async def access_checks(core: CoreClient, team: str, access_channel: str) -> lis
         return [Check("requests for access", False, error.message)]
     if linked:
         where = f"in {access_channel}" if access_channel else "by direct message"
-        return [Check("requests for access", True, f"{len(linked)} org-admins in Slack can decide, {where}")]
+        return [
+            Check(
+                "requests for access",
+                True,
+                f"{len(linked)} org-admin{'' if len(linked) == 1 else 's'} in Slack can decide, {where}",
+            )
+        ]
     cure = "`responder-bot user add NAME --profile org-admin --slack-id ID`, or `user link` one"
     return [Check("requests for access", False, f"no org-admin is linked in Slack, so nobody can decide: {cure}")]
 

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,31 @@ def test_a_secret_that_somebody_logs_says_nothing(lines: io.StringIO) -> None:
     structlog.get_logger().warning("odd", Authorization="Bearer abc", api_key="abc", bot_token="abc", key_name="abc")
     found = json.loads(lines.getvalue())
     assert (found["Authorization"], found["api_key"], found["bot_token"]) == ("REMOVED",) * 3
+
+
+def test_a_warning_is_written_once_while_it_says_the_same(lines: io.StringIO) -> None:
+    """Workers that try again each second would fill a disk while a database is away."""
+    log = structlog.get_logger()
+    for _ in range(3):
+        log.warning("work_failed", work="duty", reason="The store can't be reached.")
+        log.warning("work_failed", work="checks", reason="The store can't be reached.")
+        log.error("odd")
+    assert [json.loads(line).get("work", "") for line in lines.getvalue().splitlines()] == [
+        *("duty", "checks", ""),
+        *("", ""),
+    ]
+
+
+def test_a_warning_that_says_the_same_comes_again_after_a_minute() -> None:
+    now = [0.0]
+    repeats = logs.Repeats(lambda: now[0])
+    written = []
+    for second in range(150):
+        now[0] = second
+        with suppress(structlog.DropEvent):
+            repeats(None, "warning", {"event": "lease_failed"})
+            written.append(second)
+    assert written == [0, 60, 120]
 
 
 def test_an_exception_is_told_without_the_values_of_variables(lines: io.StringIO) -> None:

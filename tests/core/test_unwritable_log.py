@@ -214,7 +214,7 @@ for threshold in range(1, 25):
     gc.set_threshold(threshold)
     for _ in range(100):
         Noisy()
-        structlog.get_logger().warning("line")
+        structlog.get_logger().info("line")
 gc.collect()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)

@@ -105,9 +105,10 @@ class Opening:
         """How far the migration is, or "" while there is none."""
         if not self._does:
             return ""
+        takes = f"; it takes up to {bytes_text(self._takes)} of disk" if self._takes else ""
         return (
             f"The database {self._database} is being migrated: step {self._done} of {self._steps} ({self._does}), for"
-            f" {time.monotonic() - self._began_at:.0f} s; it takes up to {bytes_text(self._takes)} of disk."
+            f" {time.monotonic() - self._began_at:.0f} s{takes}."
         )
 
     def begin(self, database: str, pending: Sequence[Migration], statements: int, size: int, free: int | None) -> None:

@@ -12,8 +12,9 @@ import os
 import select
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -30,6 +31,8 @@ _SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "coo
 _JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would create one per line
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _TEXT_LIMIT = 1_000  # of a value, which may be foreign
+REPEAT_S = 60.0
+MOST_REPEATS = 1_000
 _CHUNK_BYTES = 4_096  # PIPE_BUF: a pipe that polls as writable takes this much without blocking
 
 
@@ -177,7 +180,7 @@ def configure(level: str = "info", *, to: TextIO | None = None) -> None:
     if to is None and any(map(os.environ.get, ENDPOINTS)):
         traced.append(_traces())
     structlog.configure(
-        processors=[*shared, *traced, _as_json],
+        processors=[Repeats(), *shared, *traced, _as_json],
         wrapper_class=_never_raising(structlog.make_filtering_bound_logger(_LEVELS[level])),
         logger_factory=lambda *_: _Logger(sink),
     )
@@ -196,6 +199,28 @@ def _traces() -> structlog.typing.Processor:
 def silence() -> None:
     """Turn off all logs, those of libraries too: for commands that print their own report."""
     configure("error", to=io.StringIO())
+
+
+class Repeats:
+    """Leaves out a warning that says the same as one of the last minute: while a database is away, many do each second.
+
+    One that belongs to a request is always written.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[int, float] = {}  # when it was written, by the hash of what it says
+
+    def __call__(self, _: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if level != "warning" or request_id():
+            return event
+        said, now = hash(repr(event)), self._clock()
+        if now - self._last.get(said, -REPEAT_S) < REPEAT_S:
+            raise structlog.DropEvent
+        if len(self._last) == MOST_REPEATS:
+            self._last.clear()
+        self._last[said] = now
+        return event
 
 
 def add_request_id(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
