@@ -10,7 +10,7 @@ from bot.clearance import tlp_name
 from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
-from core.models import Person
+from core.models import Permission, Person
 
 MAX_PEOPLE = 3  # that are named
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
@@ -20,6 +20,14 @@ STORE_AWAY = (
     "The bot's database can't be used now; look at the card before you ask again, since what you asked for may be done."
 )
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
+TASKS: Mapping[Permission, str] = {
+    "manageAction": "run responders",
+    "manageAlert": "change alerts",
+    "manageCase": "make cases",
+    "manageCaseTemplate": "make case templates",
+    "manageUser": "manage people",
+    "readAudit": "read the audit",
+}
 
 
 def notice(text: str) -> Message:
@@ -47,7 +55,8 @@ def sentence(cause: ResponderBotError, who: str = "") -> str:
     if cause.code == "forbidden" and {"tlp", "clearance"} <= cause.details.keys():
         return f"{withheld_from(cause.details['clearance'], who)} Nothing was done."
     if cause.code == "forbidden" and "permission" in cause.details:
-        return f"{cause.message.rstrip('.')}. Ask {who or 'an administrator of responder-bot'}."
+        task = TASKS.get(cause.details["permission"], "do this")
+        return f"You can't {task}. Ask {who or 'an administrator of responder-bot'}."
     if cause.code == "invalid_fields" and all(str(entry.get("name")).startswith(INPUT) for entry in cause.fields):
         return f"{' '.join(map(_wrong_input, cause.fields))} Nothing was run." if cause.fields else cause.message
     return cause.message

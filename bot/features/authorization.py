@@ -1,6 +1,5 @@
 """Who may use the bot: people who are linked, in channels that are in the settings."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from bot.block_kit import notices
@@ -9,12 +8,6 @@ from bot.message import Message
 from core.common.errors import ResponderBotError
 from core.models import Permission
 
-TASKS: Mapping[Permission, str] = {
-    "manageAction": "run responders",
-    "manageAlert": "change alerts",
-    "manageCase": "make cases",
-    "manageCaseTemplate": "make case templates",
-}
 DIRECT_MESSAGE = "D"  # first letter of the ids of direct messages
 
 
@@ -69,15 +62,12 @@ async def why_not_run(context: Context) -> str:
     """Why this person can't run anything, in a sentence; "" if they can."""
     if "manageAction" in context.person.permissions:
         return ""
-    return notices.sentence(missing_permission(context, "manageAction"), await who_gives_rights(context.services))
+    return notices.sentence(missing_permission("manageAction"), await who_gives_rights(context.services))
 
 
-def missing_permission(context: Context, permission: Permission) -> ResponderBotError:
-    """The refusal of what needs this permission."""
-    task = TASKS.get(permission, "do this")
-    return ResponderBotError(
-        "forbidden", f"You can't {task} ({context.person.profile}).", details={"permission": permission}
-    )
+def missing_permission(permission: Permission) -> ResponderBotError:
+    """The refusal of what needs this permission, as core's."""
+    return ResponderBotError("forbidden", f"This needs {permission}.", details={"permission": permission})
 
 
 def own_clearance(context: Context) -> int:

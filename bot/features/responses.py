@@ -119,4 +119,4 @@ async def roots_at(context: Context, *message_ts: str) -> list[str]:
 def require_permission(context: Context, permission: Permission) -> None:
     """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden")."""
     if permission not in context.person.permissions:
-        raise missing_permission(context, permission)
+        raise missing_permission(permission)

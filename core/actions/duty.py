@@ -134,7 +134,7 @@ class Duties:
             if duty is not None and caller.login in duty.not_me:
                 return duty
             if waiting is None or duty is None:
-                raise ResponderBotError("conflict", "It waits for nobody any more.")
+                raise ResponderBotError("conflict", "It no longer waits for anybody.")
             if caller.login not in duty.logins:
                 raise ResponderBotError("forbidden", "Nobody has asked you about this.")
             duty = duty.model_copy(update={"not_me": [*duty.not_me, caller.login]})

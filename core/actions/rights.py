@@ -188,7 +188,7 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: in
 
     Raises ResponderBotError: forbidden (no right to, or their own request), conflict (nothing to vote on).
     """
-    _require_other(reads, caller, row["created_by"], "action")
+    _require_other(reads, caller, row["created_by"], "run")
     action = require_open(row, "approved or denied")
     if action.approval is None or row["approval_expires_at"] is None:
         raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
@@ -205,7 +205,7 @@ def require_vote_on(
     action = Action.model_validate_json(row["doc"])
     extension = None if action.undo is None else action.undo.extension
     if extension is None or extension.id != extension_id or extension.outcome is not None:
-        raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
+        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
     _require_other(reads, caller, extension.asked_by, "extension")
     if extension.approval.expires_at <= now:
         raise ResponderBotError("conflict", "The time to approve this extension is over; ask for it again.")

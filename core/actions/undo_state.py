@@ -91,7 +91,7 @@ def _why_not(row: Row, undo: Undo | None) -> str:
     if undo.status is None:
         return f"Only what has succeeded can be undone; this is {row['status']}."
     if undo.status == "running":
-        return f"It is being undone, by {undo.action_id}."
+        return f"It is already being undone, by {undo.action_id}."
     if undo.status == "undone":
         return f"It was undone, by {undo.action_id}."
     return ""

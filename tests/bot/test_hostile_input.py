@@ -204,7 +204,7 @@ async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -
             (NINA, "You're not linked yet"),
             (BOT, "You're not linked yet"),
             ("", "You're not linked yet"),
-            (ROB, "You can't change alerts (read-only)."),
+            (ROB, "You can't change alerts."),
         ):
             responses.received.clear()
             await slack.send(click(ids.MORE, read_it, responses, ts=ts, user=user, at=f"{user}1"))

@@ -65,19 +65,22 @@ async def on_approve_command(context: Context) -> None:
 async def _ask_to_approve(context: Context, action_id: str) -> None:
     """Show the modal that approves the run; why not, to somebody core would refuse in any case."""
     action, subject = await _run(context, action_id)
-    view = subjects.require_visible(context, subject)
-    responses.require_permission(context, "manageAction")
-    login = context.person.login
-    if action.created_by == login:
-        raise ResponderBotError("forbidden", OWN_REQUEST)
-    if (message := await _no_longer_open(context, action, subject)) is not None:
-        await responses.refresh_cards(context, subject)
-        await context.show("Not done", message)
+    view = _require_voter(context, action, subject)
+    if await _is_over(context, action, subject):
         return
     subjects.require_vote(context, action, action.approval)
     shown = await _approve_view(context, action, view, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
         raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")
+
+
+def _require_voter(context: Context, action: Action, subject: Subject) -> RedactedView:
+    """Refuse early whoever core would refuse to decide on the run. Raises ResponderBotError("forbidden")."""
+    view = subjects.require_visible(context, subject)
+    responses.require_permission(context, "manageAction")
+    if action.created_by == context.person.login:
+        raise ResponderBotError("forbidden", OWN_REQUEST)
+    return view
 
 
 async def _approve_view(
@@ -146,6 +149,15 @@ async def _responder(context: Context, action: Action, subject: Subject) -> Offe
     return next((responder for responder in offered if responder.name == action.responder_name), None)
 
 
+async def _is_over(context: Context, action: Action, subject: Subject) -> bool:
+    """Whether nobody can decide on the run any more; says so then, and has its card updated."""
+    message = await _no_longer_open(context, action, subject)
+    if message is not None:
+        await responses.refresh_cards(context, subject)
+        await context.show("Not done", message)
+    return message is not None
+
+
 async def _no_longer_open(context: Context, action: Action, subject: Subject, reason: str = "") -> Message | None:
     """What became of a run that nobody can approve any more, with Ask again if it never ran; None if somebody can."""
     now, view = context.services.clock_ms(), RedactedView(subject, own_clearance(context))
@@ -153,7 +165,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
         return None
     if not runs.was_not_started(action):
         decided = views.decision(action, now)
-        return notices.notice(f"{views.run_on(action, view)} waits for nobody's approval any more. {decided}")
+        return notices.notice(f"{views.run_on(action, view)} no longer waits for approval. {decided}")
     responder = await _responder(context, action, subject)
     why = reason or read_report(action).message
 
@@ -167,7 +179,10 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
 async def on_deny_button(context: Context) -> None:
     """Ask why, which whoever asked for the run reads."""
     intent = await responses.clicked_intent(context)
-    action, view = await subjects.visible_run(context, intent.object_id)
+    action, subject = await _run(context, intent.object_id)
+    view = _require_voter(context, action, subject)
+    if await _is_over(context, action, subject):
+        return
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home))
 

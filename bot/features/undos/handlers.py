@@ -84,7 +84,7 @@ async def on_extension_button(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     extension = views.waiting_extension(action, context.services.clock_ms())
     if action.undo is None or extension is None or extension.id != intent.argument:
-        raise ResponderBotError("conflict", "This extension waits for nobody's approval any more; nothing was changed.")
+        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
     if extension.asked_by == context.person.login:
         raise ResponderBotError("forbidden", "You asked for this extension; somebody else must approve or deny it.")
     subjects.require_vote(context, action, extension.approval)

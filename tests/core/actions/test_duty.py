@@ -213,7 +213,7 @@ async def test_not_me_brings_the_next_step_once(tmp_path: Path) -> None:
         start = harness.clock()
         action = (await harness.actions.start(ANNA, run_input(harness))).action
         error = await refused(harness.duties.not_me(BEN, action.id))
-        assert (error.code, error.message) == ("conflict", "It waits for nobody any more.")
+        assert (error.code, error.message) == ("conflict", "It no longer waits for anybody.")
         await harness.duties.run_due()
         error = await refused(harness.duties.not_me(caller("cleo"), action.id))
         assert (error.code, error.message) == ("forbidden", "Nobody has asked you about this.")

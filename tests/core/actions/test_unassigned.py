@@ -101,7 +101,7 @@ async def test_nobody_is_asked_any_more_once_it_needs_nobody(tmp_path: Path, how
         else:
             await update(harness, alert, severity=2)
         error = await refused(harness.duties.not_me(BEN, alert.id))
-        assert (error.code, error.message) == ("conflict", "It waits for nobody any more.")
+        assert (error.code, error.message) == ("conflict", "It no longer waits for anybody.")
         await pass_minutes(harness, 60)
         assert asked(await duty_of(harness, alert), start) == [(0, "@oncall", "ben")]
         assert await harness.database.read(steps_to_come) == []

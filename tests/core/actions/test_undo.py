@@ -288,7 +288,7 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         harness.clock.now_ms += MINUTE_MS
         await harness.undos.run_due()
         late = await refused(harness.undos.set_time(BEN, action.id, 60))
-        assert late.message.startswith("It is being undone, by ~")
+        assert late.message.startswith("It is already being undone, by ~")
         await released(harness)
         updated = [event for event in (await harness.feed.page(0, wait_s=0)).events if event.object_id == action.id]
         assert [event.type for event in updated][-6:] == ["action.ended", *["action.updated"] * 5]
@@ -362,7 +362,7 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
         await harness.undos.set_time(ANNA, action.id, 10)
         second = await extension_of(harness, action)
         old = await refused(harness.undos.decide(BEN, action.id, first.id, "approve"))
-        assert old.message == "This extension waits for nobody's approval any more; nothing was changed."
+        assert old.message == "This extension no longer waits for approval; nothing was changed."
         harness.clock.now_ms = due
         late = await refused(harness.undos.decide(BEN, action.id, second.id, "approve"))
         assert late.message == "The time to approve this extension is over; ask for it again."

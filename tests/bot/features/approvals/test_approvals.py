@@ -52,7 +52,7 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
     for name in ("anna", "ben", "lea"):
         await watch(env, name)
     await env["eve"].command(SOC, "/responder watch approvals")
-    await env.ephemeral("eve", "You can't run responders (read-only). Ask admin or lea.")
+    await env.ephemeral("eve", "You can't run responders. Ask admin or lea.")
     red = await env.create_alert(tlp=3)
     await env.card_of("ben", red)
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")

@@ -154,14 +154,14 @@ async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: Feature
     await env["lea"].command(SOC, f"/responder deny {action.id}")
     await env.told("lea", "You denied")
     await env["ben"].submit(form["id"], {})
-    await env.until("ben", topmost(ids.NOTICE_VIEW, "waits for nobody's approval any more. Denied by lea."))
+    await env.until("ben", topmost(ids.NOTICE_VIEW, "no longer waits for approval. Denied by lea."))
     assert (await env.client.action(action.id)).outcome == "denied"
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    await env.told("ben", "waits for nobody's approval any more. Denied by lea.")
+    await env.told("ben", "no longer waits for approval. Denied by lea.")
 
 
 async def test_two_people_approve_at_once(env: FeatureEnvironment) -> None:
-    for name, words in (("Quarantine", "You approved"), ("Isolate", "waits for nobody's approval any more")):
+    for name, words in (("Quarantine", "You approved"), ("Isolate", "no longer waits for approval")):
         found, request = await asked_in_thread(env, name)
         for who in ("ben", "anna"):
             await env[who].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))

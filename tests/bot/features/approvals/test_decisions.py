@@ -8,7 +8,7 @@ from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
 from tests.bot.features.runs.test_runs import blocks, choose
-from tests.bot.running import OPEN, SOC, approve
+from tests.bot.running import OPEN, SOC, approve, until_asked_to_approve
 
 
 def in_thread(ts: str, words: str) -> Any:
@@ -41,7 +41,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env.told("anna", "You asked for this run; somebody else must approve or deny it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.told("eve", "You can't run responders (read-only).")
+    await env.told("eve", "You can't run responders.")
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("ben", f"You approved Isolate on {alert.id}; it starts now.")
     decided = await env.until("anna", in_thread(card["ts"], "Approved by ben."))
@@ -67,6 +67,28 @@ async def test_the_approver_sees_all_inputs_and_the_policy_on_the_card_and_in_th
     assert json.loads((await env.ended_run(alert)).parameters or "") == given
 
 
+async def test_who_could_not_decide_gets_no_form_to_deny(env: FeatureEnvironment) -> None:
+    alert, card = await env.alert_and_card("anna")
+    await choose(env, "anna", card, "Isolate")
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
+    await env.told("anna", "You asked for this run; somebody else must approve or deny it.")
+    await env["eve"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
+    await env.told("eve", "You can't run responders. Ask admin or lea.")
+    assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+
+
+async def test_who_loses_the_right_while_the_form_is_open_reads_why(env: FeatureEnvironment) -> None:
+    _, card = await env.alert_and_card("anna")
+    await choose(env, "anna", card, "Isolate")
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    form = await until_asked_to_approve(env["ben"])
+    await env.core.core.people.set_profile("ben", "read-only")
+    await env["ben"].submit(form["id"], {})
+    await env.told("ben", "You can't run responders. Ask admin or lea.")
+
+
 async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Quarantine")
@@ -80,9 +102,7 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env.until("anna", in_thread(card["ts"], "Run again"))
     await env["eve"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
-    refused = fine(
-        await env.until("eve", topmost(ids.NOTICE_VIEW, "You can't run responders (read-only). Ask admin or lea."))
-    )
+    refused = fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "You can't run responders. Ask admin or lea.")))
     await env["eve"].close(refused["id"])
     await env["eve"].click(SOC, card["ts"], action_id=ids.DETAILS)
     shown = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))))

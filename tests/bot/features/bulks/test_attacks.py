@@ -50,7 +50,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         before = await ran(env, alert_ids)
         await env.core.core.people.set_profile("anna", "read-only")
         await confirm(env, "anna", question)
-        await env.told("anna", "not authorized")
+        await env.told("anna", "You can't run responders.")
         assert await ran(env, alert_ids) == before
         assert len(bulk_messages(env["anna"].live_view)) == 1
 
@@ -177,7 +177,7 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         await env.core.core.people.set_profile("ben", "read-only")
         view = env["ben"].live_view.modal or {}
         await env["ben"].submit(view["id"], {})
-        await env.told("ben", "not authorized")
+        await env.told("ben", "You can't run responders.")
         await env["eve"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)  # to read is allowed
         each = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "waits"))))
         assert all(one in each for one in alert_ids)

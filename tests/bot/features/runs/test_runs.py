@@ -230,7 +230,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         await env.told("anna", words)
 
 
-CANNOT = "You can't run responders (read-only). Ask admin or lea."
+CANNOT = "You can't run responders. Ask admin or lea."
 
 
 async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: FeatureEnvironment) -> None:
