@@ -94,7 +94,7 @@ async def test_a_missing_scope_is_told_and_changes_nothing(tmp_path: Path) -> No
             (told,) = await other.checks_now()
         assert told.message.startswith(sentence)
         (decide,) = await access_checks(env.client, "T0LOCAL", "")
-        assert (decide.ok, decide.message) == (True, "1 org-admins in Slack can decide, by direct message")
+        assert (decide.ok, decide.message) == (True, "1 org-admin in Slack can decide, by direct message")
         await env.core.core.people.unlink("lea")
         (decide,) = await access_checks(env.client, "T0LOCAL", "")
         assert not decide.ok
