@@ -29,6 +29,7 @@ FEW = {
     "audit_delivery",
     "backup",
     "dropped_file",
+    "duty",
     "group_member",
     "host_catalogue",
     "identity",
@@ -209,7 +210,6 @@ def test_none_of_the_suite_does_on_sqlite() -> None:
 CORES_ROWS = """
     INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user")
     SELECT n, n, 'alert.created', 'Alert', n, n, '' FROM generate_series(1, 50000) AS n;
-    INSERT INTO duty (id, step, due_at, wait, added) SELECT n, n % 3 - 2, n, 9, n FROM generate_series(1, 50000) AS n;
     INSERT INTO action_target (target, action_id) SELECT 't' || n / 5, n FROM generate_series(1, 50000) AS n;
     INSERT INTO failure (action_id, responder_name, at) SELECT n, 'r' || n % 5, n FROM generate_series(1, 20000) AS n;
     INSERT INTO bulk (id, created_by, created_at, request, targets, total, refused)

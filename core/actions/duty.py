@@ -54,12 +54,11 @@ def begin(tx: Transaction, guards: Guards, number: int, responder_name: str, now
 
 
 class _Step(NamedTuple):
-    """The next step of something."""
+    """The next step of something, which differs from those before it."""
 
     number: int
     step: int
-    added: int
-    """Tells it from an earlier one of the same number."""
+    due_at: int
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,7 @@ class Duties:
         self._channels = channels
         self._steady = steady_clock
         self._due_at: dict[_Step, int] = {}
-        """When steps are due by the steady clock; some may have been taken, or decided, by now."""
-        self._added = 0
+        """When the next steps are due, by the steady clock."""
         self._looked_at: int | None = None
 
     async def run(self) -> None:
@@ -115,11 +113,10 @@ class Duties:
         try:
             await self._look_for_unassigned()
         finally:  # nothing in the feed holds up a step
-            due = self._due(await self._database.read(lambda reads: stored.after(reads, self._added)))
+            due = self._due(await self._database.read(stored.all_of))
             for start in range(0, len(due), STEPS_AT_ONCE):
                 some = due[start : start + STEPS_AT_ONCE]
-                for step in await self._database.transaction(partial(self._take_some, due=some)):
-                    self._due_at.pop(step, None)
+                await self._database.transaction(partial(self._take_some, due=some))
         return len(due)
 
     async def not_me(self, caller: Caller, number: str) -> Duty:
@@ -148,25 +145,24 @@ class Duties:
         return await self._database.transaction(work)
 
     def _due(self, rows: Sequence[Row]) -> list[tuple[_Step, int]]:
-        """The steps that are due, each with how long it has been (ms); `rows` were added since the last look.
+        """The steps that are due, each with how long it has been (ms).
 
         What is left to a step is read once from the wall clock, which may jump and differs on other hosts: it is never
         more than the step had to wait in all and, of one that wasn't there at the last look, hardly less.
         """
         now, steady = self._clock(), self._steady()
+        known: dict[_Step, int] = {}
         for row in rows:
-            left = min(row["due_at"] - now, row["wait"])
+            step = _Step(row["id"], row["step"], row["due_at"])
+            left = min(step.due_at - now, row["wait"])
             if self._looked_at is not None:
                 left = max(left, row["wait"] - (steady - self._looked_at))
-            self._due_at.setdefault(_Step(row["id"], row["step"], row["added"]), steady + left)
-            self._added = max(self._added, row["added"])
-        self._looked_at = steady
-        due = [(step, steady - due_at) for step, due_at in self._due_at.items() if due_at <= steady]
-        return sorted(due, key=lambda one: -one[1])
+            known[step] = self._due_at.get(step, steady + left)
+        self._due_at, self._looked_at = known, steady
+        due = [(step, steady - due_at) for step, due_at in known.items() if due_at <= steady]
+        return sorted(due, key=lambda one: (-one[1], one[0].step != stored.LATELY))  # what bars a step, before it
 
-    def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> list[_Step]:
-        """Take these steps; returns those that won't come again."""
-        taken: list[_Step] = []
+    def _take_some(self, tx: Transaction, due: Sequence[tuple[_Step, int]]) -> None:
         for step, late in due:
             try:
                 with tx.savepoint():
@@ -176,14 +172,11 @@ class Duties:
                 stored.delete(tx, step.number, step.step)
             except ResponderBotError as error:  # what it acts on is damaged; the step stays until its time is over
                 log.warning("step_postponed", id=f"~{step.number}", reason=error.message)
-                continue
-            taken.append(step)
-        return taken
 
     def _take_due(self, tx: Transaction, step: _Step, late: int) -> None:
-        rows = (row for row in stored.of(tx, step.number) if (row["step"], row["added"]) == step[1:])
+        rows = (row for row in stored.of(tx, step.number) if _Step(row["id"], row["step"], row["due_at"]) == step)
         if (row := next(rows, None)) is None:
-            return  # another core has taken it, somebody has brought it, or it is decided
+            return  # another core has taken it, or somebody has brought it
         stored.delete(tx, step.number, step.step)
         number = step.step
         if number == stored.LATELY:

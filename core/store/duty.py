@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection
 
 from core.common.database import Reads, Row, Transaction
-from core.store.database import sequences
 
 REMINDER = -1
 """The step that reminds those who were asked."""
@@ -17,30 +16,19 @@ CONTRADICTED = -3
 def add(tx: Transaction, number: int, step: int, due_at: int, wait: int, name: str | None = None) -> None:
     """Have a step come at `due_at`, in `wait` from now (ms); `name` is that of an alert's duty."""
     tx.run(
-        "INSERT INTO duty (id, step, due_at, wait, name, added) VALUES (:id, :step, :due_at, :wait, :name, :added)",
-        {
-            **{"id": number, "step": step, "due_at": due_at, "wait": wait, "name": name},
-            "added": sequences.take(tx, "duty")[0],
-        },
+        "INSERT INTO duty (id, step, due_at, wait, name) VALUES (:id, :step, :due_at, :wait, :name)",
+        {"id": number, "step": step, "due_at": due_at, "wait": wait, "name": name},
     )
 
 
 def of(reads: Reads, number: int) -> list[Row]:
-    """What is to come about something, the reminder first: `step, name, added`."""
-    return reads.rows(
-        "SELECT step, name, coalesce(added, 0) AS added FROM duty WHERE id = :id ORDER BY step", {"id": number}
-    )
+    """What is to come about something, the reminder first: `id, step, due_at, wait, name`."""
+    return reads.rows("SELECT id, step, due_at, wait, name FROM duty WHERE id = :id ORDER BY step", {"id": number})
 
 
-def after(reads: Reads, added: int) -> list[Row]:
-    """What is to come about all that waits, if its number is above `added`: `id, step, due_at, wait, added`.
-
-    A row from a core of v0.1.0, which has no number, is always among them.
-    """
-    return reads.rows(
-        "SELECT id, step, due_at, wait, coalesce(added, 0) AS added FROM duty WHERE added > :added OR added IS NULL",
-        {"added": added},
-    )
+def all_of(reads: Reads) -> list[Row]:
+    """What is to come about all that waits: `id, step, due_at, wait`."""
+    return reads.rows("SELECT id, step, due_at, wait FROM duty ORDER BY id, step")
 
 
 def delete(tx: Transaction, number: int, step: int | None = None) -> None:
@@ -52,9 +40,9 @@ def delete(tx: Transaction, number: int, step: int | None = None) -> None:
 def asked_lately(reads: Reads, name: str, number: int) -> int:
     """About how many alerts a duty asked lately, of the severity of this one or a higher one."""
     row = reads.row(
-        f"SELECT count(*) AS number FROM duty JOIN object ON object.id = duty.id WHERE duty.step = {LATELY}"
+        "SELECT count(*) AS number FROM duty JOIN object ON object.id = duty.id WHERE duty.step = :step"
         " AND duty.name = :name AND object.severity >= (SELECT severity FROM object WHERE id = :id)",
-        {"name": name, "id": number},
+        {"step": LATELY, "name": name, "id": number},
     )
     return int(row["number"]) if row else 0
 

@@ -1,7 +1,7 @@
 """Core's tables on SQLite and on PostgreSQL.
 
-A first migration makes those of v0.1.0; each change since is a migration of its own. Names and order of columns are the
-same on both; times are in ms since 1970, ids are the digits of `~12`.
+A first migration makes them. Until the tag v0.1.0 it is edited in place; from then on each change is a migration of its
+own. Names and order of columns are the same on both; times are in ms since 1970, ids are the digits of `~12`.
 """
 
 from collections.abc import Sequence
@@ -290,14 +290,6 @@ CREATE FUNCTION json_texts(doc JSONB) RETURNS TABLE (value JSONB) LANGUAGE sql I
   $$;
 """
 
-_ADDED = """
--- Rises with each row, so that a core reads only those that it doesn't know. Null: from a core of v0.1.0.
-ALTER TABLE duty ADD COLUMN added INTEGER;
-CREATE INDEX duty_added ON duty (added);
-CREATE INDEX duty_lately ON duty (name) WHERE step = -2;
-INSERT INTO sequence (name, last) VALUES ('duty', 0);
-"""
-
 _IDENTITY = "INSERT INTO identity (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''))"
 
 MIGRATIONS = (
@@ -306,7 +298,6 @@ MIGRATIONS = (
         sqlite=[*on_sqlite(_TABLES + _SQLITE), "INSERT INTO identity (id) VALUES (lower(hex(randomblob(16))))"],
         postgresql=[FIELD_FUNCTION + FUNCTIONS + _SEARCH + on_postgresql(_TABLES) + _POSTGRESQL + _IDENTITY],
     ),
-    Migration("number the steps of duties", on_sqlite(_ADDED), [on_postgresql(_ADDED)]),
 )
 
 

@@ -14,9 +14,10 @@ from core.common.settings_file import ChannelAlerts
 from core.models import Action, AlertInput, Duty
 from core.records.alerts import Alerts
 from core.settings import DutySection
+from core.store import duty as stored
 from tests.core.actions.harness import LEAD, Harness, another_core, open_harness
 from tests.core.actions.test_checks import EVERY_MS, blocked, engine, looked, newest_event, policies, says, verified
-from tests.core.actions.test_duty import NIGHT, asked, steps_to_come
+from tests.core.actions.test_duty import NIGHT, asked
 from tests.core.scripted_engine import ScriptedEngine
 
 SOC: Mapping[str, Any] = {"id": "C0SOC", "alerts": {}, "unassigned": "leads", "unassigned_severity_at_least": 4}
@@ -62,7 +63,7 @@ async def test_who_is_on_duty_is_told_once_and_nobody_else_later(tmp_path: Path)
             await harness.duties.run_due()
         assert await told(harness, action) == duty
         assert await newest_event(harness) == at + 1
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 async def test_it_is_told_again_once_it_was_in_force_between(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ async def test_nobody_is_told_what_is_not_contradicted_any_more(tmp_path: Path, 
         at = await newest_event(harness)
         await harness.duties.run_due()
         assert (await told(harness, action), await newest_event(harness)) == (None, at)
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ async def test_without_a_duty_of_the_channel_nobody_is_told(tmp_path: Path, chan
         await looked(harness, says("contradicted"))
         await harness.duties.run_due()
         assert await told(harness, action) is None
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 async def test_the_duty_of_the_responder_is_told_where_no_channel_has_one(tmp_path: Path) -> None:

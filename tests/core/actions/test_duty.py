@@ -12,7 +12,6 @@ from core.actions.bulks import Bulks
 from core.actions.duty import STEPS_AT_ONCE, TICK_S
 from core.authorization import COMMAND_LINE
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import AlertInput, BulkInput, Duty
@@ -51,11 +50,6 @@ async def night(
             for name in names:
                 await harness.people.add_member(group, name)
         yield harness
-
-
-def steps_to_come(reads: Reads) -> list[Row]:
-    """All rows of duties."""
-    return stored.after(reads, 0)
 
 
 async def duty_of(harness: Harness, action_id: str) -> Duty | None:
@@ -97,7 +91,7 @@ async def test_each_step_asks_once_and_only_those_who_may_decide(tmp_path: Path)
         assert asked(duty, start) == [(0, "@oncall", "ben"), (10, "@leads", "lead"), (25, "channel", "cleo")]
         assert duty is not None
         assert (duty.next_ask, duty.next_at) == (None, None)
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 async def test_nobody_is_asked_any_more_once_it_is_decided_or_its_time_is_over(tmp_path: Path) -> None:
@@ -114,7 +108,7 @@ async def test_nobody_is_asked_any_more_once_it_is_decided_or_its_time_is_over(t
         assert ended is not None
         assert ended.approved_by == [BEN.login]
         assert asked(await duty_of(harness, late.id), start) == [(1, "@oncall", "ben"), (10, "@leads", "lead")]
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 async def test_a_step_with_nobody_brings_the_next_at_once(tmp_path: Path) -> None:
@@ -136,7 +130,7 @@ async def test_a_duty_with_only_the_requester_asks_nobody_and_says_so(tmp_path: 
         action = (await harness.actions.start(BEN, run_input(harness))).action
         await pass_minutes(harness, 30)
         assert asked(await duty_of(harness, action.id), start) == [(1, "@oncall", ""), (1, "ben", "")]
-        reminder = await harness.database.read(steps_to_come)
+        reminder = await harness.database.read(stored.all_of)
         assert [row["step"] for row in reminder] == []
 
 
@@ -319,33 +313,6 @@ async def test_of_another_host_with_a_clock_that_is_wrong_no_step_comes_early(tm
             assert [step.ask for step in duty.asked] == ["@oncall"]
 
 
-async def test_a_look_reads_only_what_was_added_since(tmp_path: Path) -> None:
-    async with night(tmp_path) as harness:
-        for _ in range(3):
-            await harness.actions.start(ANNA, run_input(harness))
-        known = max(row["added"] for row in await harness.database.read(steps_to_come))
-        await harness.duties.run_due()
-        added = await harness.database.read(lambda reads: stored.after(reads, known))
-        assert [row["step"] for row in added] == [1, 1, 1]
-        await harness.duties.run_due()
-        last = max(row["added"] for row in added)
-        assert await harness.database.read(lambda reads: stored.after(reads, last)) == []
-        await pass_minutes(harness, 10)
-        assert await harness.database.read(lambda reads: stored.after(reads, known)) != added
-
-
-async def test_what_a_core_of_an_earlier_release_adds_meanwhile_comes_once(tmp_path: Path) -> None:
-    async with night(tmp_path) as harness:
-        start = harness.clock()
-        await harness.duties.run_due()
-        action = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.database.transaction(lambda tx: tx.run("UPDATE duty SET added = NULL"))
-        await pass_minutes(harness, 40)
-        steps = [(1, "@oncall", "ben"), (10, "@leads", "lead"), (25, "channel", "cleo")]
-        assert asked(await duty_of(harness, action.id), start) == steps
-        assert await harness.database.read(steps_to_come) == []
-
-
 async def test_a_bulk_has_one_duty_for_all(tmp_path: Path) -> None:
     async with night(tmp_path) as harness:
         bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
@@ -356,7 +323,7 @@ async def test_a_bulk_has_one_duty_for_all(tmp_path: Path) -> None:
         await pass_minutes(harness, 1)
         counts, _ = await bulks.get(bulk_id)
         assert asked(counts.duty, 0)[0][1:] == ("@oncall", "ben")  # who may see one of them
-        assert len(await harness.database.read(steps_to_come)) == 2  # a step and the reminder
+        assert len(await harness.database.read(stored.all_of)) == 2  # a step and the reminder
         duty = await harness.duties.not_me(BEN, bulk_id)
         assert asked(duty, 0)[1][1:] == ("@leads", "lead")
         await pass_minutes(harness, 29)
@@ -476,7 +443,7 @@ async def test_a_duty_that_was_removed_from_the_settings_ends(tmp_path: Path) ->
         async with another_core(harness, ScriptedEngine(), **night_of(harness, NIGHT["steps"][:1])) as core:
             harness.clock.now_ms += HOUR_MS // 2
             await core.duties.run_due()
-            assert await harness.database.read(steps_to_come) == []
+            assert await harness.database.read(stored.all_of) == []
 
 
 STEP = '{ after = "0m", ask = "anna" }'

@@ -19,7 +19,7 @@ from core.settings import DutySection
 from core.store import duty as stored
 from tests import stores
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, another_core, caller, run_input
-from tests.core.actions.test_duty import NIGHT, asked, night, pass_minutes, refused, steps_to_come
+from tests.core.actions.test_duty import NIGHT, asked, night, pass_minutes, refused
 from tests.core.scripted_engine import ScriptedEngine
 
 SOC: Mapping[str, Any] = {"id": "C0SOC", "alerts": {"sources": ["edr"]}, "unassigned": "leads"}
@@ -53,7 +53,7 @@ async def duty_of(harness: Harness, alert: Alert) -> Duty | None:
 
 
 async def steps_left(harness: Harness) -> list[Row]:
-    return [row for row in await harness.database.read(steps_to_come) if row["step"] >= 0]
+    return [row for row in await harness.database.read(stored.all_of) if row["step"] >= 0]
 
 
 async def test_each_step_asks_once_and_only_those_who_may_work_on_it(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_each_step_asks_once_and_only_those_who_may_work_on_it(tmp_path: P
         await pass_minutes(harness, 60)
         # Eve may only read, Dora isn't in Slack, Ben was asked before.
         assert asked(await duty_of(harness, alert), start) == ALL
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
         await update(harness, alert, tags=["more"])
         await pass_minutes(harness, 60)
         assert asked(await duty_of(harness, alert), start) == ALL
@@ -104,7 +104,7 @@ async def test_nobody_is_asked_any_more_once_it_needs_nobody(tmp_path: Path, how
         assert (error.code, error.message) == ("conflict", "It no longer waits for anybody.")
         await pass_minutes(harness, 60)
         assert asked(await duty_of(harness, alert), start) == [(0, "@oncall", "ben")]
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
 
 
 async def test_what_is_below_the_severity_or_posted_elsewhere_asks_nobody(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_what_is_below_the_severity_or_posted_elsewhere_asks_nobody(tmp_pa
         ]
         await update(harness, Alert.model_validate_json(taken), assignee=ANNA.login)
         await harness.duties.run_due()
-        assert await harness.database.read(steps_to_come) == []
+        assert await harness.database.read(stored.all_of) == []
         # More severe, and unassigned: now they need somebody.
         for doc, fields in ((low, {"severity": 4}), (taken, {"assignee": ""}), (other, {"severity": 4})):
             await update(harness, Alert.model_validate_json(doc), **fields)

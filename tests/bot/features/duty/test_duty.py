@@ -12,7 +12,6 @@ from core.client import CoreClient
 from core.common.database import Transaction
 from core.models import Alert
 from core.settings import DutySection
-from core.store import duty as stored
 from tests.bot.features.approvals.test_decisions import button, direct
 from tests.bot.features.environment import FeatureEnvironment, feature_environment, text_of, within_limits
 from tests.bot.running import OPEN, SOC, approve
@@ -49,14 +48,8 @@ async def acting_as(env: FeatureEnvironment, name: str) -> AsyncIterator[CoreCli
 
 async def remind_now(env: FeatureEnvironment) -> None:
     """Have half of the time be over."""
-
-    def work(tx: Transaction) -> None:
-        for row in stored.after(tx, 0):
-            if row["step"] == stored.REMINDER:
-                stored.delete(tx, row["id"], stored.REMINDER)
-                stored.add(tx, row["id"], stored.REMINDER, 0, 0)
-
-    await env.core.core.database.transaction(work)
+    database = env.core.core.database
+    await database.transaction(lambda tx: tx.run("UPDATE duty SET due_at = 0, wait = 0 WHERE step = -1"))
 
 
 def asked_directly(words: str = "asks to run") -> Any:
