@@ -81,7 +81,7 @@ class BotHealth(Collector):
         )
 
     async def _count_messages(self) -> Sequence[Metric]:
-        waiting = "Messages that are not yet as they shall be"
+        waiting = "Messages that Slack doesn't yet show as desired"
         stuck = "Messages that can't be delivered until somebody does something; doctor says what"
         grouped = "New alerts that share a card, in storms that go on"
         problems, storms = await self._outbox.problems(), await self._outbox.storms()
