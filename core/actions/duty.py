@@ -34,7 +34,7 @@ TICK_S = 1.0  # how late a step may be
 ALERTS_AT_MOST = 10
 """About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
 CHECKS_AT_MOST = 10
-"""Of how many checks a duty is told within LATELY_MS, as a service may say the same of all hosts."""
+"""How many checks a duty hears of within LATELY_MS, as a service may say the same of all hosts."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
 STEPS_AT_ONCE = 100  # in one transaction, so that thousands which are due together come in time
@@ -204,7 +204,7 @@ class Duties:
         waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
 
     def _may_tell(self, tx: Transaction, waiting: _Waiting) -> bool:
-        """Whether its duty is told of this check now: later if it was told of one of this run, never if of many."""
+        """Whether its duty hears of this check now: later if it has of one of this run, never if of many."""
         number, name, now = waiting.number, waiting.name, self._clock()
         if any(row["step"] == stored.LATELY for row in stored.of(tx, number)):
             stored.add(tx, number, stored.CONTRADICTED, now + LATELY_MS, LATELY_MS)
