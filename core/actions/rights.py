@@ -193,7 +193,7 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: in
     if action.approval is None or row["approval_expires_at"] is None:
         raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
     if action.approval.expires_at <= now:
-        raise ResponderBotError("conflict", "The time to approve this action is over; run it again.")
+        raise ResponderBotError("conflict", "The time to approve this run is over; ask for it again.")
     _require_approver(reads, guards, caller, action)
     return action, action.approval
 

@@ -70,7 +70,7 @@ def _listed(names: list[str]) -> str:
 
 def reminder_reply(expires_at: int) -> Message:
     """Tells a thread that half of the time for a decision was over."""
-    text = f"⏰ Half of the time to decide is over; the rest ends {slack_date(expires_at, DAY_AND_TIME)}."
+    text = f"⏰ Half of the time to decide is over; it ends {slack_date(expires_at, DAY_AND_TIME)}."
     return Message(text, (section(text),))
 
 

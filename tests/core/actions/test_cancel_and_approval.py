@@ -255,7 +255,10 @@ async def test_an_approval_expires_also_while_core_is_down(tmp_path: Path) -> No
         late = await running.send("ben", "POST", f"{ACTION}/{action.id}/approve", {})
     async with core_in(tmp_path, clock, keys) as running:
         ended = await running.ended(action)
-    assert (late.status_code, late.json()["message"]) == (409, "The time to approve this action is over; run it again.")
+    assert (late.status_code, late.json()["message"]) == (
+        409,
+        "The time to approve this run is over; ask for it again.",
+    )
     assert ended.status == "Failure"
     assert json.loads(ended.report)["message"] == "Not approved in time; run it again if it is still needed."
     assert not (tmp_path / "runs").exists()

@@ -86,7 +86,8 @@ def _headline(action: Action, view: RedactedView) -> str:
         state = f"{runs.state(action, view)}, {withheld(view.subject.tlp)}"
         return f"{runs.mark(action, view)} A run on {action.object_id}: {state}"
     state = f"{runs.state(action)}{runs.on_object(action, view, foreign(runs.target(view), 200))}"
-    return f"{runs.mark(action, view)} *{runs.name(action)}* {state}, started by {person_name(action.created_by)}."
+    by = f"{'asked' if action.dispatched_at is None else 'started'} by {person_name(action.created_by)}"
+    return f"{runs.mark(action, view)} *{runs.name(action)}* {state}, {by}."
 
 
 def _context(action: Action, view: RedactedView) -> list[Block]:

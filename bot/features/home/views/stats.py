@@ -47,4 +47,4 @@ def _line(figure: Figure) -> str:
     share = within.get(name, 0) * 100 // figure.number
     most = f", {share} % within {name}" if name else ""
     took = f"{duration(figure.mean_ms)} on average{most}, {duration(figure.max_ms)} at most"
-    return f"• {WORDS.get(figure.figure, figure.figure)}: {figure.number}, {took}"
+    return f"• {WORDS.get(figure.figure, figure.figure)}: {count(figure.number, 'time')}, {took}"

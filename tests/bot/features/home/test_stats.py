@@ -17,9 +17,9 @@ async def test_a_lead_reads_how_long_people_took(env: FeatureEnvironment) -> Non
     await env.ended_run(alert)
     await env["eve"].command(SOC, "/responder stats")  # who may only read may read it
     shown = text_of(fine(await env.until("eve", topmost(ids.NOTICE_VIEW, "*Week of 20"))))
-    assert "• from an alert to who works on it: 1, " in shown
+    assert "• from an alert to who works on it: 1 time, " in shown
     assert "on average, 100 % within 5m, " in shown
-    assert "*Tell_1_0*\\n• from an alert to the first run: 1, " in shown
+    assert "*Tell_1_0*\\n• from an alert to the first run: 1 time, " in shown
     assert alert.title not in shown
 
 

@@ -42,6 +42,21 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
     assert report_file(done, SUBJECT, clearance=1) is None
 
 
+def test_what_never_ran_was_not_started_by_anybody() -> None:
+    for outcome, words in (
+        ("denied", "denied by cleo"),
+        ("expired", "not approved in time"),
+        ("cancelled", "cancelled"),
+    ):
+        approval = Approval(needed=1, approved_by=[], expires_at=NOW)
+        never_ran = ended("Failure", "", approval=approval, outcome=outcome, ended_by="cleo@x").model_copy(
+            update={"dispatched_at": None}
+        )
+        headline = texts_of(end_reply(never_ran, SUBJECT, clearance=2, button=button))[0]
+        assert words in headline
+        assert headline.endswith("asked by anna.")
+
+
 def test_what_is_in_force_or_was_undone_does_not_look_just_done() -> None:
     undo = Undo(responder="Release_1_0", status="available", at=NOW)
     isolated, released = ended().model_copy(update={"undo": undo}), ended(outcome="succeeded", undoes="~39")
