@@ -105,7 +105,7 @@ AFTER_SERVE: Mapping[str, str] = {
     "responder-bot store export FILE": "responder-bot store export ../exported",
     "responder-bot store import FILE": f"{IMPORT} ../exported",
     "responder-bot restore FILE": "responder-bot restore ../backup",
-    "responder-bot forget-messages": "responder-bot forget-messages",
+    "responder-bot forget-messages": "responder-bot forget-messages --help",
 }
 
 

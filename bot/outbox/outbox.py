@@ -28,6 +28,7 @@ from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.location import Location
 from core.common.database.probe import Probe
 from core.common.database.schema import Opening
+from core.common.errors import ResponderBotError
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 POLL_S = 0.2  # how soon a request of another replica is seen
@@ -378,10 +379,14 @@ class MessageOutbox:
 async def forget_messages(location: Location, opening: Opening | None = None) -> int:
     """Delete from the bot's database all that names objects of core; returns how many messages it knew.
 
-    The messages stay in Slack as they are. Who watches a responder still does.
+    The messages stay in Slack as they are. Who watches a responder still does. Raises ResponderBotError("conflict")
+    unless the bot has found that core's database is another one: no card would change any more, and no button work.
     """
 
     def work(tx: Transaction) -> int:
+        if state.value(tx, "mismatch") is None:
+            sentence = "The bot has found no other database of core, so it needs its messages; nothing was forgotten."
+            raise ResponderBotError("conflict", sentence)
         count = tx.run("DELETE FROM message")
         tx.run("DELETE FROM file")
         tx.run("DELETE FROM alert_group")

@@ -18,6 +18,7 @@ from bot.slack_emulator import EmulatorView
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
+from core.common.errors import ResponderBotError
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store.database.backup import copy, restore_backup
@@ -172,6 +173,12 @@ async def test_an_interaction_that_was_pending_in_a_backup_is_not_carried_out(tm
         assert (shown := await outbox.message("alert:~1:C0SOC")) is not None
         assert shown.attempted_at  # it is looked for in Slack before it is posted
         await outbox.close()
+    with pytest.raises(ResponderBotError, match="so it needs its messages; nothing was forgotten"):
+        await forget_messages(tmp_path / "copy.db")
+    outbox = MessageOutbox(open_store(tmp_path / "copy.db"), slack, now_ms)
+    assert await outbox.message("alert:~1:C0SOC") is not None
+    await outbox.reject_database("Core's database is another one.")
+    await outbox.close()
     assert await forget_messages(tmp_path / "copy.db") == 1
     outbox = MessageOutbox(open_store(tmp_path / "copy.db"), slack, now_ms)
     assert await outbox.watches.of_user("T0LOCAL", ANNA) == ["responder:Mailer_1_0"]
