@@ -65,7 +65,11 @@ def progress(bulk: BulkCounts, *, button: ButtonIds, voter: str = "") -> Message
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
-    return Message(f"{name}: {counts}", (*blocks, context(by), actions(*elements)))
+    push = f"{name}: {counts}"
+    if bulk.awaiting:
+        who = person_name(bulk.created_by)
+        push = f"Approve or deny: {name} on {count(bulk.awaiting, 'target')}, asked by {who}"
+    return Message(push, (*blocks, context(by), actions(*elements)))
 
 
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:

@@ -59,6 +59,7 @@ REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 MAX_TARGETS = 3
 MAX_LISTED_TARGETS = 100  # each on a line
+MAX_FULL_TARGETS, FULL_TARGET_LIMIT = 10, 300  # which has room for the longest host name
 
 
 def is_open(action: Action) -> bool:
@@ -183,24 +184,23 @@ def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
     return target_names(action.target or (), view, most)
 
 
-def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
+def target_names(
+    artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS, limit: int = TARGET_LIMIT
+) -> str:
     """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
     shown, others = _first(artifacts, view, most)
-    names = [
-        f"{one.data_type} {clip_middle(defang(view.text(one.data), one.data_type), TARGET_LIMIT)}" for one in shown
-    ]
-    return ", ".join([*(foreign(name, TARGET_LIMIT) for name in names), *others])
+    names = [f"{one.data_type} {defang(view.text(one.data), one.data_type)}" for one in shown]
+    return ", ".join([*(foreign(clip_middle(name, limit), limit) for name in names), *others])
 
 
 def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
     """`hostname SRV-DC01 · host inside`, one line for each artifact with what its alert says of it; mrkdwn."""
     known = {artifact.id: artifact.message for artifact in view.subject.artifacts}
     shown, others = _first(artifacts, view, MAX_LISTED_TARGETS)
-    lines = [
-        " · ".join(filter(None, [target_names([one], view), foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT)]))
-        for one in shown
-    ]
-    return [*lines, *others]
+    limit = FULL_TARGET_LIMIT if len(shown) <= MAX_FULL_TARGETS else TARGET_LIMIT
+    messages = [foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT) for one in shown]
+    names = [target_names([one], view, limit=limit) for one in shown]
+    return [*(" · ".join(filter(None, parts)) for parts in zip(names, messages, strict=True)), *others]
 
 
 def _first(

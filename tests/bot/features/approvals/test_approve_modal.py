@@ -94,6 +94,16 @@ def test_every_target_is_read() -> None:
     assert " more" not in all_but_one
 
 
+def test_a_long_target_is_read_in_full_and_the_ends_of_many() -> None:
+    names = [f"{'h' * 60}-{n}-{'d' * 60}-{n}" for n in range(20)]
+    hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=name, tlp=2) for n, name in enumerate(names)]
+    few, many = asked(isolation(target=hosts[:2])), asked(isolation(target=hosts))
+    fine_view(few)
+    fine_view(many)
+    assert all(name in text_of(few) for name in names[:2])
+    assert all(f"d-{n}" in text_of(many) for n in range(20))
+
+
 def test_what_is_above_the_clearance_is_counted_and_not_named() -> None:
     target = [TargetArtifact(id=HOST.id, data_type="hostname", data="SRV-DC01", tlp=3)]
     shown = text_of(asked(isolation(target=target)))

@@ -198,6 +198,7 @@ async def test_a_bulk_asks_once_for_all(tmp_path: Path) -> None:
         targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
         bulk = await env.client.run_bulk({"responderId": "Isolate_1_0", "targets": targets})
         request = within_limits(await env.until("anna", asked_directly("3 wait for approval")))
+        assert request["text"] == "Approve or deny: Isolate on 3 targets, asked by admin"
         assert "You were asked as `@oncall`" in text_of(request)
         here = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
