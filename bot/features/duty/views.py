@@ -103,6 +103,8 @@ def passed_on(duty: Duty, login: str) -> str:
     """Tells somebody what became of their *Not me*."""
     step = duty.asked[-1]
     if login in step.logins:
-        return "Noted. Nobody else is asked by itself, so tell somebody."
+        return "Noted. Nobody else will be asked, so tell somebody."
     words = WORK if duty.channel else DECIDE
+    if step.ask == ASK_CHANNEL and step.logins:
+        return f"Noted. All others who could {words.to} are asked in the thread."
     return f"Noted. {_asked(duty, len(duty.asked), words, is_open=False, users={})}"

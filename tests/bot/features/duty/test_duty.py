@@ -108,6 +108,15 @@ async def test_one_is_asked_and_the_next_once_they_pass_it_on(tmp_path: Path) ->
         assert [sent_to(env, conversation) for conversation in (here, ben, lea)] == [1, 1, 1]
 
 
+async def test_who_passes_it_on_to_the_channel_reads_where_the_others_are_asked(tmp_path: Path) -> None:
+    async with on_duty(tmp_path, [("0m", "anna"), ("10m", "channel")]) as env:
+        await isolate(env, await env.create_alert())
+        request = await env.until("anna", asked_directly())
+        here = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
+        await env.told("anna", "Noted. All others who could decide are asked in the thread.", here)
+
+
 async def test_who_watches_approvals_as_well_gets_one_message(tmp_path: Path) -> None:
     async with on_duty(tmp_path) as env:
         await env["anna"].command(SOC, "/responder watch approvals")
@@ -143,7 +152,7 @@ async def test_half_of_the_time_reminds_those_who_were_asked(tmp_path: Path) -> 
         request = await env.until("ben", asked_directly("You were asked as `@leads`"))
         here = await env["ben"].dm(env.emulator.bot_user_id)
         await env["ben"].click(here, request["ts"], action_id=button(request, ids.NOT_ME))
-        await env.told("ben", "Noted. Nobody else is asked by itself, so tell somebody.", here)
+        await env.told("ben", "Noted. Nobody else will be asked, so tell somebody.", here)
         await remind_now(env)
         again = within_limits(await env.until("anna", asked_directly("Half of the time to decide is over.")))
         assert again["text"].startswith("⏰ Half of the time is over. Approve or deny: Isolate on HIGH")
