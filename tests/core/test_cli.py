@@ -493,6 +493,7 @@ async def test_the_version_is_printed(tmp_path: Path) -> None:
     assert ended == (f"responder-bot {version('responder-bot')}\n".encode(), b"")
 
 
+@pytest.mark.sqlite
 async def test_what_is_printed_may_be_on_a_full_disk_or_have_half_a_surrogate_pair(tmp_path: Path) -> None:
     async with stores.opened(tmp_path / "responder-bot.db") as database:
         texts = {"reason": "half \ud800 of anna@responder-bot.local"}
@@ -509,6 +510,7 @@ async def test_what_is_printed_may_be_on_a_full_disk_or_have_half_a_surrogate_pa
     assert "half \\ud800 of" in table.out
 
 
+@pytest.mark.sqlite
 async def test_an_export_of_days_in_the_wrong_order_is_refused(tmp_path: Path) -> None:
     async with stores.opened(tmp_path / "responder-bot.db"):
         pass
