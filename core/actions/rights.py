@@ -240,11 +240,8 @@ def _why_not_vote(guards: Guards, action: Action) -> str:
     approvers = guards.section(action.responder_name).approve_by
     if action.override is not None:
         who = f"{names_of(approvers)} and administrators" if approvers else "administrators"
-        return f"You are not authorized to approve or deny this run, which overrides rules; only {who} are."
-    return (
-        f"You are not authorized to approve or deny runs of {action.responder_name}; only {names_of(approvers or ())}"
-        " may."
-    )
+        return f"Only {who} may approve or deny this run, as it overrides rules."
+    return f"Only {names_of(approvers or ())} may approve or deny runs of {action.responder_name}."
 
 
 def standing_votes(reads: Reads, guards: Guards, action: Action, approval: Approval, target: Target) -> list[str]:

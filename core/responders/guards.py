@@ -335,7 +335,7 @@ class Guards:
         who = "nobody else" if not found else f"only {len(found)} of the {needed} people that it takes"
         lift = "an administrator may give somebody the right, a higher clearance or a link to Slack"
         if section.approve_by is not None:
-            lift += f", or put them among {names_of(section.approve_by)}"
+            lift += f", or let others than {names_of(section.approve_by)} approve it"
         yield _refusal("approval", f"{who} could approve it", lift)
 
     def _among(self, reads: Reads, names: Sequence[str] | None, able: Iterable[Decider]) -> frozenset[str]:

@@ -144,13 +144,13 @@ async def test_only_approvers_decide_and_never_the_requester(tmp_path: Path) -> 
             await member(harness, "leads", login)
         action = await started(harness)
         for decide in (harness.actions.approve, harness.actions.deny):
-            with pytest.raises(ResponderBotError, match="only @leads may") as error:
+            with pytest.raises(ResponderBotError, match="Only @leads may approve or deny") as error:
                 await decide(BEN, action.id)
             assert (error.value.code, error.value.details) == ("forbidden", {"rule": "approve_by"})
             with pytest.raises(ResponderBotError, match="somebody else must"):
                 await decide(ANNA, action.id)
         await member(harness, "leads", "lead", out=True)
-        with pytest.raises(ResponderBotError, match="only @leads may"):
+        with pytest.raises(ResponderBotError, match="Only @leads may approve or deny"):
             await harness.actions.approve(LEAD, action.id)
         await member(harness, "leads", "lead")
         await harness.actions.approve(LEAD, action.id)

@@ -64,7 +64,7 @@ async def test_only_those_whom_the_settings_name_count_and_never_the_requester(t
         assert await listed(harness, ANNA) == ("can_run", [])
         error = await refused(harness.actions.start(BEN, run_input(harness)))
         assert "nobody else could approve it" in error.message
-        assert "or put them among ben and @leads" in error.message
+        assert "or let others than ben and @leads approve it" in error.message
         assert len(await problems(harness)) == 1  # the empty group: ANNA and LEAD can ask
         await leave(harness, "ben")
         assert [sentence for sentence in await problems(harness) if "No run of" in sentence] == [

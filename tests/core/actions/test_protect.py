@@ -205,7 +205,7 @@ async def test_two_org_admins_override_a_rule_and_the_reason_is_kept(tmp_path: P
             )
         action = await broken(harness, bad, **ON_ARTIFACT)
         assert (action.status, action.approval and action.approval.needed) == ("Waiting", 1)
-        for who, reason in ((ANNA, "only administrators are"), (LEAD, "somebody else must")):
+        for who, reason in ((ANNA, "Only administrators may approve or deny this run"), (LEAD, "somebody else must")):
             with pytest.raises(ResponderBotError, match=reason):
                 await harness.actions.approve(who, action.id)
         assert not harness.engine.runs
@@ -246,7 +246,7 @@ async def test_an_override_needs_the_approvals_of_the_settings_as_well(tmp_path:
         assert action.approval is not None
         assert action.approval.needed == 2
         await harness.actions.approve(BEN, action.id)
-        with pytest.raises(ResponderBotError, match="only ben and administrators are"):
+        with pytest.raises(ResponderBotError, match="Only ben and administrators may approve or deny"):
             await harness.actions.approve(ANNA, action.id)
         assert not harness.engine.runs
         await harness.actions.approve(CHIEF, action.id)
@@ -264,7 +264,7 @@ async def test_an_org_admin_who_is_none_any_more_overrides_nothing(tmp_path: Pat
         assert "overrode rules for this and is no administrator any more" in await message_of(harness, first)
         await harness.people.set_profile("lead", "org-admin")
         await harness.people.set_profile("chief", "analyst")
-        with pytest.raises(ResponderBotError, match="only administrators are"):
+        with pytest.raises(ResponderBotError, match="Only administrators may approve or deny this run"):
             await harness.actions.approve(caller("chief"), second.id)
         assert not harness.engine.runs
 
