@@ -76,7 +76,7 @@ async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEn
 
 async def test_missing_permission_for_templates_is_told_before_the_modal_opens(env: FeatureEnvironment) -> None:
     await env["anna"].command(SOC, "/responder template")
-    await env.ephemeral("anna", "You can't make case templates (analyst). Ask admin or lea.")
+    await env.ephemeral("anna", "You can't make case templates. Ask admin or lea.")
 
 
 async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvironment) -> None:
