@@ -200,7 +200,7 @@ async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda
     Raises ResponderBotError if it can't start, or if the database has lost events.
     """
     async with serving(settings) as (core, url):
-        structlog.get_logger("core.app").info("listening", url=url)
+        structlog.get_logger("core.app").info("listening", url=url, version=version("responder-bot"))
         ready(url)
         await core.until_stopped()
 

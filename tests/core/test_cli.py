@@ -100,7 +100,7 @@ async def test_a_user_s_key_is_all_that_is_printed_and_it_works(tmp_path: Path) 
     _, err = await process.communicate()
     assert process.returncode == 0
     lines = [json.loads(line) for line in err.decode().splitlines()]
-    assert "listening" in [line["event"] for line in lines]
+    assert [line["version"] for line in lines if line["event"] == "listening"] == [version("responder-bot")]
     assert key not in err.decode()
     assert renewed not in err.decode()
 
