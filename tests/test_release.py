@@ -29,8 +29,6 @@ def repository(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    changelog = folder / CHANGELOG
-    changelog.write_text(changelog.read_text().replace("## [Unreleased]", "## [0.1.0]"))
     git(folder, "init")
     commit(folder)
     git(folder, "tag", "v0.1.0")
@@ -102,11 +100,10 @@ def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repo
     assert refused(repository, key) == "Something is not committed; a release is made of what git has."
     commit(repository)
     assert refused(repository, key) == "This commit has no tag v0.1.0; set it first."
-    shutil.copy(ROOT / CHANGELOG, repository / CHANGELOG)
+    (repository / CHANGELOG).write_text("## [Unreleased]\n")
     commit(repository)
     git(repository, "tag", "--force", "v0.1.0")
-    if "## [0.1.0]" not in (ROOT / CHANGELOG).read_text():
-        assert refused(repository, key) == "The changelog has no section [0.1.0]; write it first."
+    assert refused(repository, key) == "The changelog has no section [0.1.0]; write it first."
 
 
 @pytest.fixture
