@@ -22,11 +22,6 @@ from typing import Any, TextIO
 
 import structlog
 
-from core.common.errors import ResponderBotError
-
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables of OpenTelemetry that say where traces go; without them there are none."""
-
 _SECRET_WORDS = ("authorization", "api_key", "token", "secret", "password", "cookie")
 _JSON = json.JSONEncoder(ensure_ascii=False, default=repr)  # json.dumps would create one per line
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -163,10 +158,7 @@ def problem() -> str:
 
 
 def configure(level: str = "info", *, to: TextIO | None = None) -> None:
-    """Send the logs of this program and its libraries to `to` (default: standard error), and traces where they go.
-
-    Raises ResponderBotError("bad_request") if traces are wanted and can't be made.
-    """
+    """Send the logs of this program and its libraries to `to` (default: standard error)."""
     global _sink
     sink = _sink = _Sink(to or sys.stderr)
     shared: list[structlog.typing.Processor] = [
@@ -176,24 +168,12 @@ def configure(level: str = "info", *, to: TextIO | None = None) -> None:
         add_request_id,
         hide_secrets,
     ]
-    traced: list[structlog.typing.Processor] = []
-    if to is None and any(map(os.environ.get, ENDPOINTS)):
-        traced.append(_traces())
     structlog.configure(
-        processors=[Repeats(), *shared, *traced, _as_json],
+        processors=[Repeats(), *shared, _as_json],
         wrapper_class=_never_raising(structlog.make_filtering_bound_logger(_LEVELS[level])),
         logger_factory=lambda *_: _Logger(sink),
     )
     _configure_libraries(sink, shared)
-
-
-def _traces() -> structlog.typing.Processor:
-    try:
-        from core.common.logs.traces import Traces
-    except ImportError as error:
-        sentence = f"{' or '.join(ENDPOINTS)} is set, and OpenTelemetry is missing; install responder-bot[telemetry]."
-        raise ResponderBotError("bad_request", sentence) from error
-    return Traces().add
 
 
 def silence() -> None:
