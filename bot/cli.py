@@ -55,8 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
     )
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
-    text = "post what the bot posts into this channel of Slack, say what Slack answers, and delete it"
-    doctor.add_argument("--post", metavar="CHANNEL", help=text)
     text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
     _add_command(commands, "forget-messages", _forget_messages, text)
     core_cli.register(commands, _erasure)
@@ -395,8 +393,6 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.manifest:
         _print(doctor.http_manifest(_manifest_text(), args.manifest).rstrip("\n"))
         return 0
-    if args.post:
-        return _run_until_stopped(_post_to(args.post, _bot_settings(args)), when_stopped=130)
     from core.client import CoreClient
     from core.common import logs
     from core.common.clock import now_ms
@@ -416,7 +412,6 @@ def _doctor(args: argparse.Namespace) -> int:
             clearance_of = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
             checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
         if _is_local_core(settings, local_core):
-            first.extend(await _disk_checks(settings, local_core))
             first.extend(await _key_checks(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
         for line in lines:
@@ -428,28 +423,6 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _print_check(is_well: bool, name: str, message: str) -> None:
     _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
-
-
-async def _post_to(channel: str, settings: "BotSettings") -> int:
-    from importlib.metadata import version
-    from urllib.parse import urlsplit
-
-    from aiohttp import ClientSession
-
-    from bot.app.transports import web_client
-    from bot.doctor import trial
-    from core.common import logs
-    from core.common.clock import now_ms
-
-    _require_slack_tokens(settings)
-    logs.silence()
-    _print(f"responder-bot {version('responder-bot')}, {urlsplit(settings.slack.api_url).hostname}")
-    async with ClientSession() as session:
-        slack = web_client(settings.slack.bot_token, settings.slack, session)
-        is_well = await trial.post(
-            slack, channel, now_ms(), lambda check: _print_check(check.ok, check.name, check.message)
-        )
-    return 0 if is_well else 1
 
 
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
@@ -468,22 +441,6 @@ async def _key_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
     more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
     sentence = f"nobody has used {', '.join(unused[:5])}{more} for 90 days; `responder-bot key revoke LOGIN NAME`"
     return [(False, "keys", sentence)]
-
-
-async def _disk_checks(settings: "BotSettings", core: "CoreSettings") -> list[tuple[bool, str, str]]:
-    """How long the disk lasts."""
-    from bot.outbox.retention import stored_since
-    from core.common.disk import forecast
-
-    try:
-        use = await core_cli.disk_use(core)
-        days = settings.retention.message_days
-        use += await core_cli.stored("the bot's database", _bots_store(), settings.bot.database, stored_since, days)
-        return [(is_well, "disk", message) for is_well, message in forecast(use)]
-    except ResponderBotError as error:
-        return [(False, "disk", error.message)]
-    except OSError as error:
-        return [(False, "disk", f"it can't be looked at ({error.strerror})")]
 
 
 def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, int | None]]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from core.common.database.location import Location
     from core.common.database.schema import Opening
     from core.common.database.transfer import Store, Sum, Table
-    from core.common.disk import Share, Stored
     from core.engines.base import Catalogue
     from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
@@ -553,38 +552,6 @@ async def unused_keys(settings: "CoreSettings") -> Sequence[tuple[str, str]]:
         return []
     async with _opened(settings.core.database) as database:
         return await People(database, settings.core.user_domain, now_ms).unused_keys()
-
-
-async def disk_use(settings: "CoreSettings") -> "list[Stored]":
-    """What core keeps on a disk. Raises ResponderBotError if the database can't be opened."""
-    from core.common.clock import now_ms
-    from core.common.disk import stored_in
-    from core.store.database.health import stored_since
-    from core.store.database.opening import STORE
-
-    days, jobs = settings.retention.alert_days, settings.core.jobs
-    found = await stored("core's database", STORE, settings.core.database, stored_since, days)
-    return [*found, stored_in("the folder of jobs", jobs, now_ms, days)] if jobs.is_dir() else found
-
-
-async def stored(
-    name: str,
-    store: "Store",
-    location: "Location",
-    stored_since: "Callable[[Database, int], Awaitable[Share]]",
-    days: int,
-) -> "list[Stored]":
-    """What the database `name` takes; nothing if there is none yet. Raises ResponderBotError if it can't be opened."""
-    from core.common.clock import now_ms
-    from core.common.database.location import files_of
-    from core.common.disk import WEEK_MS, Stored
-
-    if _missing_file(location):
-        return []
-    async with _opened(location, store) as database:
-        size, share = await database.size_bytes(), await stored_since(database, now_ms() - WEEK_MS)
-    folder = next((file.absolute().parent for file in files_of(location)), None)
-    return [Stored(name, size, size * share.new // max(share.all, 1), folder, days)]
 
 
 def _user_add(args: argparse.Namespace) -> int:

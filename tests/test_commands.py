@@ -76,7 +76,6 @@ ENDING: Mapping[str, str] = {
     "responder-bot hosts": "",
     "responder-bot check": "",
     "responder-bot check --schema": "",
-    "responder-bot doctor --post CHANNEL": "responder-bot doctor --help",
     "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
     "responder-bot responders resume NAME": "responder-bot responders resume --help",
     "uv run responder-bot doctor --manifest https://your.host": "",

@@ -110,7 +110,6 @@ BOUNDED: Mapping[str, str] = {
     r"FROM audit_text WHERE number IN": "the texts of a page of rows",
     r"FROM audit WHERE number IN .* UNION": "the next thousand rows on one alert, case or action",
     r"FROM message WHERE key IN \(.* UNION SELECT number FROM message": "messages of what is erased",
-    r"SELECT \(SELECT count\(\*\) FROM message\) AS total": "the forecast of the disk, in the background",
     r"PARTITION BY channel": "what is pending",
     r"SELECT channel, problem, count": "what is pending and can't be delivered",
     r"SELECT \* FROM \(SELECT root_id FROM message": "the newest of a channel",

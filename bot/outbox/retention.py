@@ -16,7 +16,6 @@ from bot.outbox import state
 from core.common.clock import Clock
 from core.common.database import Database, Params, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
-from core.common.disk import Share
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
 
@@ -214,16 +213,6 @@ class Retention:
             left = left[done:]
             await asyncio.sleep(self._pause_s)
         return counts
-
-
-async def stored_since(store: Database, since: int) -> Share:
-    """Of all messages, those that have changed since then (ms); in the background: it counts all."""
-    (row,) = await store.fetch_in_background(
-        """SELECT (SELECT count(*) FROM message) AS total,
-             (SELECT count(*) FROM message WHERE status = 'shown' AND payload <> '' AND changed_at >= :since) AS new""",
-        {"since": since},
-    )
-    return Share(row["new"], row["total"])
 
 
 def _run(sql: str, values: Params, tx: Transaction) -> int:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import structlog
 
 from core.common.database.base import Database
-from core.common.disk import bytes_text
 from core.common.errors import ResponderBotError
 
 STOP_AGAIN_S = 0.1
@@ -105,7 +104,7 @@ class Opening:
         """How far the migration is, or "" while there is none."""
         if not self._does:
             return ""
-        takes = f"; it takes up to {bytes_text(self._takes)} of disk" if self._takes else ""
+        takes = f"; it takes up to {_bytes_text(self._takes)} of disk" if self._takes else ""
         return (
             f"The database {self._database} is being migrated: step {self._done} of {self._steps} ({self._does}), for"
             f" {time.monotonic() - self._began_at:.0f} s{takes}."
@@ -121,8 +120,8 @@ class Opening:
         if free is not None and self._takes > free:
             raise ResponderBotError(
                 "unavailable",
-                f"The database {database} must be migrated, which takes {bytes_text(self._takes)} of its disk, and"
-                f" {bytes_text(free)} are free; make room, and start again. Nothing was changed.",
+                f"The database {database} must be migrated, which takes {_bytes_text(self._takes)} of its disk, and"
+                f" {_bytes_text(free)} are free; make room, and start again. Nothing was changed.",
             )
         self._database, self._steps, self._began_at = database, statements, time.monotonic()
 
@@ -133,3 +132,12 @@ class Opening:
                 self._done, self._does = self._done + 1, migration.does
                 self._tell(self.sentence)
             yield statement
+
+
+def _bytes_text(count: float) -> str:
+    """A size, as people read it."""
+    for unit in ("kB", "MB"):
+        count /= 1_000
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.1f} {unit}"
+    return f"{count / 1_000:,.1f} GB"

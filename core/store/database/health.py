@@ -1,7 +1,6 @@
-"""SQL for health, metrics and `doctor`: a write probe, and counts."""
+"""SQL for health and metrics: a write probe, and counts."""
 
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.disk import Share
 from core.store.database import sequences
 
 
@@ -24,13 +23,3 @@ async def action_counts(database: Database) -> list[Row]:
     return await database.fetch_in_background(
         "SELECT status, responder_name, count(*) AS count FROM action GROUP BY responder_name, status"
     )
-
-
-async def stored_since(database: Database, since: int) -> Share:
-    """Of alerts and cases, with which all else comes, those made since then (ms); in the background: it counts all."""
-    (row,) = await database.fetch_in_background(
-        "SELECT count(*) AS total, count(CASE WHEN created_at >= :since THEN 1 END) AS new FROM object"
-        " WHERE kind IN ('alert', 'case')",
-        {"since": since},
-    )
-    return Share(row["new"], row["total"])
