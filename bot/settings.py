@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
-from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -69,16 +68,6 @@ class SlackSection(SettingsSection):
     port: int = Field(3000, ge=0, le=65535)
     command: str = Field("/responder", pattern=r"^/\S+$", description="a slash and a word, such as /responder")
     link_by_email: bool = False
-    time_zone: str = Field("UTC", description="the name of a time zone, such as Europe/Berlin")
-    """Of the times in the settings."""
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        if name not in available_timezones():
-            raise ValueError("no such zone")
-        return name
-
     @field_validator("bot_token", "app_token")
     @classmethod
     def _not_the_other_token(cls, token: str, info: ValidationInfo) -> str:
@@ -109,11 +98,6 @@ class ChannelSection(ChannelAlerts):
     group: Grouping | None = Field(
         Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
     )
-
-    summary: tuple[Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")], ...] = Field(
-        (), description='a list of times of the day, such as ["08:00", "20:00"]'
-    )
-    """When the channel gets a handover, by `[slack] time_zone`."""
 
     @field_validator("group", mode="before", json_schema_input_type=Grouping | Literal[False])
     @classmethod

@@ -41,7 +41,6 @@ from core.api import retention as retention_api
 from core.api.aliases import alias, v1
 from core.api.aliases import choices as choices_api
 from core.api.aliases import query as query_api
-from core.api.http import figures as figures_api
 from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
@@ -65,7 +64,6 @@ from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
-from core.figures.figures import Figures
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
 from core.people import EXPIRE_EVERY_S, NOTE_EVERY_S, People
@@ -342,7 +340,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos, duties),
-        *figures_api.endpoints(Figures(database, clock), clock),
         *measures_api.endpoints(measures),
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),

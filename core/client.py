@@ -34,7 +34,6 @@ from core.models import (
     DocumentList,
     Duty,
     EventPage,
-    Figure,
     Group,
     Kind,
     Log,
@@ -319,10 +318,6 @@ class CoreClient:
     async def not_me(self, asked_id: str) -> Duty:
         """Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert."""
         return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
-
-    async def stats(self, *, by: str, since: int) -> list[Figure]:
-        """How long people took since then (ms), summed up by `day`, `week`, `source` or `responder`."""
-        return await self._ask(list[Figure], "GET", "/api/stats", params={"by": by, "since": str(since)})
 
     async def paused(self) -> list[PausedResponder]:
         """The responders that are paused because they failed too often."""

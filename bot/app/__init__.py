@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import aiohttp
 import structlog
@@ -29,7 +28,6 @@ from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.notifier import ChannelAccess, Notifier
-from bot.notifier.summaries import Summaries
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
@@ -95,8 +93,6 @@ class Bot:
             group_problem=self.groups.problem_of,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
-        zone = ZoneInfo(settings.slack.time_zone)
-        self.summaries = Summaries(core, self.outbox, access, channels.summaries, zone, clock_ms)
         self._heads = Heads(core, self.outbox, channels.access_channel)
         self.leading = asyncio.Event()
         """Set while this replica holds the lease."""
@@ -117,7 +113,6 @@ class Bot:
             slack_user=identity.slack_user,
             command=settings.slack.command,
             alert_days=settings.retention.alert_days,
-            shift=self.summaries.shift,
             workspace_url=lambda: installation.workspace_url,
         )
         self._workers = Workers()
@@ -232,7 +227,6 @@ class Bot:
             self.notifier.run(),
             self.outbox.sender.run(),
             self.groups.run(),
-            self.summaries.run(),
             repeat("pruning", PRUNE_EVERY_S, self._prune),
             self._heads.run(),
         )

@@ -67,11 +67,6 @@ class Channels:
         return {section.id: section.group for section in self._sections.values() if section.group is not None}
 
     @property
-    def summaries(self) -> Mapping[str, Sequence[str]]:
-        """By channel: the times of its handovers, such as `08:00`; without channels that get none."""
-        return {section.id: section.summary for section in self._sections.values() if section.summary}
-
-    @property
     def mentions(self) -> Mapping[str, Mapping[int, str]]:
         """By channel and severity: the user group or the person that is mentioned about a new alert."""
         return {

@@ -59,7 +59,6 @@ class Services:
     command: str = "/responder"
     alert_days: int = 0  # after their last change core deletes alerts; 0: never
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
-    shift: Callable[[], tuple[int, int]] = lambda: (0, 0)  # when the one that is on now began, and when it ends (ms)
 
 
 @dataclass(frozen=True)

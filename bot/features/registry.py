@@ -16,7 +16,7 @@ from bot.features.command_text import normalize
 from bot.features.duty import handlers as duty
 from bot.features.help import doctor
 from bot.features.help import handlers as help
-from bot.features.home import active, overview, stats, summary
+from bot.features.home import active, overview
 from bot.features.home import handlers as home
 from bot.features.people import handlers as people
 from bot.features.responders import handlers as responders
@@ -34,9 +34,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     actions.FEATURE,
     overview.FEATURE,
     active.FEATURE,
-    summary.FEATURE,
     audit.FEATURE,
-    stats.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
     duty.FEATURE,

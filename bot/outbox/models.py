@@ -19,8 +19,7 @@ IN_BULK = 8  # one of many that are rendered again
 
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
-SUMMARY = "summary"  # the kind of the message at the end of a shift
-NEWS_KINDS = (SUMMARY, "end", "approval", "ask", "watch")  # of messages, by their keys
+NEWS_KINDS = ("end", "approval", "ask", "watch")  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it

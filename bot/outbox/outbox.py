@@ -13,7 +13,7 @@ from bot.outbox import alert_groups, buttons, messages, refreshes, state
 from bot.outbox.alert_groups import AlertGroup, AlertGroups, GroupChanges
 from bot.outbox.buttons import Buttons
 from bot.outbox.inbox import Inbox
-from bot.outbox.models import SUMMARY, DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
+from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
 from bot.outbox.refreshes import StoredRequest
 from bot.outbox.replicas import Replicas
 from bot.outbox.retention import AskCore, Retention
@@ -165,15 +165,6 @@ class MessageOutbox:
                 alert_groups.write(tx, grouped)
 
         await self._write(desired, note)
-
-    async def summary_at(self, channel: str) -> int | None:
-        """For which time (ms) a channel had its last handover; None before the first."""
-        text = await self._store.read(lambda reads: state.value(reads, f"{SUMMARY}:{channel}"))
-        return int(text) if text else None
-
-    async def commit_summary(self, channel: str, at: int, *desired: DesiredMessage) -> None:
-        """Upsert the handover of a channel, and note for which time it is, in one transaction."""
-        await self._write(desired, lambda tx, _now: state.set_value(tx, f"{SUMMARY}:{channel}", str(at)))
 
     async def enforce_clearance(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int]) -> None:
         """Upsert messages that were rendered for another clearance. `kept`: those that needn't be, and for which."""

@@ -24,7 +24,6 @@ from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, JsonObject, Progress, Report, Responder
-from core.figures import figures
 from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
@@ -265,7 +264,6 @@ class Lifecycle:
         if is_approved:
             owner = self._owner(row["engine_name"], row["responder_name"], has_slot=False)
             stored.set_approved(tx, row["id"], action.to_json(), owner)
-            figures.count_decision(tx, "approved", row, self._clock())
         else:
             stored.set_vote(tx, row["id"], action.to_json())
         self._record_event(tx, row, "action.updated", caller.login, request_id=logs.request_id())
@@ -373,8 +371,6 @@ class Lifecycle:
         in_force.begin(tx, action, row, section, target, now)
         if self._is_undo(row):
             in_force.begin_undo(tx, row, target)
-        else:
-            figures.count_first(tx, "first_run", row["root_id"], row["responder_name"], now)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         merged = self._registry.find(row["responder_name"])
         version: Mapping[str, Any] = _version(merged.on(row["engine_name"]) if merged else None)
@@ -708,10 +704,6 @@ class Lifecycle:
         if begun is not None:
             is_verified = bool(self._registry.section(row["responder_name"]).verify)
             in_force.settle(tx, begun, left, undo.at if undo else None, self._clock(), is_verified=is_verified)
-        if left == "in_force":
-            figures.count_first(tx, "contained", row["root_id"], row["responder_name"], now)
-        if outcome in ("denied", "expired"):
-            figures.count_decision(tx, outcome, row, now)
         if status != "Success" and row["undoes"] is not None:
             undo_state.failed(tx, row["undoes"], ended, self._clock())
         if self._is_undo(row) and row["dispatched_at"] is not None:

@@ -586,19 +586,6 @@ class BulkCounts(ApiModel):
     """Who was asked to approve it; None before anybody was asked or reminded."""
 
 
-class Figure(ApiModel):
-    """How long something took, how often (core/docs/stats.md)."""
-
-    about: str
-    """The first day of the week, the day, the source or the responder; empty for none."""
-    figure: str
-    number: int
-    mean_ms: Millis
-    max_ms: Millis
-    within: dict[str, int]
-    """How many took no longer, by `5m`, `15m`, `1h`, `4h`, `1d`."""
-
-
 class BulkTarget(ApiModel):
     """One target of a bulk, as it is now."""
 

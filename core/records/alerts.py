@@ -12,7 +12,6 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_BULK_VALUES, AlertStatus
-from core.figures import store as figures
 from core.models import (
     Alert,
     AlertInput,
@@ -316,8 +315,6 @@ def _update(
     changed.pop("ids", None)
     if request.assignee is not None:
         changed["assignee"] = require_person(tx, request.assignee) if request.assignee else None
-        if changed["assignee"] is not None and figures.is_first(tx, number, "assigned"):
-            figures.count(tx, "assigned", alert.source, "", now - alert.created_at, now)
     if artifacts is not None:
         hidden = _hidden(tx, caller, alert)
         changed["artifacts"] = [*hidden.values(), *_artifacts(tx, artifacts, hidden, user, now, alert)]

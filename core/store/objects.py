@@ -69,7 +69,6 @@ def set_unique_key(tx: Transaction, object_id: int, key: str) -> None:
 
 def delete(tx: Transaction, object_id: int) -> bool:
     """Delete an object; False if there is none. Rows of most other tables stay."""
-    tx.run("DELETE FROM first_time WHERE alert_id = :id", {"id": object_id})
     return bool(tx.run("DELETE FROM object WHERE id = :id", {"id": object_id}))
 
 

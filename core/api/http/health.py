@@ -28,7 +28,6 @@ from core.common.database import Database
 from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
-from core.figures import store as figures
 from core.models import ApiModel
 from core.store import sources
 from core.store.database import health as stored
@@ -166,8 +165,6 @@ class Metrics:
         self._queue = gauge("queue", "Actions that wait for an engine or for approval")
         self._up = gauge("engine_up", "1 while an engine answers", ("engine",))
         self._host_up = gauge("host_up", "1 while a core of a host holds its lease, 0 once it is lost", ("host",))
-        self._figures = gauge("figures", "How often something happened (core/docs/stats.md)", _FIGURE)
-        self._figure_seconds = gauge("figures_seconds", "How long all of that took", _FIGURE)
         self._measures = gauge("measures", "Runs that have left something in force", ("state",))
         self._lag = gauge("event_lag_seconds", "How long the oldest event of the last read had waited for its reader")
         self._store_up = gauge("store_up", "1 while the store can be read and written")
@@ -210,10 +207,6 @@ class Metrics:
                 counts = await self._in_force()
                 for state in ("starting", "in_force", "unknown", "contradicted"):
                     self._measures.labels(state).set(counts.get(state, 0))
-                for row in await self._database.read(figures.of_all_days):
-                    labels = (row["figure"], row["source"], row["responder"])
-                    self._figures.labels(*labels).set(row["number"])
-                    self._figure_seconds.labels(*labels).set(row["total_ms"] / 1000)
                 hosts = await self._hosts()
                 for row in await self._database.read(sources.list_all):
                     for outcome in sources.COUNTS:
@@ -243,7 +236,6 @@ class Metrics:
             self._actions.labels(row["status"], row["responder_name"] or "").set(row["count"])
 
 
-_FIGURE = ("figure", "source", "responder")
 _QUOTED_PATH = re.compile(r"""(['"`])(/[^'"`\n]*)\1""")
 # Not within a word or a URL, and without the punctuation that ends a sentence or separates a list.
 _PATH = re.compile(r"""(?<![\w:/.~%-])/(?:[^\s'"`,;:()\[\]/]+/+)*([^\s'"`,;:()\[\]/]+)""")

@@ -168,14 +168,6 @@ CREATE TABLE duty (
 -- The event up to which duties know the alerts that nobody is assigned to; no row if they ask about none.
 CREATE TABLE unassigned (seq INTEGER PRIMARY KEY);
 
--- Figures by day since 1970 (UTC), and of all days under -1: how often something took how long.
-CREATE TABLE figure (
-  day INTEGER, figure TEXT, source TEXT, responder TEXT, number INTEGER NOT NULL, total_ms INTEGER NOT NULL,
-  max_ms INTEGER NOT NULL, within_5m INTEGER NOT NULL, within_15m INTEGER NOT NULL, within_1h INTEGER NOT NULL,
-  within_4h INTEGER NOT NULL, within_1d INTEGER NOT NULL, PRIMARY KEY (day, figure, source, responder));
--- What has happened to an alert, and is not counted again.
-CREATE TABLE first_time (alert_id INTEGER, figure TEXT, PRIMARY KEY (alert_id, figure)) WITHOUT ROWID;
-
 -- For breakers: the failures that may still count, and since when and until when a responder was paused.
 CREATE TABLE failure (action_id INTEGER PRIMARY KEY, responder_name TEXT, at INTEGER);
 CREATE INDEX failure_responder ON failure (responder_name, at);

@@ -1,1 +1,0 @@
-"""How long people took, counted where it happens (core/docs/stats.md)."""
