@@ -233,7 +233,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         raise ResponderBotError("unavailable", problem)
     if any(responder.run_as for responder in settings.responder.values()):
         open_job_folders(section.jobs)
-    made = engines.make(settings, feed.database_id)
+    made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)
@@ -419,8 +419,6 @@ def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
         skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
         message = "\n".join([_summary(state.usable), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
-        if warnings := state.catalogue.warnings:
-            parts.append(health.ComponentHealth(f"limits of engine {state.engine.name}", False, "\n".join(warnings)))
     if problems := registry.settings_problems():
         parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
     return parts

@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     from core.common.database.schema import Opening
     from core.common.database.transfer import Store, Sum, Table
     from core.engines.base import Catalogue
-    from core.engines.container.images import PullStatus
     from core.engines.environments import BuildStatus
     from core.models import Alert, ClosedObjects, UserEntry
     from core.people import People
     from core.retention.erasure import Eraser, Erasure, Matches
-    from core.settings import CoreSettings, EngineSection
+    from core.settings import CoreSettings
 
 PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
@@ -315,12 +314,9 @@ def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "responders", "list, install, check and resume responders")
     verb("list", _responders_list, "list available responders, and the others with the reason")
-    install = verb("install", _responders_install, "build the environments and pull the images that responders need")
+    install = verb("install", _responders_install, "build the environments that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
-    )
-    install.add_argument(
-        "--upgrade", action="store_true", help="pull images again, and use what their tags point to now"
     )
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
     resume = verb("resume", _responders_resume, "let a responder run again that is paused, since it failed too often")
@@ -790,8 +786,6 @@ def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Seque
             ("  " + item.name, item.title, item.version, " ".join(item.data_types)) for item in catalogue.responders
         ]
         _print_table(rows)
-    for warning in catalogue.warnings:
-        print(f"  {warning}")
     for skipped in catalogue.skipped:
         print(f"  {skipped.name} can't be used: {skipped.reason}")
     for sentence in unreadable:
@@ -822,8 +816,7 @@ def _responders_install(args: argparse.Namespace) -> int:
     roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
     specs = environment_specs(roots, settings.responder)
-    containers = [engine for engine in settings.engine if engine.type == "container"]
-    if not specs and not containers:
+    if not specs:
         print(
             f"There is no responder in {args.folder}: no folder in it has a usable definition (*.json).",
             file=sys.stderr,
@@ -831,32 +824,7 @@ def _responders_install(args: argparse.Namespace) -> int:
     built = asyncio.run(environments.install(specs, _show_building))
     failed = [status for status in built if status.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
-    if args.folder:
-        containers = [engine.model_copy(update={"responders": (roots[0],)}) for engine in containers]
-    pulled = asyncio.run(_install_images(containers, settings, args.upgrade)) if containers else ()
-    if containers:
-        print(f"{sum(status.state != 'failed' for status in pulled)} images ready,", end=" ")
-        print(f"{sum(status.state == 'failed' for status in pulled)} failed")
-    return 1 if failed or any(status.state == "failed" for status in pulled) else 0
-
-
-async def _install_images(
-    sections: "Sequence[EngineSection]", settings: "CoreSettings", upgrade: bool
-) -> "list[PullStatus]":
-    from core.engines import container_engine
-
-    pulled: list[PullStatus] = []
-    for section in sections:
-        engine = container_engine(section, settings)
-        try:
-            pulled += await engine.install(_show_pulling, upgrade=upgrade)
-        finally:
-            await engine.close()
-    return pulled
-
-
-def _show_pulling(status: "PullStatus") -> None:
-    print(f"{status.image}: {status.state}{': ' if status.message else ''}{status.message}", flush=True)
+    return 1 if failed else 0
 
 
 def _show_building(status: "BuildStatus") -> None:

@@ -122,18 +122,16 @@ class CoreSection(SettingsSection):
 
 
 class EngineSection(SettingsSection):
-    """`[[engine]]`: `process` and `container` run responders here, `cortex` speaks to a remote engine."""
+    """`[[engine]]`: `process` runs responders here, `cortex` speaks to a remote engine."""
 
     name: Name
-    type: Literal["process", "container", "cortex"] = "process"
+    type: Literal["process", "cortex"] = "process"
     responders: tuple[Path, ...] = ()
     url: str = ""
     api_key: str = ""
     proxy: str = ""
     ca_file: Path | None = None
     python: Path | None = None
-    runtime: Literal["podman", "docker"] = "podman"
-    """Whose command line runs containers."""
 
     @property
     def is_remote(self) -> bool:

@@ -25,10 +25,10 @@ OURS = ("responder-bot", "replica-1", "replica-2")
 
 
 def accepts(program: str, *arguments: str | Path) -> None:
-    """A program of the group `container` ends with 0."""
+    """A program of the group `image` ends with 0."""
     path = shutil.which(program, path=str(Path(sys.executable).parent))
     if path is None:
-        pytest.skip(f"there is no {program} here; `uv run --group container` brings it")
+        pytest.skip(f"there is no {program} here; `uv run --group image` brings it")
     ran = subprocess.run([path, *arguments], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -51,7 +51,7 @@ def environments(token: Path) -> Iterator[Mapping[str, str]]:
     yield {variable["name"]: secrets[variable["name"].endswith("_FILE")] for variable in container["env"]}
 
 
-@pytest.mark.container
+@pytest.mark.image
 def test_compose_and_kubernetes_accept_their_manifests() -> None:
     accepts("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
     resources = [file for file in KUBERNETES.iterdir() if file.name != "kustomization.yaml"]

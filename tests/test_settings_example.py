@@ -86,7 +86,7 @@ def test_the_example_loads_with_every_setting_in_force(tmp_path: Path) -> None:
     file = tmp_path / "responder-bot.toml"
     file.write_text(uncommented())
     core, bot = load_core(file, {}), load_bot(file, {})
-    assert [engine.type for engine in core.engine] == ["process", "container", "cortex"]
+    assert [engine.type for engine in core.engine] == ["process", "cortex"]
     assert list(core.responder) == ["Mailer_1_0"]
     assert [channel.alerts for channel in bot.channel] == [Route()]
 

@@ -10,10 +10,9 @@ from core.engines.base import Engine
 from core.settings import CoreSettings, EngineSection
 
 if TYPE_CHECKING:
-    from core.engines.container.engine import ContainerEngine
     from core.engines.job_folder_engine import EngineOptions
 
-Factory = Callable[[EngineSection, CoreSettings, str], Engine]
+Factory = Callable[[EngineSection, CoreSettings], Engine]
 
 
 def _options(section: EngineSection, settings: CoreSettings) -> "EngineOptions":
@@ -34,7 +33,7 @@ def _options(section: EngineSection, settings: CoreSettings) -> "EngineOptions":
     )
 
 
-def _process(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
+def _process(section: EngineSection, settings: CoreSettings) -> Engine:
     from core.engines.process.engine import ProcessEngine
 
     options = _options(section, settings)
@@ -43,16 +42,7 @@ def _process(section: EngineSection, settings: CoreSettings, core_id: str) -> En
     )
 
 
-def container_engine(section: EngineSection, settings: CoreSettings, core_id: str = "") -> "ContainerEngine":
-    """An engine of type container; without `core_id` it lists and installs, and runs nothing."""
-    from core.engines.container.engine import ContainerEngine
-    from core.engines.container.runtime import Runtime
-
-    options, runtime = _options(section, settings), Runtime(section.runtime)
-    return ContainerEngine(options, runtime=runtime, core_id=core_id, responders=section.responders)
-
-
-def _cortex(section: EngineSection, settings: CoreSettings, core_id: str) -> Engine:
+def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
     from core.engines.cortex import CortexEngine
 
     return CortexEngine(
@@ -65,12 +55,12 @@ def _cortex(section: EngineSection, settings: CoreSettings, core_id: str) -> Eng
     )
 
 
-ENGINES: Mapping[str, Factory] = {"process": _process, "container": container_engine, "cortex": _cortex}
+ENGINES: Mapping[str, Factory] = {"process": _process, "cortex": _cortex}
 
 LOCAL = EngineSection(name="local", type="process")
 """The only engine when the settings have no `[[engine]]`."""
 
 
-def make(settings: CoreSettings, core_id: str = "") -> list[Engine]:
-    """The engines of the settings, in their order; `core_id` is the id of core's database, without it nothing runs."""
-    return [ENGINES[section.type](section, settings, core_id) for section in settings.engine or (LOCAL,)]
+def make(settings: CoreSettings) -> list[Engine]:
+    """The engines of the settings, in their order."""
+    return [ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)]

@@ -35,7 +35,7 @@ class Responder:
     items: tuple[str, ...] = ()
     """Names of the configuration items that the settings may set; none if the engine keeps the configuration."""
     code: str = ""
-    """The SHA-256 of its files, or the id of its image, for the audit; "" if the engine doesn't say."""
+    """The SHA-256 of its files, for the audit; "" if the engine doesn't say."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,6 @@ class Catalogue:
     skipped: tuple[Skipped, ...] = ()
     unreadable: tuple[str, ...] = ()
     """A sentence for each folder of responders that can't be read."""
-    warnings: tuple[str, ...] = ()
-    """A sentence for each protection that its runs go without on this machine."""
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ def _data_types(raw: Mapping[str, Any]) -> tuple[str, ...]:
 def _program(raw: Mapping[str, Any], root: Path) -> Path:
     if not raw.get("command") and raw.get("dockerImage"):
         raise UnusableDefinitionError(
-            "it has only a dockerImage and no command; an engine of type container can run it."
+            "it has only a dockerImage and no command; let a Cortex server run it, by an [[engine]] of type cortex."
         )
     command = _required_text(raw, "command")
     if "\0" in command:
