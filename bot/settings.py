@@ -68,6 +68,7 @@ class SlackSection(SettingsSection):
     port: int = Field(3000, ge=0, le=65535)
     command: str = Field("/responder", pattern=r"^/\S+$", description="a slash and a word, such as /responder")
     link_by_email: bool = False
+
     @field_validator("bot_token", "app_token")
     @classmethod
     def _not_the_other_token(cls, token: str, info: ValidationInfo) -> str:

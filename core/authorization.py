@@ -136,6 +136,11 @@ def deciders(reads: Reads) -> list[Decider]:
     ]
 
 
+def profiles_with(permission: Permission) -> list[Profile]:
+    """The profiles that have a permission."""
+    return [profile for profile, permissions in _PERMISSIONS.items() if permission in permissions]
+
+
 def current_clearance(reads: Reads, login: str) -> int:
     """A user's clearance now; -1, which covers nothing, if the user is unknown."""
     row = people.by_login(reads, login)

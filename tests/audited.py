@@ -25,6 +25,7 @@ CREATE CONSTRAINT TRIGGER missing AFTER INSERT ON unaudited DEFERRABLE INITIALLY
   FOR EACH ROW EXECUTE FUNCTION missing()
 """
 _RIGHTS = {'"user"': "{}.login", "slack_link": "{}.login", "group_member": "'@' || {}.name"}
+_UNLESS = {('"user"', "UPDATE"): "OLD.decided_at = NEW.decided_at"}  # the vote itself has a row
 NO_CHECK = "kind <> 'check'"  # nobody decides on a check; what it finds is a change of its run
 _DECIDED = ("dispatched_at", "cancelled_by", "approval_expires_at")
 _IN_DOC = ("approval", "undo", "measure", "outcome")
@@ -33,7 +34,7 @@ _IN_DOC = ("approval", "undo", "measure", "outcome")
 def _changes(is_sqlite: bool) -> list[tuple[str, str, str, str]]:
     """Table, operation, what it changes and a condition, of each change that needs a row."""
     found = [
-        (table, operation, key.format("OLD" if operation == "DELETE" else "NEW"), "")
+        (table, operation, key.format("OLD" if operation == "DELETE" else "NEW"), _UNLESS.get((table, operation), ""))
         for table, key in _RIGHTS.items()
         for operation in ("INSERT", "UPDATE", "DELETE")
     ]

@@ -99,6 +99,11 @@ def merge(earlier: Document, later: Document) -> Document:
 
     actions = both("actions")
     only_earlier = {action.id for action in actions} - {action.id for action in later.actions}
+
+    def of_both(name: str) -> dict[str, Any]:
+        of_earlier = {id: value for id, value in getattr(earlier, name).items() if id in only_earlier}
+        return {**of_earlier, **getattr(later, name)}
+
     return later.model_copy(
         update={
             **{name: both(name) for name in ("tasks", "logs", "artifacts")},
@@ -106,6 +111,7 @@ def merge(earlier: Document, later: Document) -> Document:
             "action_counts": {**earlier.action_counts, **later.action_counts},
             "shortened": [*later.shortened, *only_earlier.intersection(earlier.shortened)],
             "unreadable": list(dict.fromkeys([*earlier.unreadable, *later.unreadable])),
+            **{name: of_both(name) for name in ("asked", "may_decide")},
             "policies": {**earlier.policies, **later.policies},
             "titles": {**earlier.titles, **later.titles},
         }

@@ -13,7 +13,7 @@ from core.actions import bulks, rights
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Event, Kind, Policy, number_of, parse_id
+from core.models import OBJECT_TYPES, Action, Approval, Event, Kind, Policy, number_of, parse_id
 from core.records import artifacts, events
 from core.records.events import Feed
 from core.reports import report as reports
@@ -48,14 +48,14 @@ class Documents:
         self._registry = registry
         self._guards = guards
 
-    async def page(self, seq: int) -> bytes:
+    async def page(self, caller: Caller, seq: int) -> bytes:
         """The JSON of an EventPage of the events after that number, with their documents.
 
         It ends early, by whole events, once its documents reach LIMIT_CHARS.
         """
 
         def read(reads: Reads) -> bytes:
-            page, reader = self._feed.read(reads, seq), _DocumentReader(reads)
+            page, reader = self._feed.read(reads, seq), _DocumentReader(reads, self._guards, caller)
             page_events: list[Event] = []
             for event in page.events:
                 reader.add_event(event)
@@ -86,7 +86,7 @@ class Documents:
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
 
         def read(reads: Reads) -> bytes:
-            reader = _DocumentReader(reads)
+            reader = _DocumentReader(reads, self._guards, caller)
             missing: list[str] = []
             left: Sequence[str] = ()
             for position, (text, number) in enumerate(numbers.items()):
@@ -143,6 +143,7 @@ class Documents:
             "titles": _object(titles),
             "inputs": _object(inputs),
             "asked": _object(document.asked),
+            "mayDecide": _object(document.may_decide),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
         }
@@ -174,6 +175,7 @@ class _Document:
     unreadable: dict[int, None] = field(default_factory=dict)
     """Objects and actions whose stored JSON is damaged."""
     asked: dict[str, str] = field(default_factory=dict)
+    may_decide: dict[str, str] = field(default_factory=dict)
     responder_names: set[str] = field(default_factory=set)
     responders: dict[str, str] = field(default_factory=dict)
     artifact_responders: dict[str, str] = field(default_factory=dict)
@@ -182,8 +184,11 @@ class _Document:
 class _DocumentReader:
     """The documents of one snapshot of the database, each read when something first names it."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: Reads, guards: Guards, caller: Caller) -> None:
         self._reads = reads
+        self._guards = guards
+        self._sees_up_to = caller.sees_up_to
+        self._deciders: dict[tuple[object, ...], str] = {}
         self.documents: dict[int, _Document] = {}
         self.chars = 0
         """The length of all JSON read so far."""
@@ -375,8 +380,8 @@ class _DocumentReader:
             text = reports.compact(text) if is_compacted else text
             doc = from_json(text)
             undo = doc.get("undo") or {}
-            if doc.get("approval") and doc["status"] == "Waiting" and row["kind"] == "alert":
-                self._put_asked(document, number)
+            if (doc.get("approval") and doc["status"] == "Waiting") or undo.get("extension"):
+                self._put_decision(document, number)
         except (ValueError, TypeError, KeyError, AttributeError):
             document.unreadable[number] = None
             return
@@ -390,13 +395,33 @@ class _DocumentReader:
         ):
             (numbers.add if is_in else numbers.discard)(number)
 
-    def _put_asked(self, document: _Document, number: int) -> None:
-        """Add the artifacts that people approve the run for."""
+    def _put_decision(self, document: _Document, number: int) -> None:
+        """Add who may decide on a run that waits for approval, or on its extension, and what an alert's run gets."""
         row = stored.find(self._reads, number)
-        if row is not None and row["approval_expires_at"] is not None:
-            text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
-            document.asked[f"~{number}"] = text
-            self.chars += len(text)
+        if row is None:
+            return
+        action = Action.model_validate_json(row["doc"])
+        extension = None if action.undo is None else action.undo.extension
+        if row["approval_expires_at"] is not None and action.approval is not None:
+            self._put_deciders(document, row, action, row["created_by"], action.approval)
+            if row["kind"] == "alert":
+                text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
+                document.asked[f"~{number}"] = text
+                self.chars += len(text)
+        elif extension is not None and extension.outcome is None:
+            self._put_deciders(document, row, action, extension.asked_by, extension.approval)
+
+    def _put_deciders(self, document: _Document, row: Row, action: Action, asked_by: str, approval: Approval) -> None:
+        clearance = rights.clearance_to_decide(self._reads, row, action)
+        if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
+            return
+        # Runs of a bulk, of which there may be a hundred, are alike.
+        key = row["responder_name"], asked_by, clearance, action.override is not None, *approval.approved_by
+        if key not in self._deciders:
+            people = rights.who_may_decide(self._reads, self._guards, action, asked_by, approval, clearance)
+            self._deciders[key] = _array(person.to_json() for person in people)
+        document.may_decide[f"~{row['id']}"] = self._deciders[key]
+        self.chars += len(self._deciders[key])
 
 
 def _ids(numbers: Iterable[int]) -> str:

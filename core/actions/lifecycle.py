@@ -49,7 +49,7 @@ from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target, TargetOfRun
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import events, measures, objects
+from core.store import events, measures, objects, people
 from core.store import hosts as stored_hosts
 from core.store.database import backup
 from core.store.measures import CHECK
@@ -237,6 +237,7 @@ class Lifecycle:
         row = find(tx, action_id)
         rights.require_clearance(tx, caller, row, "deny an action")
         _, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
+        people.set_decided(tx, caller.login, self._clock())
         note(tx, "run_denied", row, login=caller.login)
         sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
         voted = rights.with_vote(approval, caller, "deny", approval.approved_by, self._clock())
@@ -266,6 +267,7 @@ class Lifecycle:
             stored.set_approved(tx, row["id"], action.to_json(), owner)
         else:
             stored.set_vote(tx, row["id"], action.to_json())
+        people.set_decided(tx, caller.login, self._clock())
         self._record_event(tx, row, "action.updated", caller.login, request_id=logs.request_id())
         note(tx, "run_approved", row, login=caller.login, approvals=len(votes), approvals_needed=approval.needed)
         self._audit(tx, "run.approved", row, by=caller.login, approvals=len(votes), approvals_needed=approval.needed)

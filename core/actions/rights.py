@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from core.actions import undo_state
-from core.authorization import Caller, current_clearance, current_permissions, too_high
+from core.authorization import Caller, current_clearance, current_permissions, profiles_with, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Approval, Extension, OfferedResponder, Vote
+from core.models import OPEN_STATUSES, Action, Approval, Extension, OfferedResponder, SlackUsers, Vote
 from core.responders import target as targets
 from core.responders.guards import Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
+from core.store import people
 
 APPROVE = "approve an action"
+MAX_NAMED = 10
+"""How many of those who may decide are named."""
 
 
 def may_run(reads: Reads, login: str) -> bool:
@@ -84,6 +87,36 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
     if action.override is not None and not section.approval:
         return False
     return guards.is_among(reads, section.approve_by, login)
+
+
+def who_may_decide(
+    reads: Reads, guards: Guards, action: Action, asked_by: str, approval: Approval, clearance: int
+) -> list[SlackUsers]:
+    """Who in Slack may approve and deny a run, or an extension of it, that somebody asked for: at most MAX_NAMED.
+
+    Those who decided last come first; nobody who has approved it is among them. `clearance` is what it takes.
+    """
+    section, profiles = guards.section(action.responder_name), profiles_with("manageAction")
+    is_override = action.override is not None
+    named = () if is_override and not section.approval else section.approve_by
+    rows = people.able_to_decide(
+        reads,
+        named=None if named is None else [guards.login(name) if name[:1] != "@" else name for name in named],
+        profiles=profiles,
+        always=profiles_with("manageUser") if is_override else (),
+        but=[asked_by, *approval.approved_by],
+        clearance=clearance,
+        limit=MAX_NAMED,
+    )
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}")
+    return [SlackUsers(login=login, slack_ids=slack_ids) for login, slack_ids in found.items()]
+
+
+def clearance_to_decide(reads: Reads, row: Row, action: Action) -> int:
+    """The clearance that it takes to decide on a run: that of its object, and of all that it acts on."""
+    return max([targets.of_action(reads, row)[0].clearance, *(artifact.tlp for artifact in action.target or ())])
 
 
 def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:

@@ -20,6 +20,7 @@ from core.responders import target as targets
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import actions as stored
+from core.store import people
 
 TICK_S = 5.0  # how late core may be
 BATCH = 100  # undone at once; more wait for the next round
@@ -109,6 +110,7 @@ class Undos:
             if vote == "approve":
                 rights.require_sight_of_target(caller, action)
             undo_state.require_undoable(tx, row["id"])
+            people.set_decided(tx, caller.login, now)
             if vote == "deny":
                 note(tx, "extension_denied", row, login=caller.login)
                 ended = {"outcome": "denied", "ended_by": caller.login, "message": message or None}

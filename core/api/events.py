@@ -40,7 +40,9 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
         events = await feed.page(after, wait_s, database, gather_s=gather_s)
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
         if with_documents:
-            return json_response(await documents.page(events.events[0].seq - 1 if events.events else events.last))
+            return json_response(
+                await documents.page(request.caller, events.events[0].seq - 1 if events.events else events.last)
+            )
         return json_response(events)
 
     @route(

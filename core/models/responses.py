@@ -733,6 +733,13 @@ class Event(ApiModel):
     """The id of the request that made the change, as in the log; "" if core made it by itself."""
 
 
+class SlackUsers(ApiModel):
+    """The Slack users that a person is linked to, each as `team:user`; the team may be empty."""
+
+    login: str
+    slack_ids: list[str]
+
+
 class Document(ApiModel):
     """An alert or a case with all that its card shows (core/docs/http-interface.md#documents).
 
@@ -767,6 +774,8 @@ class Document(ApiModel):
     """By the name of the responder, the titles of the parameters that it declares, if any."""
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
+    may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
+    """By action that waits for approval, or whose extension does: who in Slack may decide, at most ten."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
@@ -811,13 +820,6 @@ class EventPage(ApiModel):
     """Of the objects that the events are about, each alert or case once; only with `include=documents`."""
     bulks: list[BulkCounts] | None = None
     """The bulks to which actions of the events belong, each once; only with `include=documents`."""
-
-
-class SlackUsers(ApiModel):
-    """The Slack users that a person is linked to, each as `team:user`; the team may be empty."""
-
-    login: str
-    slack_ids: list[str]
 
 
 class Person(ApiModel):

@@ -55,6 +55,46 @@ def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
     return tx.run('UPDATE "user" SET clearance = :clearance WHERE login = :login', values)
 
 
+def set_decided(tx: Transaction, login: str, now: int) -> None:
+    """Note when a user last approved or denied something."""
+    tx.run('UPDATE "user" SET decided_at = :now WHERE login = :login', {"login": login, "now": now})
+
+
+def able_to_decide(
+    reads: Reads,
+    *,
+    named: Sequence[str] | None,
+    profiles: Sequence[str],
+    always: Sequence[str],
+    but: Iterable[str],
+    clearance: int,
+    limit: int,
+) -> list[Row]:
+    """The users with access, with these profiles and at least this clearance who are linked to Slack.
+
+    `named` are logins, and groups such as `@containment`; None names everybody. Whoever has a profile of `always` need
+    not be named; nobody in `but` is returned. `login, team, slack_user`, those who decided last first.
+    """
+    return reads.rows(
+        'SELECT login, team, slack_user FROM "user" JOIN slack_link USING (login)'
+        " WHERE disabled = 0 AND clearance >= :clearance AND profile IN (SELECT value FROM json_each(:profiles))"
+        " AND (:is_anybody = 1 OR login IN (SELECT value FROM json_each(:named))"
+        " OR login IN (SELECT login FROM group_member WHERE '@' || name IN (SELECT value FROM json_each(:named)))"
+        " OR profile IN (SELECT value FROM json_each(:always)))"
+        " AND login NOT IN (SELECT value FROM json_each(:but))"
+        " ORDER BY decided_at DESC, login DESC LIMIT :limit",
+        {
+            "clearance": clearance,
+            "profiles": json.dumps(profiles),
+            "is_anybody": int(named is None),
+            "named": json.dumps(named or ()),
+            "always": json.dumps(always),
+            "but": json.dumps(list(but)),
+            "limit": limit,
+        },
+    )
+
+
 def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
     """Link a Slack person. Raises ResponderBotError("exists") if already linked, with a team or without."""
     linked = tx.row(

@@ -176,8 +176,11 @@ CREATE TABLE pause (
   within_minutes INTEGER NOT NULL, action_id INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT);
 CREATE UNIQUE INDEX pause_open ON pause (responder_name) WHERE closed_at IS NULL;
 
+-- decided_at: when they last approved or denied something.
 CREATE TABLE "user" (
-  login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, disabled INTEGER, created_at INTEGER);
+  login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, disabled INTEGER, created_at INTEGER,
+  decided_at INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX user_decided_at ON "user" (decided_at, login);
 -- prefix: how the key begins, for the log. last_used_day: when that day began (UTC). clearance: null for the user's.
 -- addresses: a JSON list of the networks that it may come from; empty for any.
 CREATE TABLE api_key (
