@@ -16,7 +16,6 @@ from starlette.types import ASGIApp
 
 from core import engines
 from core.actions.bulks import Bulks
-from core.actions.checks import Checks
 from core.actions.documents import Documents
 from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
@@ -274,9 +273,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     start(undos.run())
     duties = Duties(database, guards, clock, domain, channels=settings.channel)
     start(duties.run())
-    checks = Checks(lifecycle, runner, registry, database, clock)
-    await checks.open()
-    start(checks.run())
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]

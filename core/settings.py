@@ -277,10 +277,7 @@ class ResponderSection(SettingsSection):
     undo: str = ""
     """The responder that undoes a run of it."""
     contains: bool = False
-    """Whether its runs leave something in force; also said by `undo` and `verify`."""
-    verify: str = ""
-    """The responder that looks whether what a run left is in force, and changes nothing."""
-    verify_every: Duration = "1h"
+    """Whether its runs leave something in force; also said by `undo`."""
     undo_after_minutes: int = Field(0, ge=0, le=MAX_UNDO_MINUTES)
     """How long after its success it is undone; 0: not by itself."""
     allow_permanent: bool = False

@@ -26,7 +26,6 @@ CREATE CONSTRAINT TRIGGER missing AFTER INSERT ON unaudited DEFERRABLE INITIALLY
 """
 _RIGHTS = {'"user"': "{}.login", "slack_link": "{}.login", "group_member": "'@' || {}.name"}
 _UNLESS = {('"user"', "UPDATE"): "OLD.decided_at = NEW.decided_at"}  # the vote itself has a row
-NO_CHECK = "kind <> 'check'"  # nobody decides on a check; what it finds is a change of its run
 _DECIDED = ("dispatched_at", "cancelled_by", "approval_expires_at")
 _IN_DOC = ("approval", "undo", "measure", "outcome")
 
@@ -54,9 +53,9 @@ def _changes(is_sqlite: bool) -> list[tuple[str, str, str, str]]:
         ("api_key", "INSERT", "NEW.login", ""),
         ("api_key", "DELETE", "OLD.login", ""),
         ("api_key", "UPDATE", "NEW.login", differs.format("OLD.expires_at", "NEW.expires_at")),
-        ("action", "INSERT", "'~' || NEW.id", f"NEW.{NO_CHECK}"),
-        ("action", "UPDATE", "'~' || NEW.id", f"NEW.{NO_CHECK} AND {changed}"),
-        ("action", "DELETE", "'deleted'", f"OLD.{NO_CHECK}"),
+        ("action", "INSERT", "'~' || NEW.id", ""),
+        ("action", "UPDATE", "'~' || NEW.id", changed),
+        ("action", "DELETE", "'deleted'", ""),
     ]
 
 

@@ -17,7 +17,7 @@ from bot.features.alerts.views import assignment, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import LOOK, WORK, is_reminded, not_me_button, why_asked
+from bot.features.duty.views import WORK, is_reminded, not_me_button, why_asked
 from bot.features.home.views import paused
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
@@ -185,7 +185,6 @@ class Renderer:
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         desired += await self._extension_requests(action, subject, timeline)
         desired += await self._about_extension(action, subject, timeline)
-        desired += await self._contradictions(action, subject, timeline)
         if action.bulk:  # which has messages of its own
             return desired
         if action.approval is not None:
@@ -240,25 +239,6 @@ class Renderer:
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
-
-    async def _contradictions(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """What tells that a check found not in force what a run has left, while that is the newest answer."""
-        verified = action.measure.verified if action.measure is not None else None
-        if verified is None or verified.answer != "contradicted":
-            return []
-        render = partial(undos.contradicted_reply, action, subject)
-        desired = await self._in_threads(f"check:{action.id}:{verified.since}", render, subject, timeline)
-        duty, withheld = verified.duty, f"Somebody was told of a run on {action.object_id}."
-        lines = await self._duties.lines(duty, 0, LOOK, is_open=True)
-        desired += await self._steps(f"step:{action.id}:{verified.since}", lines, withheld, subject, timeline, duty)
-        for team, user in await self._duties.asked(duty):
-            key = f"alarm:{action.id}:{team}:{user}:{verified.since}"
-            person = await self._recipient_of(key)
-            why = why_asked(duty, person.login if person else "")
-            view = RedactedView(subject, person.clearance if person else 0)
-            direct = await self.message(key, view, user, partial(render, why=why))
-            desired.append(replace(direct, root_id=timeline.root_id, by_person=True))
-        return desired
 
     async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
@@ -364,9 +344,6 @@ class Renderer:
         if kind == "extension":
             requests = await self._extension_requests(action, subject, here)
             return [request for request in requests if request.key == message.key]
-        if kind in ("check", "alarm"):
-            told = await self._contradictions(action, subject, here)
-            return [reply for reply in told if reply.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "paused":
@@ -385,9 +362,6 @@ class Renderer:
     async def _step_again(self, message: MessageRecord, action: Action, timeline: Timeline) -> list[DesiredMessage]:
         asked_id, now = message.key.split(":")[2], self._clock()
         approval, is_open = action.approval, approvals.is_open(action, now)
-        if not asked_id.startswith("~"):
-            lines = await self._contradictions(action, timeline.target(action), timeline)
-            return [line for line in lines if line.key == message.key]
         if asked_id != action.id:
             extension = action.undo.extension if action.undo is not None else None
             approval = extension.approval if extension is not None and extension.id == asked_id else None

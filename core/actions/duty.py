@@ -2,7 +2,7 @@
 
 The next step is a row. The core that finds it due takes the step: in one transaction it reads who may decide by then,
 stores who is asked, and replaces the row. The bot reads in the feed who was asked, and tells them. Which alerts nobody
-is assigned to is read in the feed too. What a check contradicts is a row of its own, stored with its answer.
+is assigned to is read in the feed too.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,12 +33,9 @@ from core.store import events, objects
 TICK_S = 1.0  # how late a step may be
 ALERTS_AT_MOST = 10
 """About how many alerts of a severity or a higher one a duty begins to ask within LATELY_MS; senders set it."""
-CHECKS_AT_MOST = 10
-"""How many checks a duty hears of within LATELY_MS, as a service may say the same of all hosts."""
 LATELY_MS = 10 * MINUTE_MS
 EVENTS_AT_ONCE = 200  # of the feed, in one transaction
 STEPS_AT_ONCE = 100  # in one transaction, so that thousands which are due together come in time
-ALERTS_OF_CASE = 100  # that are looked at to find its channels
 
 log = structlog.get_logger()
 
@@ -181,39 +178,22 @@ class Duties:
         number = step.step
         if number == stored.LATELY:
             return
-        waiting = (self._contradicted if number == stored.CONTRADICTED else self._find)(tx, step.number)
+        waiting = self._find(tx, step.number)
         if waiting is None:
             return
         duty, steps = waiting.duty or Duty(), waiting.steps
         if number == stored.REMINDER:
             waiting.save(duty.model_copy(update={"reminded_at": self._clock()}), Entry("approval.reminded"))
             return
-        if number == stored.CONTRADICTED:
-            if not self._may_tell(tx, waiting):
-                return
-            duty = self._ask(tx, waiting, duty, 0)
-        elif not _is_step_of(row, waiting.name):  # the channel has another duty by now
+        if not _is_step_of(row, waiting.name):  # the channel has another duty by now
             self._begin(tx, step.number)
             return
-        else:
-            while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
-                number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
-            if number >= len(steps):
-                return
-            duty = self._take(tx, waiting, duty, number, late)
+        while number + 1 < len(steps) and late >= (gap := _gap(steps, number)):
+            number, late = number + 1, late - gap  # after a long time without a core only the latest one counts
+        if number >= len(steps):
+            return
+        duty = self._take(tx, waiting, duty, number, late)
         waiting.save(duty, Entry(waiting.asked, to=duty.asked[-1].logins))
-
-    def _may_tell(self, tx: Transaction, waiting: _Waiting) -> bool:
-        """Whether its duty hears of this check now: later if it has of one of this run, never if of many."""
-        number, name, now = waiting.number, waiting.name, self._clock()
-        if any(row["step"] == stored.LATELY for row in stored.of(tx, number)):
-            stored.add(tx, number, stored.CONTRADICTED, now + LATELY_MS, LATELY_MS)
-            return False
-        if stored.told_lately(tx, name) >= CHECKS_AT_MOST:
-            log.warning("contradicted_not_told", id=f"~{number}", reason="the duty was told of too many checks lately")
-            return False
-        stored.add(tx, number, stored.LATELY, now + LATELY_MS, LATELY_MS, name)
-        return True
 
     def _take(self, tx: Transaction, waiting: _Waiting, duty: Duty, step: int, late: int) -> Duty:
         """Ask the people of a step, and store when the next one comes."""
@@ -372,31 +352,6 @@ class Duties:
         name = channel.unassigned
         able = partial(_able_to_act, tx, alert.tlp)
         return _Waiting(number, name, self._guards.steps(name), alert.duty, able, save, channel.id, *whats)
-
-    def _contradicted(self, tx: Transaction, number: int) -> _Waiting | None:
-        """What a check found not in force, if a channel that shows its alerts has a duty, or its responder has."""
-        row = stored_actions.find(tx, number)
-        action = Action.model_validate_json(row["doc"]) if row is not None else None
-        measure = action.measure if action is not None else None
-        verified = measure.verified if measure is not None else None
-        if row is None or action is None or measure is None or verified is None or verified.answer != "contradicted":
-            return None
-        root = row["root_id"]
-        rows = (objects.find(tx, "alert", one) for one in (root, *objects.alerts_of(tx, root, ALERTS_OF_CASE)))
-        alerts = [Alert.model_validate_json(one["doc"]) for one in rows if one is not None]
-        posting = (one for one in self._channels if any(_is_posted(alert, one) for alert in alerts))
-        channel, (name, steps) = next(posting, None), self._guards.duty(action.responder_name)
-        if channel is not None:
-            name, steps = channel.unassigned, self._guards.steps(channel.unassigned)
-        if not steps:
-            return None
-
-        def save(duty: Duty, entry: Entry) -> None:
-            told = measure.model_copy(update={"verified": verified.model_copy(update={"duty": duty})})
-            undo_state.save(tx, row, row["created_by"], self._clock(), row["undo_at"], entry, measure=told)
-
-        able, channel_id = partial(_able_to_act, tx, _clearance(tx, row, action)), channel.id if channel else None
-        return _Waiting(number, name, steps, verified.duty, able, save, channel_id, "measure.asked")
 
     def _able(self, reads: Reads, row: Row, action: Action, asked_by: str, approved_by: Sequence[str]) -> list[str]:
         """Who in Slack could decide on a run, or on an extension of it, and hasn't."""

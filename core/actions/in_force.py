@@ -7,12 +7,11 @@ from typing import Literal
 from core.actions import undo_state
 from core.audit import trail
 from core.common.database import Reads, Row, Transaction
-from core.models import Action, Answer, MeasureOfRun, Outcome, Verified
+from core.models import Action, MeasureOfRun, Outcome
 from core.responders import target as targets
 from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored_actions
-from core.store import duty as stored_duty
 from core.store import measures as stored
 
 FOR_EVER = 2**62
@@ -20,15 +19,13 @@ FOR_EVER = 2**62
 
 def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, target: Target, now: int) -> None:
     """Note that a run which contains something begins to."""
-    contains = section.contains or section.verify
-    kind = action.undo.responder if action.undo else action.responder_name if contains else ""
+    kind = action.undo.responder if action.undo else action.responder_name if section.contains else ""
     if not kind or action.undoes is not None:
         return
     values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": "starting", "since": now}
     possible = [name for item in target.json.get("artifacts", ()) for name in targets.names_of_artifact(item)]
     names = _names(action, target)
     stored.insert(tx, values, names, [] if action.target is not None else possible)
-    stored.void_checks(tx, kind, names)
 
 
 State = Literal["in_force", "unknown"]
@@ -41,28 +38,12 @@ def state_at_end(measure: Row | None, outcome: Outcome, *, is_known: bool) -> St
     return "in_force" if outcome == "succeeded" and not measure["is_crossed"] else "unknown"
 
 
-def settle(
-    tx: Transaction, measure: Row, state: State | None, ends_at: int | None, now: int, *, is_verified: bool
-) -> None:
-    """Store what a run that has ended leaves, and have it checked if it `is_verified`."""
-    number = measure["action_id"]
+def settle(tx: Transaction, measure: Row, state: State | None, ends_at: int | None) -> None:
+    """Store what a run that has ended leaves."""
     if state:
-        stored.set_state(tx, number, state, ends_at)
-        stored.set_verify_at(tx, number, now if is_verified else None)
-    stored.check_again(tx, measure["kind"], stored.names_of(tx, number), now)
-    if not state:
-        stored.delete(tx, number)
-
-
-def begin_undo(tx: Transaction, row: Row, target: Target) -> None:
-    """Have no check that runs now answer for what a run begins to undo."""
-    stored.void_checks(tx, row["responder_name"], _names(Action.model_validate_json(row["doc"]), target))
-
-
-def check_undone(tx: Transaction, row: Row, target: Target, now: int) -> None:
-    """Have what is left in force checked, after a run that was to undo it has ended in whatever way."""
-    names = _names(Action.model_validate_json(row["doc"]), target)
-    stored.check_again(tx, row["responder_name"], names, now)
+        stored.set_state(tx, measure["action_id"], state, ends_at)
+    else:
+        stored.delete(tx, measure["action_id"])
 
 
 def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) -> None:
@@ -106,7 +87,6 @@ def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
     measure = stored.find(tx, row["id"])
     if measure is not None and measure["state"] != "unknown":
         stored.set_state(tx, row["id"], "unknown", ends_at)
-        stored.check_again(tx, measure["kind"], stored.names_of(tx, row["id"]), now)
         shown = MeasureOfRun(state="unknown", since=measure["since"])
         entry = undo_state.Entry("undo.doubted")
         undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
@@ -118,49 +98,6 @@ def doubt_all(tx: Transaction, now: int) -> None:
         row = stored_actions.find(tx, measure["action_id"])
         if row is not None:
             doubt(tx, row, measure["ends_at"], now)
-
-
-def is_changing(reads: Reads, measure: Row) -> bool:
-    """Whether a run that leaves or ends the same has been dispatched and not ended, so that a check could be wrong."""
-    names = stored.names_of(reads, measure["action_id"])
-    if any(other["state"] == "starting" for other in stored.on(reads, measure["kind"], names)):
-        return True
-    open_rows = (stored_actions.find(reads, number) for number in stored.changing(reads, measure["kind"]))
-    return any(
-        names.intersection(_names(Action.model_validate_json(row["doc"]), targets.of_run(reads, row).asked))
-        for row in open_rows
-        if row is not None
-    )
-
-
-def end_check(tx: Transaction, check: Row, answer: Answer, message: str, now: int) -> None:
-    """Delete a check that has ended, and store its answer if it counts."""
-    stored_actions.delete(tx, check["id"])
-    measure = stored.find(tx, check["object_id"])
-    if measure is not None and measure["check_id"] == check["id"]:
-        set_answer(tx, measure, answer, message, now)
-
-
-def set_answer(tx: Transaction, measure: Row, answer: Answer, message: str, now: int) -> None:
-    """Store what a check says. Only a change is shown, and told: `contradicted` also after anything changed."""
-    row = stored_actions.find(tx, measure["action_id"])
-    if row is None:
-        return
-    stored.set_answer(tx, row["id"], answer, now)
-    state = "in_force" if answer == "confirmed" and measure["state"] == "unknown" else measure["state"]
-    if state != measure["state"]:
-        stored.set_state(tx, row["id"], state, measure["ends_at"])
-    known = Action.model_validate_json(row["doc"]).measure
-    before = known.verified.answer if known is not None and known.verified is not None else None
-    if before == answer and (answer != "contradicted" or measure["answer"] == answer):
-        return
-    verified = Verified(answer=answer, since=now, message=message)
-    shown = MeasureOfRun(state=state, since=measure["since"], verified=verified)
-    entry = undo_state.Entry("measure.checked", text=message, answer=answer, before=before)
-    undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
-    stored_duty.delete(tx, row["id"], stored_duty.CONTRADICTED)
-    if answer == "contradicted":
-        stored_duty.add(tx, row["id"], stored_duty.CONTRADICTED, now, 0)
 
 
 @dataclass(frozen=True)

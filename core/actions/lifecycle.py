@@ -23,14 +23,13 @@ from core.common import logs
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.engines.base import Job, JsonObject, Progress, Report, Responder
+from core.engines.base import Job, Progress, Report, Responder
 from core.hosts.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
     OWN_PARAMETERS,
     Action,
     ActionStatus,
-    Answer,
     Approval,
     MeasureOfRun,
     Outcome,
@@ -52,11 +51,9 @@ from core.store import actions as stored
 from core.store import events, measures, objects, people
 from core.store import hosts as stored_hosts
 from core.store.database import backup
-from core.store.measures import CHECK
 
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
 """The status of each outcome that is no `Failure`."""
-ANSWER_CHARS = 300  # of the words of a check
 _DECIDED: Mapping[Outcome, trail.What] = {
     "denied": "run.denied",
     "cancelled": "run.cancelled",
@@ -193,20 +190,6 @@ class Lifecycle:
             },
         )
         return action
-
-    def record_check(self, tx: Transaction, row: Row, target: Target, choice: EngineChoice, values: JsonObject) -> int:
-        """Record a check of what a run has left; `values` are its parameters. Returns its number."""
-        acts_on = Action.model_validate_json(row["doc"]).target
-        values_of_row = {
-            "kind": CHECK,
-            "object_id": row["id"],
-            "root_id": None,
-            "created_by": "",  # so that nobody has it among their runs
-            "owner": self._owner(choice.engine_name, choice.merged.name, has_slot=False),
-            "parameters": json.dumps(values),
-        }
-        of_action = {"target": acts_on, "parameters": "{}", "created_by": row["created_by"]}
-        return _insert(tx, self._clock(), target, choice, values_of_row, **of_action)[0].number
 
     def ask(self, tx: Transaction, number: int, responder_name: str, approval: Approval) -> None:
         """Have people asked to approve an action or a bulk, and reminded."""
@@ -353,10 +336,9 @@ class Lifecycle:
         if row is None:
             return None
         now_on, target, changed = targets.of_run(tx, row)
-        is_check = row["kind"] == CHECK  # which core asks for, and no person
         action = Action.model_validate_json(row["doc"])
-        not_allowed = changed or ("" if is_check else rights.why_not_start(tx, action, row, now_on, self._guards))
-        if not not_allowed and not is_check and self._guards.has_rules(row["responder_name"]):
+        not_allowed = changed or rights.why_not_start(tx, action, row, now_on, self._guards)
+        if not not_allowed and self._guards.has_rules(row["responder_name"]):
             not_allowed = self._guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
@@ -367,12 +349,8 @@ class Lifecycle:
         host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None
-        if is_check:
-            return self._job(row, target, resumed=False)
         section = self._registry.section(row["responder_name"])
         in_force.begin(tx, action, row, section, target, now)
-        if self._is_undo(row):
-            in_force.begin_undo(tx, row, target)
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         merged = self._registry.find(row["responder_name"])
         version: Mapping[str, Any] = _version(merged.on(row["engine_name"]) if merged else None)
@@ -621,7 +599,7 @@ class Lifecycle:
                 " Look at its target before you run it again."
             )
             for row in rows:
-                if row["dispatched_at"] is None and row["kind"] != CHECK:
+                if row["dispatched_at"] is None:
                     action, target = Action.model_validate_json(row["doc"]), targets.of_run(tx, row).asked
                     section = self._registry.section(row["responder_name"])
                     in_force.begin(tx, action, row, section, target, self._clock())
@@ -660,9 +638,6 @@ class Lifecycle:
         approval: Approval | None = None,
     ) -> Action:
         """Store the end; `outcomes` are those of the operations."""
-        if row["kind"] == CHECK:
-            in_force.end_check(tx, row, *_answer(prepared), self._clock())
-            return Action.model_validate_json(row["doc"])
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
@@ -704,21 +679,15 @@ class Lifecycle:
         by = ended_by if outcome in _DECIDED and ended_by else trail.CORE
         self._audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
         if begun is not None:
-            is_verified = bool(self._registry.section(row["responder_name"]).verify)
-            in_force.settle(tx, begun, left, undo.at if undo else None, self._clock(), is_verified=is_verified)
+            in_force.settle(tx, begun, left, undo.at if undo else None)
         if status != "Success" and row["undoes"] is not None:
             undo_state.failed(tx, row["undoes"], ended, self._clock())
-        if self._is_undo(row) and row["dispatched_at"] is not None:
-            target = targets.of_run(tx, row).asked
-            if status == "Success":
-                in_force.end_undone(tx, row, ended, target, self._clock())
-            in_force.check_undone(tx, row, target, self._clock())
+        if status == "Success" and self._is_undo(row) and row["dispatched_at"] is not None:
+            in_force.end_undone(tx, row, ended, targets.of_run(tx, row).asked, self._clock())
         return ended
 
     def _prepared(self, report: Report, row: Row) -> reports.PreparedReport:
         secret_names = frozenset(json.loads(row["secret_names"]))
-        if row["kind"] == CHECK:  # it only looks
-            report = replace(report, operations=())
         return reports.prepare(report, self._parameters(row), self._limits, secret_names)
 
     def _audit(
@@ -731,8 +700,6 @@ class Lifecycle:
         texts: Mapping[str, str | None] | None = None,
         **details: Any,
     ) -> None:
-        if row["kind"] == CHECK:  # nobody decides on it; a change of what it says has a row (`in_force.set_answer`)
-            return
         trail.record(
             tx,
             self._clock(),
@@ -750,9 +717,7 @@ class Lifecycle:
     def _record_event(
         self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""
     ) -> None:
-        """`request_id` is by default that of the request that started the action. Checks have no events."""
-        if row["kind"] == CHECK:
-            return
+        """`request_id` is by default that of the request that started the action."""
         events.record(
             tx,
             row["id"],
@@ -778,8 +743,6 @@ class Lifecycle:
         }
         undoes = {} if row["undoes"] is None else {"undoes": f"~{row['undoes']}"}
         own = {"user": row["created_by"], "organisation": self._organisation, **undoes}
-        if row["kind"] == CHECK:
-            own |= {"user": Action.model_validate_json(row["doc"]).created_by, "verifies": f"~{row['object_id']}"}
         return {**parameters, **own}
 
     def _job(self, row: Row, target: Target, *, resumed: bool) -> Job:
@@ -840,10 +803,10 @@ def _insert(
 
 
 def find(reads: Reads, action_id: str) -> Row:
-    """The row of an action by its id (`~12`). Raises ResponderBotError("not_found"), also for a check."""
+    """The row of an action by its id (`~12`). Raises ResponderBotError("not_found")."""
     number = parse_id(action_id)
     row = None if number is None else stored.find(reads, number)
-    if row is None or row["kind"] == CHECK:
+    if row is None:
         raise ResponderBotError("not_found", "Action not found")
     return row
 
@@ -857,17 +820,6 @@ def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any)
     """Log an event about an action once the transaction is committed."""
     ids = {"action": f"~{row['id']}", "object": f"~{row['object_id']}", "root": f"~{row['root_id']}"}
     tx.notes.append((event, {**ids, "responder": row["responder_name"], **more}))
-
-
-def _answer(prepared: reports.PreparedReport) -> tuple[Answer, str]:
-    """What the report of a check says, and in which words (core/docs/in-force.md#checks)."""
-    full = json.loads(prepared.parts["full"])
-    answer = full.get("answer") if prepared.success else None
-    words = full.get("message") or json.loads(prepared.parts["message"])
-    message = words[:ANSWER_CHARS] if isinstance(words, str) else ""
-    if answer == "confirmed" or answer == "contradicted":
-        return answer, message
-    return "unknown", message
 
 
 def _cancelled(login: str) -> Report:

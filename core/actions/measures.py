@@ -1,6 +1,6 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from core.actions import in_force, rights
@@ -11,7 +11,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
-from core.models import Action, Answer, Measure, UndoInput, Verified, number_of, parse_id
+from core.models import Action, Measure, UndoInput, number_of, parse_id
 from core.protection import targets_in
 from core.responders import target as targets
 from core.responders.guards import Guards
@@ -190,30 +190,11 @@ class Measures:
             since=min(measure["since"] for measure in measures),
             until=group.last["ends_at"],
             undo=action.undo,
-            verified=_verified(reads, measures, seen),
         )
 
 
 def _missing() -> ResponderBotError:
     return ResponderBotError("not_found", "Measure not found; it may have ended.")
-
-
-_WORST: Sequence[Answer] = ("contradicted", "unknown", "confirmed")
-
-
-def _verified(reads: Reads, measures: Sequence[Row], rows: Mapping[int, Row]) -> Verified | None:
-    """The worst of the answers that stand; one that a newer check of all the same has answered stands no more."""
-    standing: list[Verified] = []
-    newer: list[frozenset[str]] = []
-    for measure in sorted(measures, key=lambda one: one["answered_at"] or 0, reverse=True):
-        names = stored.names_of(reads, measure["action_id"])
-        shown = Action.model_validate_json(rows[measure["action_id"]]["doc"]).measure
-        verified = None if shown is None else shown.verified
-        if verified is not None and measure["answer"] == verified.answer:
-            if not any(names <= others for others in newer):
-                standing.append(verified)
-            newer.append(names)
-    return min(standing, key=lambda verified: _WORST.index(verified.answer), default=None)
 
 
 def _group(reads: Reads, measure_id: str) -> Group:

@@ -208,7 +208,7 @@ class Undos:
         undo = Action.model_validate_json(row["doc"]).undo
         name = "" if undo is None else undo.responder
         merged = self._registry.find(name)
-        same = {} if merged is None else common_parameters(row, self._registry.parameters(merged))
+        same = {} if merged is None else _common_parameters(row, self._registry.parameters(merged))
         return RunInput(
             responder_id=name or row["responder_name"],
             object_type=row["kind"],
@@ -222,7 +222,7 @@ class Undos:
             pass
 
 
-def common_parameters(row: Row, declared: Iterable[Parameter]) -> dict[str, Any]:
+def _common_parameters(row: Row, declared: Iterable[Parameter]) -> dict[str, Any]:
     """The inputs of a run that another responder declares too, without secrets, which aren't kept."""
     parameters = json.loads(row["parameters"])
     common = {parameter.name: parameters[parameter.name] for parameter in declared if parameter.name in parameters}

@@ -66,13 +66,6 @@ def _measure_ended(row: _Fields) -> str:
     return f"marked {row['object']}, {row['responder']} on {row['on']}, as ended"
 
 
-_ANSWERS = {"confirmed": "it is in force", "contradicted": "it is not in force", "unknown": "it doesn't know"}
-
-
-def _measure_checked(row: _Fields) -> str:
-    return f"checked {row['object']}, {row['responder']} on {row['on']}: {_ANSWERS[row['answer']]}"
-
-
 def _user_added(row: _Fields) -> str:
     slack = f", linked to {row['slack']} in Slack" if "slack" in row else ""
     return f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}{slack}"
@@ -113,7 +106,6 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "approval.declined": lambda row: f"won't decide on {row['object']}; asked by then: {_asked(row)}",
     "assignment.asked": lambda row: f"asked {_asked(row)} to work on {row['object']}",
     "assignment.declined": lambda row: f"won't work on {row['object']}; asked by then: {_asked(row)}",
-    "measure.asked": lambda row: f"told {_asked(row)} that a check contradicts {row['object']}",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),
     "run.dispatched": _run("started"),
@@ -130,7 +122,6 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "extension.approved": _run("approved the extension of"),
     "extension.denied": _run("denied the extension of"),
     "measure.ended": _measure_ended,
-    "measure.checked": _measure_checked,
     "request.refused": _refused,
     "login.refused": lambda _: "Somebody without a valid key was refused",
     "user.added": _user_added,

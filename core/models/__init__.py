@@ -66,7 +66,6 @@ from core.models.responses import (
     AccessRequest,
     Action,
     Alert,
-    Answer,
     Approval,
     Artifact,
     AskedStep,
@@ -112,7 +111,6 @@ from core.models.responses import (
     Task,
     Undo,
     UserEntry,
-    Verified,
     Vote,
 )
 
@@ -137,7 +135,6 @@ __all__ = [
     "AlertInput",
     "AlertUpdate",
     "AlertsUpdate",
-    "Answer",
     "ApiModel",
     "Approval",
     "ApproveAccessInput",
@@ -220,7 +217,6 @@ __all__ = [
     "UndoInput",
     "UndoTimeInput",
     "UserEntry",
-    "Verified",
     "Vote",
     "number_of",
     "parse_id",

@@ -13,9 +13,8 @@ from pydantic_core import SchemaError
 from core.common.words import SECRET_WORDS, spaced
 from core.models.base import ApiModel
 
-OWN_PARAMETERS = ("user", "organisation", "undoes", "verifies")
-"""Parameters that core sets; no client and no definition can. `undoes` and `verifies` are the ids of runs, and there
-only where it undoes one, or checks whether what it left is in force."""
+OWN_PARAMETERS = ("user", "organisation", "undoes")
+"""Parameters that core sets; no client and no definition can. `undoes` is the id of the run that this one undoes."""
 ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 

@@ -417,21 +417,6 @@ class Undo(ApiModel):
     """The newest change of `at` that somebody made."""
 
 
-Answer = Literal["confirmed", "contradicted", "unknown"]
-
-
-class Verified(ApiModel):
-    """What checks say of what a run has left in force (core/docs/in-force.md#checks)."""
-
-    answer: Answer
-    since: Millis
-    """When a check said so first."""
-    message: str = ""
-    """In the words of the responder that checks it, or why there is no answer."""
-    duty: Duty | None = Field(None, exclude_if=_is_absent)
-    """Who was told that it is contradicted."""
-
-
 class MeasureOfRun(ApiModel):
     """What a run has left in force (core/docs/in-force.md#measures); until when is in its `undo`."""
 
@@ -442,8 +427,6 @@ class MeasureOfRun(ApiModel):
     ended_by: str | None = None
     message: str | None = None
     """Why somebody marked it as ended."""
-    verified: Verified | None = None
-    """None while nothing has checked it."""
 
 
 class TargetArtifact(ApiModel):
@@ -528,8 +511,6 @@ class Measure(ApiModel):
     """When core undoes it, or should have; None: not by itself."""
     undo: Undo | None = None
     """None if nothing undoes it."""
-    verified: Verified | None = None
-    """The worst answer of the newest checks; None while nothing has checked it."""
 
 
 class BulkEntry(ApiModel):

@@ -24,7 +24,6 @@ from core.responders.target import Target, applies, artifacts_of, names_of_artif
 from core.settings import DutySection, DutyStep, Rate, ResponderSection, duty_of, section_for
 from core.store import events, objects
 from core.store import guards as stored
-from core.store.measures import CHECK
 
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # in units of `cost_of`; comparing that much takes a second
@@ -223,9 +222,7 @@ class Guards:
     # --- breakers ---------------------------------------------------------------------------------------------------
 
     def count_failure(self, tx: Transaction, row: Row, now: int) -> None:
-        """Count a failed run, and pause its responder after too many. Checks don't count."""
-        if row["kind"] == CHECK:
-            return
+        """Count a failed run, and pause its responder after too many."""
         name = row["responder_name"]
         breaker = self.section(name).breaker
         if breaker is None or stored.paused(tx, name) is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Literal
 
 from core.common.settings_file import variable_name
 from core.engines.base import Catalogue, Responder
@@ -41,11 +40,9 @@ def settings_problems(
         elif responders := by_variable_name[variable_name(name)]:
             problems += _unknown_items(name, section, [item for responder in responders for item in responder.items])
         if section.undo:
-            problems += _other_problems(name, "undo", section.undo, known, usable)
+            problems += _undo_problems(name, section.undo, known, usable)
             of_undo = sections.get(section.undo, ResponderSection()).parameter
             problems += _undo_secrets(name, section.undo, of_undo or _declared(known.get(section.undo, ())))
-        if section.verify:
-            problems += _other_problems(name, "verify", section.verify, known, usable)
     return problems
 
 
@@ -55,23 +52,17 @@ def _unknown_section(name: str, known: Sequence[str]) -> str:
     return f'The settings\' [responder."{name}"] names no responder that an engine knows; {hint}'
 
 
-_WORK = {"undo": "undoes its runs", "verify": "checks what its runs left"}
-
-
-def _other_problems(
-    name: str, key: Literal["undo", "verify"], other: str, known: Collection[str], usable: Collection[str]
-) -> list[str]:
-    """What is wrong with the name of another responder, under `undo` or `verify`."""
-    place, work = f'The settings\' [responder."{name}"] {key} names', _WORK[key]
-    if other == name:
-        return [f"{place} the responder itself; name the one that {work}."]
-    if other in usable:
+def _undo_problems(name: str, undo: str, known: Collection[str], usable: Collection[str]) -> list[str]:
+    place = f'The settings\' [responder."{name}"] undo names'
+    if undo == name:
+        return [f"{place} the responder itself; name the one that undoes its runs."]
+    if undo in usable:
         return []
-    if other in known:
-        return [f"{place} {other}, which can't be used, so nothing {work}; correct that first."]
-    near = get_close_matches(other, known, 1)
+    if undo in known:
+        return [f"{place} {undo}, which can't be used, so nothing undoes its runs; correct that first."]
+    near = get_close_matches(undo, known, 1)
     hint = f'did you mean "{near[0]}"?' if near else "`responder-bot responders list` shows their names."
-    return [f'{place} "{other}", which no engine knows, so nothing {work}; {hint}']
+    return [f'{place} "{undo}", which no engine knows, so nothing undoes its runs; {hint}']
 
 
 def _declared(responders: Sequence[Responder]) -> Sequence[Parameter]:

@@ -17,7 +17,7 @@ from core.common.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Action, Alert, Kind, TargetArtifact, number_of, parse_id
 from core.protection import targets_in
 from core.records import artifacts
-from core.store import actions, measures, objects, retention
+from core.store import actions, objects, retention
 
 _MISSING: Mapping[Kind, str] = {
     "alert": "Alert not found",
@@ -263,11 +263,7 @@ def of_run(reads: Reads, row: Row) -> TargetOfRun:
     """The target of an open action, as it is now and as it was requested.
 
     An undo gets the target of the run that it undoes, even if the object has changed since; only higher levels count.
-    A check gets that of the run that it checks, likewise.
     """
-    if row["kind"] == measures.CHECK:
-        now, _ = of_action(reads, _checked(reads, row))
-        return TargetOfRun(now, _asked(row, now), "")
     now, gone = of_action(reads, row)
     asked, undoes = _asked(row, now), row["undoes"] is not None
     if gone:
@@ -281,16 +277,8 @@ def of_run(reads: Reads, row: Row) -> TargetOfRun:
     return TargetOfRun(now, asked, sentence if changed else "")
 
 
-def _checked(reads: Reads, check: Row) -> Row:
-    """The run whose measure a check looks at. Raises ResponderBotError("not_found")."""
-    row = actions.find(reads, check["object_id"])
-    if row is None:
-        raise ResponderBotError("not_found", "Action not found")
-    return row
-
-
 def to_undo(reads: Reads, row: Row) -> Target:
-    """The target of an undo or a check: that of the action, with the object's levels of now where they are higher.
+    """The target of an undo: that of the action, with the object's levels of now where they are higher.
 
     Raises ResponderBotError("not_found") if the object or its case is deleted.
     """

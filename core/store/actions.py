@@ -60,7 +60,7 @@ def existing(reads: Reads, action_ids: Iterable[int]) -> set[int]:
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
     """`doc, whole_report, whole_operations, whole_parameters`; null unless those in `doc` were truncated."""
     columns = "doc, whole_report, whole_operations, whole_parameters"
-    return reads.row(f"SELECT {columns} FROM action WHERE id = :id AND kind <> 'check'", {"id": action_id})
+    return reads.row(f"SELECT {columns} FROM action WHERE id = :id", {"id": action_id})
 
 
 def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
@@ -93,8 +93,8 @@ def newest_ids(reads: Reads, state: str, by: str, since: int, limit: int) -> lis
 
 def recent_runs(reads: Reads) -> Counter[str]:
     """How many of the newest actions are runs of each responder."""
-    newest = reads.rows(f"SELECT kind, responder_name FROM action WHERE id > 0 ORDER BY id DESC LIMIT {RECENT}")
-    return Counter(row["responder_name"] for row in newest if row["kind"] != "check")
+    newest = reads.rows(f"SELECT responder_name FROM action WHERE id > 0 ORDER BY id DESC LIMIT {RECENT}")
+    return Counter(row["responder_name"] for row in newest)
 
 
 def ids_of(search: Search, kind: str, object_id: int, offset: int, limit: int) -> Iterator[Row]:

@@ -8,9 +8,7 @@ from core.common.database import Reads, Row, Transaction
 REMINDER = -1
 """The step that reminds those who were asked."""
 LATELY = -2
-"""No step: people were asked about an alert, or told of a check, less than some minutes ago."""
-CONTRADICTED = -3
-"""The only step about what a check contradicts."""
+"""No step: people were asked about an alert less than some minutes ago."""
 
 
 def add(tx: Transaction, number: int, step: int, due_at: int, wait: int, name: str | None = None) -> None:
@@ -43,16 +41,6 @@ def asked_lately(reads: Reads, name: str, number: int) -> int:
         "SELECT count(*) AS number FROM duty JOIN object ON object.id = duty.id WHERE duty.step = :step"
         " AND duty.name = :name AND object.severity >= (SELECT severity FROM object WHERE id = :id)",
         {"step": LATELY, "name": name, "id": number},
-    )
-    return int(row["number"]) if row else 0
-
-
-def told_lately(reads: Reads, name: str) -> int:
-    """About how many runs a duty was told lately that a check contradicts them."""
-    row = reads.row(
-        f"SELECT count(*) AS number FROM duty JOIN action ON action.id = duty.id WHERE duty.step = {LATELY}"
-        " AND duty.name = :name",
-        {"name": name},
     )
     return int(row["number"]) if row else 0
 

@@ -58,10 +58,6 @@ SMALL_CHARS = 262_144
 MAX_DOCS = RESPONSE_LIMIT_CHARS // 100  # more documents than a response can hold
 
 
-_LISTED = "o0.kind <> 'check'"
-"""The actions that anybody is shown; checks are none."""
-
-
 async def page(
     database: Database,
     kind: str,
@@ -82,7 +78,7 @@ async def page(
     """
     # Actions have a table of their own; both have an `id` and a `doc`.
     is_action = kind == "action"
-    table, own = ("action", _LISTED) if is_action else ("object", f"o0.kind = {conditions.bind(kind)}")
+    table, own = ("action", "TRUE") if is_action else ("object", f"o0.kind = {conditions.bind(kind)}")
     for column in {sort.path.column for sort in sorts} & _NEVER_NULL:
         own += f" AND o0.{column} IS NOT NULL"  # as in its index
     if alerts is not None:

@@ -25,7 +25,6 @@ class Words(NamedTuple):
 
 DECIDE = Words("decide", "nobody decides", "Nobody has decided yet. Please do.")
 WORK = Words("work on it", "nobody is assigned", "Nobody is assigned yet. Please assign it to yourself.")
-LOOK = Words("look into that", "", "Please look into that.")
 
 
 def step_reply(

@@ -134,21 +134,6 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 
 
-def contradicted_reply(
-    action: Action, subject: Subject, *, clearance: int, button: ButtonIds, why: str = ""
-) -> Message:
-    """Says that a check found not in force what a run has left, and what to do; `why` a person gets it."""
-    view = RedactedView(subject, clearance)
-    if not view.is_open:
-        text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
-        return Message(text, (section(text),))
-    found = undo_state.contradicted(action, view)
-    todo = "Check the target, then run it again, or mark it as ended in `/responder active`."
-    text = f"⚠️ {heading(action, view)} is {found}. {todo}"
-    shown = buttons(action, view, button)
-    return Message(text, (section(text), *([actions(*shown)] if shown else []), *([context(why)] if why else [])))
-
-
 # --- extensions -----------------------------------------------------------------------------------------------------
 
 

@@ -205,7 +205,7 @@ class Metrics:
                 self._queue.set(await self._database.read(stored.queued))
                 self._size.set(await self._database.size_bytes())
                 counts = await self._in_force()
-                for state in ("starting", "in_force", "unknown", "contradicted"):
+                for state in ("starting", "in_force", "unknown"):
                     self._measures.labels(state).set(counts.get(state, 0))
                 hosts = await self._hosts()
                 for row in await self._database.read(sources.list_all):

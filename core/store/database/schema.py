@@ -78,7 +78,7 @@ CREATE INDEX object_text_object ON object_text (object_id);
 -- undoes this one; null for never, and once it has. target: what it was asked to run on (responders/target.py), while
 -- it is open or has left something in force. run_id: its number and a random one, by which engines find its job.
 -- request_id: of the request that started it, for the log. report_at: when it ended; null while it is open, and once
--- retention has removed its report. kind: of its object, or `check` (store/measures.py).
+-- retention has removed its report. kind: of its object.
 CREATE TABLE action (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER, responder_name TEXT,
   engine_name TEXT, engine_responder_id TEXT, status TEXT NOT NULL, created_by TEXT NOT NULL, acted_through TEXT,
@@ -125,15 +125,10 @@ CREATE INDEX action_target_action ON action_target (action_id);
 
 -- What runs have left in force. kind: the responder that undoes it, or its own where none does. state: starting,
 -- in_force or unknown. ends_at: null for no end. is_crossed: something undid the same while it was starting.
--- verify_at: when core checks it next; null for never. checked_at: when it began to last. check_id: the action that
--- does so; null if its answer no longer counts. answer: the last one since anything changed what is in force.
--- answered_at: when that was.
 CREATE TABLE measure (
   action_id INTEGER PRIMARY KEY, kind TEXT NOT NULL, root_id INTEGER NOT NULL, state TEXT NOT NULL,
-  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL, verify_at INTEGER, checked_at INTEGER,
-  check_id INTEGER, answer TEXT, answered_at INTEGER);
+  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL);
 CREATE INDEX measure_root ON measure (root_id);
-CREATE INDEX measure_verify_at ON measure (verify_at) WHERE verify_at IS NOT NULL;
 -- What those runs act on, as hashes; is_certain: 0 for what they may act on.
 CREATE TABLE measure_target (
   name TEXT, action_id INTEGER, is_certain INTEGER NOT NULL, PRIMARY KEY (name, action_id));
@@ -159,10 +154,9 @@ CREATE TABLE bulk (
   duty TEXT);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
 
--- Who is asked next about an action or a bulk that waits for approval, or about an alert that nobody is assigned to; or
--- who hears that a check contradicts an action. step: of the duty in the settings; -1 for the reminder, -2 for an
--- alert about which people were asked lately, -3 for a check. wait: how long it was until due_at when it was stored.
--- name: of an alert's duty.
+-- Who is asked next about an action or a bulk that waits for approval, or about an alert that nobody is assigned to.
+-- step: of the duty in the settings; -1 for the reminder, -2 for an alert about which people were asked lately.
+-- wait: how long it was until due_at when it was stored. name: of an alert's duty.
 CREATE TABLE duty (
   id INTEGER, step INTEGER, due_at INTEGER NOT NULL, wait INTEGER NOT NULL, name TEXT, PRIMARY KEY (id, step));
 -- The event up to which duties know the alerts that nobody is assigned to; no row if they ask about none.

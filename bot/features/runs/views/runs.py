@@ -290,7 +290,7 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
 def in_force_line(action: Action, view: RedactedView) -> str:
     """Of a run that is in force: until when, on what, who started and who approved it, and what it said."""
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
-    mark = "⚠️" if is_stuck or undo_state.contradicted(action, view) else "🔒"
+    mark = "⚠️" if is_stuck else "🔒"
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
     values = inputs_in_brackets(action, view)
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"

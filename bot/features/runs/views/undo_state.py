@@ -59,8 +59,6 @@ def in_force(action: Action, view: RedactedView) -> str:
     undo, is_unknown = action.undo, action.measure is not None and action.measure.state == "unknown"
     if not view.is_open:
         return ""
-    if found := contradicted(action, view):
-        return found
     if undo is None:
         return "maybe in force; nothing undoes it" if is_unknown else "in force; nothing undoes it"
     at = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else ""
@@ -75,16 +73,6 @@ def in_force(action: Action, view: RedactedView) -> str:
         before = slack_date(undo.changed.before, DAY_AND_TIME) if undo.changed.before is not None else "no end"
         until += f", moved from {before} by {person_name(undo.changed.by)}"
     return f"maybe {until}: nobody knows whether it took effect" if is_unknown else until
-
-
-def contradicted(action: Action, view: RedactedView) -> str:
-    """`not in force, says the check of today at 14:30: "the host is online"`; "" if no check says so; mrkdwn."""
-    verified = action.measure.verified if action.measure is not None else None
-    if verified is None or verified.answer != "contradicted":
-        return ""
-    text = foreign(view.inputs(verified.message), MESSAGE_LIMIT).rstrip(".") if view.shows_reports else ""
-    said = f': "{text}"' if text else ""
-    return f"*not* in force, says the check of {slack_date(verified.since, DAY_AND_TIME)}{said}"
 
 
 def why(undo: Undo, view: RedactedView) -> str:

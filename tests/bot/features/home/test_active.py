@@ -1,9 +1,7 @@
 """What is in force, as a command and in the App Home, with Undo, Extend and Mark as ended."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,25 +76,3 @@ async def test_marking_as_ended_asks_for_a_reason_and_runs_nothing(env: FeatureE
     await env.until("anna", topmost(SHOWN, "is marked as ended"))
     assert await env.client.measures() == []
     assert len(await env.client.actions("alert", alert.id)) == 1
-
-
-async def test_a_contradiction_is_told_in_the_thread_and_shown_on_the_card(tmp_path: Path) -> None:
-    answer = {"success": True, "full": {"answer": "contradicted", "message": "the host is online"}}
-    rules: dict[str, dict[str, Any]] = {
-        "Block": {"undo": "Tell_1_0", "target": "ip", "verify": "Report_1_0"},
-        "Report": {"config": {"answer": json.dumps(answer)}},
-    }
-    async with feature_environment(tmp_path, rules) as env:
-        alert = await env.create_alert()
-        await env.card_of("anna", alert)
-        await block(env, alert.id)
-        found = "*not* in force, says the check of"
-        card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, found))
-        told = await env.until("anna", lambda s: [m for m in s.thread(SOC, card["ts"]) if "run it again" in m["text"]])
-        assert "the host is online" in text_of(told[-1])
-        (run,) = await env.client.actions("alert", alert.id)  # the check is not among them
-        assert run.measure is not None
-        assert run.measure.verified is not None
-        assert (run.measure.verified.answer, run.responder_name) == ("contradicted", "Block_1_0")
-        await env["anna"].command(SOC, "/responder active")
-        await env.until("anna", topmost(SHOWN, found))
