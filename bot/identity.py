@@ -100,13 +100,6 @@ def admins(users: Iterable[UserEntry], team: str) -> Sequence[str]:
     return list(logins_by_slack_id((user for user in users if user.profile == "org-admin"), team))
 
 
-def admins_by_team(users: Iterable[UserEntry]) -> Sequence[tuple[str, str]]:
-    """Team and Slack user of each linked administrator."""
-    administrators = (user for user in users if user.profile == "org-admin" and not user.disabled)
-    linked = (slack_id.rpartition(":") for user in administrators for slack_id in user.slack_ids)
-    return [(team, user) for team, _, user in linked]
-
-
 def _trusted_email(user: Mapping[str, Any], team: str) -> str:
     """The confirmed e-mail address of a full member of the team, in lower case; "" for anybody else.
 

@@ -53,7 +53,7 @@ from core.audit.settings import record_settings
 from core.common import systemd
 from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
-from core.common.database import Database, Reads
+from core.common.database import Database
 from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
@@ -441,19 +441,8 @@ async def source_parts(sources: Sources) -> list[health.ComponentHealth]:
 
 
 async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
-    """Rules of responders that can't work as intended, and paused responders; empty without any."""
-
-    def read(reads: Reads) -> list[str]:
-        return [
-            *guards.problems(reads),
-            *(
-                f"{paused.name} is paused after {paused.failures} failures;"
-                f" `responder-bot responders resume {paused.name}` once they are understood."
-                for paused in guards.paused(reads)
-            ),
-        ]
-
-    problems = await database.read(read)
+    """Rules of responders that can't work as intended; empty without any."""
+    problems = await database.read(guards.problems)
     return [health.ComponentHealth("rules of responders", False, "\n".join(problems))] if problems else []
 
 

@@ -312,15 +312,13 @@ def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    verb = _group(subparsers, "responders", "list, install, check and resume responders")
+    verb = _group(subparsers, "responders", "list, install and check responders")
     verb("list", _responders_list, "list available responders, and the others with the reason")
     install = verb("install", _responders_install, "build the environments that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
-    resume = verb("resume", _responders_resume, "let a responder run again that is paused, since it failed too often")
-    resume.add_argument("responder", metavar="NAME", help="with its version, such as Mailer_1_0")
 
 
 def _register_audit(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -790,17 +788,6 @@ def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Seque
         print(f"  {skipped.name} can't be used: {skipped.reason}")
     for sentence in unreadable:
         print(f"  {sentence}")
-
-
-def _responders_resume(args: argparse.Namespace) -> int:
-    settings = settings_with_database(args)
-    from core.common.clock import now_ms
-    from core.responders.guards import Guards
-
-    guards = Guards(settings.responder, now_ms)
-    _on_transaction(settings, lambda tx: guards.resume(tx, args.responder, _command_line().login))
-    print(f"{args.responder} runs again; its failures so far are forgotten.", file=sys.stderr)
-    return 0
 
 
 def _responders_install(args: argparse.Namespace) -> int:

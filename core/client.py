@@ -41,7 +41,6 @@ from core.models import (
     Measure,
     ObjectInContext,
     OfferedResponder,
-    PausedResponder,
     Permission,
     Person,
     RunInput,
@@ -318,16 +317,6 @@ class CoreClient:
     async def not_me(self, asked_id: str) -> Duty:
         """Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert."""
         return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
-
-    async def paused(self) -> list[PausedResponder]:
-        """The responders that are paused because they failed too often."""
-        return await self._ask(list[PausedResponder], "GET", "/api/responder/paused")
-
-    async def resume(self, responder_name: str) -> PausedResponder:
-        """Let a paused responder run again; "conflict" if it isn't paused."""
-        return await self._ask(PausedResponder, "POST", f"/api/responder/{_quoted(responder_name)}/resume")
-
-    # --- people -----------------------------------------------------------------------------------------------------
 
     async def request_access(self, team: str, slack_user: str, name: str) -> AccessRequest:
         """Ask for access for somebody in Slack; the request that waits already, if there is one.

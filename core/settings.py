@@ -230,13 +230,6 @@ class OnlyOnSection(SettingsSection):
     """Of the alert or case."""
 
 
-class BreakerSection(SettingsSection):
-    """A responder is paused after so many failures in so short a time."""
-
-    failures: int = Field(ge=1, le=1000)
-    within_minutes: int = Field(ge=1, le=525_600)
-
-
 def by_commas(value: Any) -> Any:
     """A text with commas as a list."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -265,7 +258,6 @@ class ResponderSection(SettingsSection):
     only_on: OnlyOnSection | None = None
     rate: Rates = ()
     rate_per_target: Rates = ()
-    breaker: BreakerSection | None = None
     target: Annotated[tuple[str, ...], _BY_COMMAS] = Field(
         (), description='the data types, with commas between, such as "hostname, ip"'
     )

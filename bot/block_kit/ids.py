@@ -25,7 +25,6 @@ MARK_ENDED = "mark_ended"
 EXTENSION_APPROVE = "extension_approve"
 EXTENSION_DENY = "extension_deny"
 BREAK_GLASS = "break_glass"
-RESUME = "responder_resume"
 OVERVIEW = "overview"  # followed by the verb of the list that it shows
 ASSIGN = "card_take"
 UNASSIGN = "card_release"

@@ -185,9 +185,6 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("See a storm", "59 alerts that say the same share a card.", start=environment.storm,
                 done=f"{STORM} alerts that say the same"),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
-        pointer("See it paused", "After three failures nobody can run it.", run(MAIL, first), done="was paused"),
-        pointer("Resume it as Lea", "Her App Home says what is paused.", user=LEA, home=True,
-                done="Mail.{0,40}runs again"),
         pointer("Override a limit as Lea", "Here only one block an hour is allowed.",
                 run(BLOCK, f"{first} 192.0.2.45"), user=LEA, done=r"\*Override\*"),
         pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
@@ -213,7 +210,7 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
                 "config": {"url": receiver},
                 "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
             },
-            MAIL: {"config": NO_MAIL, "breaker": {"failures": 3, "within_minutes": 60}},
+            MAIL: {"config": NO_MAIL},
             BLOCK: {**block_list, "rate": ["1/1h"]},
             UNBLOCK: block_list,
             ISOLATE: {

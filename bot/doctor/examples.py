@@ -10,7 +10,7 @@ from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.close import close_view
 from bot.features.approvals import views as approvals
-from bot.features.home.views import home, overview, paused
+from bot.features.home.views import home, overview
 from bot.features.people import views as people
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
@@ -65,7 +65,6 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
         "override": approvals.approval_request(overriding, subject, **request),
         "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
-        "paused responder": paused.pause_reply(failed, subject, clearance=2, command="/responder"),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
         "approval": approvals.approval_request(waiting, subject, **request),
         "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **request),

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.models import NEW_ALERT, BulkCounts, Document, Event, EventPage
 
-WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest", "Responder")
+WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest")
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -23,8 +23,6 @@ class FeedChanges:
     deleted: frozenset[str] = frozenset()  # roots
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
     requests: tuple[str, ...] = ()  # for access
-    pauses: frozenset[str] = frozenset()  # of responders that failed too often
-    has_resumed: bool = False  # whether such a responder may run again
     request_ids: Mapping[str, Mapping[str, None]] = field(default_factory=dict)  # by root: behind these events
 
     @staticmethod
@@ -40,8 +38,6 @@ class FeedChanges:
             deleted=frozenset(e.root_id for e in events if e.type in ("alert.deleted", "case.deleted")),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
             requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
-            pauses=frozenset(e.object_id for e in events if e.type == "responder.paused"),
-            has_resumed=any(e.type == "responder.resumed" for e in events),
             request_ids=_request_ids(events),
         )
 

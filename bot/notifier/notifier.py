@@ -1,12 +1,11 @@
 """The one writer of messages: it follows core's event feed, and renders what people and clearances ask for."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.identity import admins_by_team
 from bot.notifier.access import AccessMessages
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
@@ -23,7 +22,6 @@ from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S
-from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
 from core.models import Document, EventPage, parse_id
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
 MAX_HELD = 500  # events
-MAX_FAILED = 100  # runs whose messages a pause changes; on older ones *Run again* says why it can't
 REQUESTS_AT_ONCE = 20
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -279,10 +276,6 @@ class Notifier:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
             desired += await isolated(self._bulks.of(bulk, as_of, destinations), bulk.id, otherwise=[])
-        if changes.pauses:
-            desired += await isolated(self._pauses(changes.pauses, desired), "", otherwise=[])
-        if changes.pauses or changes.has_resumed:
-            desired += await isolated(self._failed_lately(), "", otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(
             desired, last, last_event=last_event, grouped=grouper.changes, mentioned=mentions.mentioned
@@ -369,36 +362,6 @@ class Notifier:
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
         timeline = await self._renderer.timeline(document)
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
-
-    async def _pauses(self, pauses: Collection[str], unstored: Iterable[DesiredMessage]) -> list[DesiredMessage]:
-        """What tells the threads of alerts whose runs were one failure too many, and who can resume the responder.
-
-        Nothing if it was resumed since.
-        """
-        by_action = {pause.action_id: pause for pause in await self._core.paused() if pause.id in pauses}
-        desired: list[DesiredMessage] = []
-        for document in (await self._documents(dict.fromkeys(by_action, ()))).values():
-            timeline = await self._renderer.timeline(document, unstored)
-            named = [action for action in document.actions if action.id in by_action]
-            for action in named:
-                desired += await self._renderer.pause_replies(action, timeline)
-        recipients = admins_by_team(await self._core.users()) if by_action else []
-        for team, user in recipients:
-            desired += [await self._renderer.pause_alarm(pause, team, user) for pause in by_action.values()]
-        return desired
-
-    async def _failed_lately(self) -> list[DesiredMessage]:
-        """What is posted of runs that failed lately: nobody can repeat one while its responder is paused."""
-        failed = await self._core.newest_actions("failed", since=self._clock() - DAY_MS, limit=MAX_FAILED)
-        ends = {f"end:{action.id}" for action in failed}
-        desired: list[DesiredMessage] = []
-        for document in (await self._documents({action.id: () for action in failed})).values():
-            timeline = await self._renderer.timeline(document)
-            for message in await self._outbox.messages_of(document.id):
-                kind, object_id, _ = message.key.split(":", 2)
-                if kind in ("alert", "case") or f"{kind}:{object_id}" in ends:
-                    desired += await self._renderer.again(message, timeline)
-        return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
         """The root changed itself: its other messages that show more or less than its levels allow now."""

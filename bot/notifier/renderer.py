@@ -18,7 +18,6 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.duty.views import WORK, is_reminded, not_me_button, why_asked
-from bot.features.home.views import paused
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
 from bot.notifier.duty import Duties, Line
@@ -37,7 +36,6 @@ from core.models import (
     Case,
     Document,
     Duty,
-    PausedResponder,
     Person,
 )
 
@@ -346,8 +344,6 @@ class Renderer:
             return [request for request in requests if request.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
-        if kind == "paused":
-            return await self.pause_replies(action, here)
         if kind == "step":
             return await self._step_again(message, action, here)
         if kind in ("ask", "more"):
@@ -498,21 +494,6 @@ class Renderer:
         render = partial(replies.end_reply, action, subject, policy=policy, undo_policy=undo_policy)
         file = partial(replies.report_file, action, subject)
         return await self._in_threads(f"end:{action.id}", render, subject, timeline, file)
-
-    async def pause_replies(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
-        """What tells a thread that this run was one failure too many."""
-        subject, command = timeline.target(action), self._access.command
-
-        def render(*, clearance: int, button: ButtonIds) -> Message:
-            return paused.pause_reply(action, subject, clearance=clearance, command=command)
-
-        return await self._in_threads(f"paused:{action.id}", render, subject, timeline)
-
-    async def pause_alarm(self, pause: PausedResponder, team: str, user: str) -> DesiredMessage:
-        """The direct message to an administrator about a responder that was paused."""
-        key = f"resume:{pause.id}:{team}:{user}"
-        buttons = await self._outbox.buttons.prepare(user, key)
-        return DesiredMessage(key, user, paused.alarm(pause, buttons), by_person=True, buttons=buttons)
 
     async def _watchers(self, action: Action, subject: Subject) -> list[tuple[str, str]]:
         """Team and user of those who watch the object of a run, or its responder."""

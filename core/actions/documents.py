@@ -13,7 +13,7 @@ from core.actions import bulks, rights
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Action, Approval, Event, Kind, Policy, number_of, parse_id
+from core.models import OBJECT_TYPES, Action, Approval, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
 from core.records.events import Feed
 from core.reports import report as reports
@@ -115,13 +115,11 @@ class Documents:
         return _array(bulk.to_json() for bulk in counts)
 
     def _array_of(self, reads: Reads, documents: Collection["_Document"]) -> str:
-        has_runs = any(document.responder_names for document in documents)
-        paused = {responder.name for responder in self._guards.paused(reads)} if has_runs else set()
-        return _array(self._json(document, paused) for document in documents)
+        return _array(map(self._json, documents))
 
-    def _json(self, document: "_Document", paused: Collection[str]) -> str:
+    def _json(self, document: "_Document") -> str:
         names = sorted(document.responder_names)
-        policies = {name: self._policy(name, is_paused=name in paused).to_json() for name in names}
+        policies = {name: self._registry.policy(name).to_json() for name in names}
         titles = {name: json.dumps(self._registry.title(name)) for name in names}
         declared = {name: self._registry.input_titles(name) for name in names}
         inputs = {
@@ -148,10 +146,6 @@ class Documents:
             "artifactResponders": _object(document.artifact_responders),
         }
         return _object(shown)
-
-    def _policy(self, name: str, *, is_paused: bool) -> Policy:
-        policy = self._registry.policy(name)
-        return policy.model_copy(update={"paused": True}) if is_paused else policy
 
 
 @dataclass

@@ -421,7 +421,6 @@ class Lifecycle:
         message = f"{which} was lost while it ran. Look at the target before you run it again."
         try:
             with tx.savepoint():
-                self._guards.count_failure(tx, row, self._clock())
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
         except ValueError:  # one record that is damaged must not hold up the others
             log.exception("record_unreadable", action_id=f"~{row['id']}")
@@ -560,8 +559,6 @@ class Lifecycle:
             prepared = self._prepared(_cancelled(row["cancelled_by"]), row)
             if not row["cancelled_by"].startswith(_BY_CORE):
                 outcome, ended_by = "stopped", row["cancelled_by"]
-        elif outcome == "failed" and row["dispatched_at"] is not None:
-            self._guards.count_failure(tx, row, pending.at)
         user = row["created_by"]
         self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, outcomes=outcomes, now=pending.at)
         return _Applied.WHOLLY

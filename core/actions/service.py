@@ -11,7 +11,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Search
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Kind, PausedResponder, RunInput, SearchInput, parse_id
+from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput, parse_id
 from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.reports import report as reports
@@ -172,20 +172,3 @@ class Actions:
     async def search(self, request: SearchInput) -> SearchResult:
         """Search actions. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, "action", request, reports.shorten)
-
-    async def paused(self) -> list[PausedResponder]:
-        paused = await self._database.read(self._guards.paused)
-        return [item.model_copy(update={"title": self._registry.title(item.name)}) for item in paused]
-
-    async def resume(self, caller: Caller, responder_id: str) -> PausedResponder:
-        """Let a paused responder run again, by its name or id.
-
-        Raises ResponderBotError: forbidden (no org-admin), conflict (it isn't paused).
-        """
-        # The profile and not a permission, so that an org-admin may from Slack too.
-        if caller.profile != "org-admin":
-            sentence = "You are not authorized to resume a responder, only an administrator is."
-            raise ResponderBotError("forbidden", sentence)
-        name = self._registry.name(responder_id)
-        resumed = await self._database.transaction(lambda tx: self._guards.resume(tx, name, caller.login))
-        return resumed.model_copy(update={"title": self._registry.title(name)})

@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from core.actions import rights
 from core.actions.service import Actions
-from core.api.http.endpoint import Endpoint, Request, Routes, bool_param, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, bool_param, json_response
 from core.common.database import Database, Reads
-from core.models import ObjectInContext, OfferedResponder, PausedResponder, parse_id
+from core.models import ObjectInContext, OfferedResponder, parse_id
 from core.responders import target as targets
 from core.responders.guards import Guards, RulesFor
 from core.responders.registry import Registry
@@ -39,23 +39,6 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
             return rights.explained(reads, registry, rules, caller, target, stored.recent_runs(reads))
 
         return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
-
-    @route(
-        "GET /api/responder/paused",
-        "List the responders that are paused, since they failed too often",
-        response=list[PausedResponder],
-    )
-    async def list_paused(_: Request) -> Response:
-        return json_list_response(await actions.paused())
-
-    @route(
-        "POST /api/responder/{name}/resume",
-        "Let a paused responder run again",
-        response=PausedResponder,
-        errors=(403, 404, 409),
-    )
-    async def resume(request: Request) -> Response:
-        return json_response(await actions.resume(request.caller, request.path["name"]))
 
     @route(
         "GET /api/connector/engine/object/{kind}/{id}",

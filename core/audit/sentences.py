@@ -138,8 +138,6 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "access.approved": lambda row: f"approved the request {row['object']} for access, as {row['login']}",
     "access.denied": lambda row: f"denied the request {row['object']} for access",
     "access.expired": lambda row: f"let the request {row['object']} for access expire",
-    "responder.paused": lambda row: f"paused {row['object']} after {row['failures']} failures",
-    "responder.resumed": lambda row: f"resumed {row['object']}",
     "host.drained": lambda row: f"had the host {row['object']} take no more runs",
     "host.resumed": lambda row: f"had the host {row['object']} take runs again",
     "hold.set": lambda row: f"put {row['object']} on hold",

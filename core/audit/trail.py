@@ -74,8 +74,6 @@ What = Literal[
     "access.approved",
     "access.denied",
     "access.expired",
-    "responder.paused",
-    "responder.resumed",
     "host.drained",
     "host.resumed",
     "hold.set",

@@ -288,7 +288,7 @@ class InputTitle(ApiModel):
 class Refusal(ApiModel):
     """A rule that blocks a run (core/docs/guards.md)."""
 
-    rule: Literal["run_by", "only_on", "approval", "protect", "breaker", "rate", "rate_per_target"]
+    rule: Literal["run_by", "only_on", "approval", "protect", "rate", "rate_per_target"]
     message: str
     """Such as `only @containment may run it`, without `until` and a full stop; `lift` has none either."""
     lift: str
@@ -309,21 +309,6 @@ class Override(ApiModel):
     overrides: list[Refusal]
     approved_by: str | None = None
     """The org-admin who approved it."""
-
-
-class PausedResponder(ApiModel):
-    """A responder that is paused because it failed too often; `id` is that of the pause."""
-
-    id: ObjectId
-    name: str
-    title: str = ""
-    since: Millis
-    failures: int
-    within_minutes: int
-    action_id: ObjectId
-    """The last run that failed."""
-    resumed_at: Millis | None = None
-    resumed_by: str | None = None
 
 
 class EngineLoad(ApiModel):
@@ -606,8 +591,6 @@ class Policy(ApiModel):
     """Whether a run may request a longer time, or no end."""
     contains: bool | None = None
     """True if its runs leave something in force."""
-    paused: bool | None = None
-    """True in a document, while it failed too often and can't run."""
 
 
 class AuditRow(ApiModel):

@@ -11,19 +11,18 @@ from datetime import UTC, datetime
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from core.audit import trail
 from core.audit.verify import canonical, digest
 from core.authorization import Decider, deciders, expand, full_login
-from core.common.clock import MINUTE_MS, Clock
+from core.common.clock import Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import ASK_CHANNEL, SEVERITY_NAMES, Action, Override, PausedResponder, Refusal, parse_id
+from core.models import ASK_CHANNEL, SEVERITY_NAMES, Action, Override, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in
 from core.responders.profiles import is_undo
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
 from core.settings import DutySection, DutyStep, Rate, ResponderSection, duty_of, section_for
-from core.store import events, objects
 from core.store import guards as stored
+from core.store import objects
 
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # in units of `cost_of`; comparing that much takes a second
@@ -33,16 +32,15 @@ _LENGTH = re.compile("prefix|mask|cidr|length", re.I)
 _ORDER = {
     rule: number
     for number, rule in enumerate(
-        ("run_by", "only_on", "approval", "protect", "breaker", "rate", "rate_per_target"),
+        ("run_by", "only_on", "approval", "protect", "rate", "rate_per_target"),
     )
 }
-_TEMPORARY = ("breaker", "rate", "rate_per_target")
+_TEMPORARY = ("rate", "rate_per_target")
 _CODES: Mapping[str, Code] = {
     "run_by": "forbidden",
     "only_on": "bad_request",
     "approval": "conflict",
     "protect": "bad_request",
-    "breaker": "conflict",
     "rate": "rate_limited",
     "rate_per_target": "rate_limited",
 }
@@ -65,7 +63,7 @@ class AskedRun:
 
 
 class Guards:
-    """Checks the rules of the settings, and counts failures for the breakers."""
+    """Checks the rules of the settings."""
 
     def __init__(
         self,
@@ -129,7 +127,6 @@ class Guards:
         """The rules that block it on any target."""
         section = self.section(run.responder_name)
         yield from self._of_run_by(reads, section, run.login)
-        yield from self._of_breaker(reads, section, run.responder_name)
         yield from self._of_rates(reads, run, per_target=False)
 
     def of_target(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
@@ -218,47 +215,6 @@ class Guards:
     def is_among(self, reads: Reads, names: Sequence[str] | None, login: str) -> bool:
         """Whether a rule names somebody; None names everybody."""
         return names is None or login in expand(reads, names, self._domain)
-
-    # --- breakers ---------------------------------------------------------------------------------------------------
-
-    def count_failure(self, tx: Transaction, row: Row, now: int) -> None:
-        """Count a failed run, and pause its responder after too many."""
-        name = row["responder_name"]
-        breaker = self.section(name).breaker
-        if breaker is None or stored.paused(tx, name) is not None:
-            return
-        failures = stored.add_failure(tx, row["id"], name, now, now - breaker.within_minutes * MINUTE_MS)
-        if failures < breaker.failures:
-            return
-        number = objects.next_id(tx)
-        stored.pause(tx, number, name, now, failures, breaker.within_minutes, row["id"])
-        trail.record(
-            tx,
-            now,
-            "responder.paused",
-            by=trail.CORE,
-            object=name,
-            rule="breaker",
-            failures=failures,
-            policy=self.policy(name),
-            action=f"~{row['id']}",
-        )
-        _record_event(tx, "paused", number, row["created_by"], now)
-
-    def paused(self, reads: Reads) -> list[PausedResponder]:
-        """The responders that are paused, by name."""
-        pauses = stored.all_paused(reads) if self._has_own else []
-        return [_paused(row) for row in pauses if self.section(row["responder_name"]).breaker]
-
-    def resume(self, tx: Transaction, responder_name: str, login: str) -> PausedResponder:
-        """Let a paused responder run again. Raises ResponderBotError("conflict") if it isn't paused."""
-        now = self._clock()
-        row = stored.resume(tx, responder_name, login, now)
-        if row is None:
-            raise ResponderBotError("conflict", f"{responder_name} is not paused; nothing was changed.")
-        _record_event(tx, "resumed", row["id"], login, now)
-        trail.record(tx, now, "responder.resumed", by=login, object=responder_name)
-        return _paused(row)
 
     # --- for administrators -----------------------------------------------------------------------------------------
 
@@ -353,13 +309,6 @@ class Guards:
             f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {people} may"
             " approve; give somebody the right, or change its approval."
         )
-
-    def _of_breaker(self, reads: Reads, section: ResponderSection, name: str) -> Iterator[Refusal]:
-        row = stored.paused(reads, name) if section.breaker else None
-        if row is not None:
-            since = _time(row["opened_at"], self._clock())
-            why = f"it is paused since {since}, after {row['failures']} failures in {row['within_minutes']} minutes"
-            yield _refusal("breaker", why, "an administrator may resume it")
 
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
         for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
@@ -478,8 +427,7 @@ class _Rules:
     @property
     def is_any(self) -> bool:
         section = self.section
-        has_rates = bool(section.breaker or self.rates)
-        return bool(section.run_by is not None or section.only_on or section.approval or has_rates)
+        return bool(section.run_by is not None or section.only_on or section.approval or self.rates)
 
 
 def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:
@@ -613,20 +561,3 @@ def _period(rate: Rate) -> str:
     count, unit = int(rate.text.partition("/")[2][:-1]), rate.text[-1]
     word = {"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
     return f"1 {word}" if count == 1 else f"{count} {word}s"
-
-
-def _paused(row: Row) -> PausedResponder:
-    return PausedResponder(
-        id=f"~{row['id']}",
-        name=row["responder_name"],
-        since=row["opened_at"],
-        failures=row["failures"],
-        within_minutes=row["within_minutes"],
-        action_id=f"~{row['action_id']}",
-        resumed_at=row["closed_at"],
-        resumed_by=row["closed_by"],
-    )
-
-
-def _record_event(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
-    events.record(tx, number, at=now, type=f"responder.{verb}", object_type="Responder", root_id=number, user=user)

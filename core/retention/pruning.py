@@ -63,10 +63,9 @@ Work = Callable[[Transaction, Step, Position], Position | None]
 
 
 def longest_rule_ms(sections: Collection[ResponderSection]) -> int:
-    """How long a run counts for some rate or breaker."""
-    rates = [Rate.parse(text).ms for section in sections for text in (*section.rate, *section.rate_per_target)]
-    breakers = [section.breaker.within_minutes * MINUTE_MS for section in sections if section.breaker is not None]
-    return max([*rates, *breakers], default=0)
+    """How long a run counts for some rate."""
+    rates = (Rate.parse(text).ms for section in sections for text in (*section.rate, *section.rate_per_target))
+    return max(rates, default=0)
 
 
 class Retention:

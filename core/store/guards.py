@@ -1,10 +1,10 @@
-"""SQL for the rules of responders: runs that rates count, failures, and pauses."""
+"""SQL for the rules of responders: runs that rates count."""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.common.database import Reads, Row, Transaction
+from core.common.database import Reads, Transaction
 
 
 @dataclass(frozen=True)
@@ -69,55 +69,3 @@ def _values(on: SameTarget | None) -> dict[str, object]:
         "names": json.dumps(list(on.names)),
         "roots": json.dumps(list(on.roots)),
     }
-
-
-# --- breakers -------------------------------------------------------------------------------------------------------
-
-_PAUSE = "id, responder_name, opened_at, failures, within_minutes, action_id, closed_at, closed_by"
-
-
-def add_failure(tx: Transaction, action_id: int, responder_name: str, at: int, since: int) -> int:
-    """Record that a run failed, and delete failures before `since` (ms); returns how many remain."""
-    values = {"id": action_id, "name": responder_name, "at": at, "since": since}
-    tx.run("DELETE FROM failure WHERE responder_name = :name AND at <= :since", values)
-    tx.run(
-        "INSERT INTO failure (action_id, responder_name, at) VALUES (:id, :name, :at) ON CONFLICT DO NOTHING", values
-    )
-    row = tx.row("SELECT count(*) AS total FROM failure WHERE responder_name = :name", values)
-    return row["total"] if row else 0
-
-
-def pause(
-    tx: Transaction, number: int, responder_name: str, now: int, failures: int, within_minutes: int, action_id: int
-) -> None:
-    tx.run(
-        "INSERT INTO pause (id, responder_name, opened_at, failures, within_minutes, action_id)"
-        " VALUES (:id, :name, :now, :failures, :within, :action_id)",
-        {
-            **{"id": number, "name": responder_name, "now": now, "failures": failures},
-            **{"within": within_minutes, "action_id": action_id},
-        },
-    )
-
-
-def paused(reads: Reads, responder_name: str) -> Row | None:
-    return reads.row(
-        f"SELECT {_PAUSE} FROM pause WHERE responder_name = :name AND closed_at IS NULL", {"name": responder_name}
-    )
-
-
-def all_paused(reads: Reads) -> list[Row]:
-    """All open pauses, by name."""
-    return reads.rows(f"SELECT {_PAUSE} FROM pause WHERE closed_at IS NULL ORDER BY responder_name")
-
-
-def resume(tx: Transaction, responder_name: str, login: str, now: int) -> Row | None:
-    """Close the open pause of a responder, and forget its failures; returns the pause, or None without one."""
-    values = {"name": responder_name, "login": login, "now": now}
-    tx.run("DELETE FROM failure WHERE responder_name = :name", values)
-    rows = tx.rows(
-        "UPDATE pause SET closed_at = :now, closed_by = :login WHERE responder_name = :name AND closed_at IS NULL"
-        f" RETURNING {_PAUSE}",
-        values,
-    )
-    return rows[0] if rows else None

@@ -116,7 +116,6 @@ def delete(tx: Transaction, item: Item) -> bool:
         attachments.save(tx, item.id, ())
         return objects.delete(tx, item.id)
     tx.run("DELETE FROM action_target WHERE action_id = :id", values)
-    tx.run("DELETE FROM failure WHERE action_id = :id", values)
     return bool(tx.run("DELETE FROM action WHERE id = :id", values))
 
 

@@ -16,7 +16,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
 from bot.features.cases import views as cases
-from bot.features.home.views import home, overview, paused
+from bot.features.home.views import home, overview
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.undos import views as undos
@@ -161,7 +161,6 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 approvals.approval_request(overriding(action), subject, clearance=clearance, button=button, now_ms=NOW)
             ),
             dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button, now_ms=NOW)),
-            dump(paused.pause_reply(action, subject, clearance=clearance, command="/responder")),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.watcher_message(action, subject, clearance=clearance)),
             dump(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),

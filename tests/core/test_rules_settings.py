@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.common.errors import ResponderBotError
-from core.settings import BreakerSection, OnlyOnSection, Rate, load
+from core.settings import OnlyOnSection, Rate, load
 
 HEADER = '[responder."A_1_0"]\n'
 
@@ -21,7 +21,7 @@ def test_all_rules_are_read(tmp_path: Path) -> None:
     file.write_text(
         f'{HEADER}run_by = ["@containment", "anna", "ben@example.org"]\napprove_by = ["@leads"]\n'
         'only_on = { data_types = ["ip"], tags = ["prod"], severity_at_least = 2 }\n'
-        'rate = ["5/1h", "20/1d"]\nrate_per_target = "1/24h"\nbreaker = { failures = 3, within_minutes = 10 }\n'
+        'rate = ["5/1h", "20/1d"]\nrate_per_target = "1/24h"\n'
         '[protect]\nartifacts = ["10.0.0.0/8", "file:jewels.txt", "file:/etc/jewels"]\n'
     )
     settings = load(file, {})
@@ -30,7 +30,6 @@ def test_all_rules_are_read(tmp_path: Path) -> None:
     assert (section.approve_by, section.approval) == (("@leads",), 1)
     assert section.only_on == OnlyOnSection(data_types=("ip",), tags=("prod",), severity_at_least=2)
     assert (section.rate, section.rate_per_target) == (("5/1h", "20/1d"), ("1/24h",))
-    assert section.breaker == BreakerSection(failures=3, within_minutes=10)
     assert settings.protect.artifacts == ("10.0.0.0/8", f"file:{tmp_path}/jewels.txt", "file:/etc/jewels")
     assert Rate.parse("5/90m") == Rate(5, 5_400_000, "5/90m")
     by_variable = load(None, {"RESPONDER_BOT_PROTECT_ARTIFACTS": "2001:db8::/32, dc01"})
@@ -51,9 +50,6 @@ RATES = 'must be a list of rates, such as ["5/1h", "20/1d"]; the units are s, m,
         (f"{HEADER}approve_by = []", "approve_by is empty, so no run could ever start; name somebody."),
         *((f'{HEADER}rate = ["{rate}"]', f"rate {RATES}") for rate in ("5", "0/1h", "5/h", "5/1w", "-1/1h", "1/0h")),
         (f"{HEADER}rate_per_target = 5", f"rate_per_target {RATES}"),
-        (f"{HEADER}breaker = {{ failures = 3 }}", "needs a value for breaker.within_minutes: a whole number"),
-        (f"{HEADER}breaker = {{ failures = 0, within_minutes = 1 }}", "breaker.failures must be a whole number"),
-        (f"{HEADER}breaker = 3", "breaker must be a table"),
         (
             f"{HEADER}only_on = {{ severity_at_least = 5 }}",
             "only_on.severity_at_least must be a whole number from 1 to",

@@ -12,7 +12,7 @@ from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
 from bot.features.home import active, found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
-from bot.features.home.views import home, overview, paused
+from bot.features.home.views import home, overview
 from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert
 from bot.features.people import handlers as people
@@ -46,17 +46,14 @@ async def _view(context: Context) -> dict[str, Any]:
     try:
         shown = await _home(context, person, now)
         admin = await people.home_blocks(context)
-        is_admin = person.profile == "org-admin"
-        broken = await context.core.paused() if is_admin else []
         in_force = await context.core.measures()
         of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
-    counts = {"pending": len(shown.waiting), "mine": len(shown.running), "paused": len(broken)}
+    counts = {"pending": len(shown.waiting), "mine": len(shown.running)}
 
     def view(button: ButtonIds) -> dict[str, Any]:
-        stopped = paused.blocks(broken, button, may_resume=is_admin)
-        lists = [overview.buttons(counts), *stopped]
+        lists = [overview.buttons(counts)]
         contained = in_home(of_measures, person, total=len(in_force), button=button)
         return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=lists, admin=admin)
 

@@ -1,4 +1,4 @@
-"""`/responder failed`, `mine`, `pending` and `paused`: what matters over all alerts. The App Home has buttons too."""
+"""`/responder failed`, `mine` and `pending`: what matters over all alerts. The App Home has buttons too."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from bot.block_kit import ids
 from bot.clearance import RedactedView
 from bot.features import responses
-from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
+from bot.features.base import Command, Context, Entry, Feature, Handler
 from bot.features.help import handlers as help
 from bot.features.home import found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
-from bot.features.home.views import overview, paused
+from bot.features.home.views import overview
 from bot.features.home.views.home import HomeRun, by_bulk
-from bot.features.payload import clicked_element, is_home
+from bot.features.payload import clicked_element
 from bot.features.runs.views import runs
 from core.common.clock import DAY_MS
 from core.models import Action, Person
@@ -54,27 +54,6 @@ async def on_pending_command(context: Context) -> None:
     )
 
 
-async def on_paused_command(context: Context, done: str = "") -> None:
-    """List the responders that are paused, for org-admins with Resume; `done` is the one that was resumed."""
-    responders, may_resume = await context.core.paused(), context.person.profile == "org-admin"
-    await responses.show_with_buttons(
-        context,
-        "Paused responders",
-        "paused",
-        lambda button: paused.paused_list(responders, button, may_resume=may_resume, done=done),
-    )
-
-
-async def on_resume_button(context: Context) -> None:
-    """Let a responder run again. Core refuses who isn't an org-admin."""
-    intent = await responses.clicked_intent(context)
-    resumed = await context.core.resume(intent.argument)
-    if is_home(context):
-        await context.services.publish_home(context)
-    else:
-        await on_paused_command(context, resumed.title or resumed.name)
-
-
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
     person, now = context.person, context.services.clock_ms()
     listed = await FoundRuns.of(context, actions)
@@ -105,13 +84,11 @@ _HANDLERS: dict[str, Handler] = {
     "pending": on_pending_command,
     "failed": on_failed_command,
     "mine": on_mine_command,
-    "paused": on_paused_command,
 }
 _SUMMARIES = {
     "pending": "what waits for approval, with Approve and Deny",
     "failed": "what failed in the last day, with Run again",
     "mine": "what you started, and how it went",
-    "paused": "the responders that failed too often, which administrators can resume",
 }
 
 FEATURE = Feature(
@@ -121,6 +98,5 @@ FEATURE = Feature(
     },
     actions={
         ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs"),
-        ids.RESUME: Entry(on_resume_button, Ack.WRITE),
     },
 )

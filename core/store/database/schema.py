@@ -162,14 +162,6 @@ CREATE TABLE duty (
 -- The event up to which duties know the alerts that nobody is assigned to; no row if they ask about none.
 CREATE TABLE unassigned (seq INTEGER PRIMARY KEY);
 
--- For breakers: the failures that may still count, and since when and until when a responder was paused.
-CREATE TABLE failure (action_id INTEGER PRIMARY KEY, responder_name TEXT, at INTEGER);
-CREATE INDEX failure_responder ON failure (responder_name, at);
-CREATE TABLE pause (
-  id INTEGER PRIMARY KEY, responder_name TEXT NOT NULL, opened_at INTEGER NOT NULL, failures INTEGER NOT NULL,
-  within_minutes INTEGER NOT NULL, action_id INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT);
-CREATE UNIQUE INDEX pause_open ON pause (responder_name) WHERE closed_at IS NULL;
-
 -- decided_at: when they last approved or denied something.
 CREATE TABLE "user" (
   login TEXT PRIMARY KEY, profile TEXT NOT NULL, clearance INTEGER NOT NULL, disabled INTEGER, created_at INTEGER,

@@ -15,7 +15,7 @@ from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
-from bot.features.home.views import home, overview, paused
+from bot.features.home.views import home, overview
 from bot.features.people import views as people
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
@@ -33,7 +33,6 @@ from core.models import (
     Log,
     OfferedResponder,
     Override,
-    PausedResponder,
     Person,
     Policy,
     Refusal,
@@ -353,15 +352,7 @@ def test_the_fullest_home_fits() -> None:
         [("C0SOC", "x" * 100)] * 9,
     )
     admin = people.home_blocks(100)
-    failing = [
-        PausedResponder(id=f"~{n}", name=samples.HOSTILE, since=NOW, failures=3, within_minutes=10, action_id="~1")
-        for n in range(50)
-    ]
-    stopped = paused.blocks(failing, button, may_resume=True)
-    fine(paused.paused_list(failing, button, may_resume=True, done=samples.HOSTILE))
-    view = home.home_view(
-        shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5}), *stopped], admin=admin
-    )
+    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5})], admin=admin)
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000

@@ -19,7 +19,7 @@ from core.models import Action, AlertInput, AlertUpdate, RunInput
 from core.records.alerts import Alerts
 from core.responders.guards import RulesFor
 from core.responders.target import load
-from core.settings import BreakerSection, OnlyOnSection, ResponderSection
+from core.settings import OnlyOnSection, ResponderSection
 from tests.core.actions.harness import (
     ANNA,
     BEN,
@@ -435,78 +435,6 @@ async def test_a_case_is_the_target_that_its_alert_is(tmp_path: Path) -> None:
             assert (await refused(harness, objectId=target, objectType=kind))[0] == "rate_limited"
 
 
-# --- breakers --------------------------------------------------------------------------------------------------------
-
-
-def broken(**more: Any) -> Mapping[str, ResponderSection]:
-    return rules(breaker={"failures": 2, "within_minutes": 10}, **more)
-
-
-async def test_too_many_failures_pause_it_until_an_org_admin_resumes_it(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, policies=broken()) as harness:
-        await ran(harness, success=False)
-        harness.clock.now_ms += 11 * 60_000  # too long ago to count
-        await ran(harness, success=False)
-        assert await harness.actions.paused() == []
-        failed = await ran(harness, success=False)
-        (paused,) = await harness.actions.paused()
-        assert (paused.name, paused.title, paused.failures, paused.action_id) == (NAME, "Notify", 2, failed.id)
-        harness.clock.now_ms += 365 * 24 * HOUR_MS
-        async with restarted(harness, policies=broken()) as core:
-            with pytest.raises(
-                ResponderBotError, match="after 2 failures in 10 minutes; an administrator may resume it"
-            ):
-                await core.actions.start(LEAD, run_input(harness))
-            with pytest.raises(ResponderBotError) as error:
-                await core.actions.resume(ANNA, NAME)
-            assert error.value.code == "forbidden"
-            resumed = await core.actions.resume(LEAD, NOTIFY.id)
-            assert (resumed.id, resumed.resumed_by) == (paused.id, "lead@example.org")
-            with pytest.raises(ResponderBotError) as error:
-                await core.actions.resume(LEAD, NAME)
-            assert error.value.code == "conflict"
-        await ran(harness, success=False)  # one failure after it is no reason yet
-        page = await harness.feed.page(0, wait_s=0)
-        told = [(event.type, event.object_id) for event in page.events if event.object_type == "Responder"]
-        assert told == [("responder.paused", paused.id), ("responder.resumed", paused.id)]
-
-
-async def test_what_waits_while_it_is_paused(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, policies=broken(approval=1)) as harness:
-        actions = [await started(harness) for _ in range(3)]
-        for action in actions[:2]:
-            await harness.actions.approve(BEN, action.id)
-            await finish(harness, success=False)
-            await harness.ended(action.id)
-        with pytest.raises(ResponderBotError) as error:
-            await harness.actions.approve(BEN, actions[2].id)
-        assert (error.value.code, (await harness.action(actions[2].id)).status) == ("conflict", "Waiting")
-        await harness.actions.resume(LEAD, NAME)
-        await harness.actions.approve(BEN, actions[2].id)
-        await finish(harness)
-        assert (await harness.ended(actions[2].id)).status == "Success"
-
-
-async def test_only_failures_of_the_responder_count(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, policies=broken(rate=["3/1h"], approval=1)) as harness:
-        for number in range(3):
-            action = await started(harness)
-            if number == 0:
-                await harness.actions.deny(BEN, action.id)
-            elif number == 1:
-                await harness.actions.cancel(ANNA, action.id)
-            else:
-                await harness.actions.approve(BEN, action.id)
-                await next_run(harness.engine)
-                await harness.actions.cancel(ANNA, action.id)  # stopped
-            await harness.ended(action.id)
-        action = await started(harness)
-        await harness.actions.approve(BEN, action.id)
-        await finish(harness, success=False)
-        await harness.ended(action.id)
-        assert await harness.actions.paused() == []
-
-
 # --- reasons --------------------------------------------------------------------------------------------------------
 
 
@@ -575,11 +503,7 @@ async def statements_of_a_start(harness: Harness) -> list[str]:
 async def test_a_responder_without_rules_costs_no_statement_more(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=9), audited=False) as harness:
         plain = await statements_of_a_start(harness)
-    others = {
-        "BlockHost_1_0": ResponderSection(
-            run_by=("ben",), rate=("1/1h",), breaker=BreakerSection(failures=1, within_minutes=1)
-        )
-    }
+    others = {"BlockHost_1_0": ResponderSection(run_by=("ben",), rate=("1/1h",))}
     (tmp_path / "2").mkdir()
     async with open_harness(
         tmp_path / "2", engine=ScriptedEngine(at_once=9), policies=others, audited=False

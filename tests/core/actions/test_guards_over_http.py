@@ -1,19 +1,13 @@
 """The rules of responders over HTTP: every route to a run, statuses and headers, pauses, what lists and health say."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 
-from core.cli import main
-from core.client import CoreClient
-from core.models import PausedResponder
-from tests import stores
 from tests.core.running import RunningCore, running_core
 from tests.responder_folders import write_responder
 
@@ -32,20 +26,9 @@ RULES: dict[str, dict[str, Any]] = {
     "Named": {"run_by": ["@containment"]},
     "Rated": {"rate": ["1/1h"]},
     "Approved": {"approval": 1, "approve_by": ["chief"]},
-    "Fragile": {"breaker": {"failures": 1, "within_minutes": 10}, "protect": False},
+    "Fragile": {"protect": False},
     "Plain": {},
 }
-
-
-def settings_file(folder: Path) -> Path:
-    """The settings as a file, for commands."""
-    file = folder / "responder-bot.toml"
-    file.write_text(
-        f'[core]\ndatabase = "{stores.setting(folder / "core.db")}"\n'
-        '[responder."Fragile_1_0"]\nbreaker = { failures = 1, within_minutes = 10 }\n'
-    )
-    file.chmod(0o600)
-    return file
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -54,7 +37,6 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     for name in RULES:
         types = ["thehive:alert", "thehive:case", "thehive:case_artifact"]
         write_responder(folder / "responders", name, PROGRAM, dataTypeList=types)
-    settings_file(folder)
     async with running_core(
         folder,
         engine=({"name": "local", "responders": (folder / "responders",)},),
@@ -172,52 +154,6 @@ async def test_a_rule_is_overridden_over_http(core: RunningCore) -> None:
     override = (await ended(core, action))["breakGlass"]
     assert (override["reason"], override["approvedBy"]) == ("It is infected", "chief@responder-bot.local")
     assert [item["rule"] for item in override["overrides"]] == ["protect"]
-
-
-async def test_a_paused_responder_is_listed_told_and_resumed(
-    core: RunningCore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alert = (await new_alert(core, "pause"))["id"]
-    seq = (await core.send("GET", "/api/event")).json()["last"]
-    for resumed_by in ("http", "command"):
-        failed = await ended(core, await core.send("POST", RUN, body_of("Fragile", alert, parameters={"fail": True})))
-        (paused,) = (await core.send("GET", "/api/responder/paused", profile="read-only")).json()
-        assert PausedResponder.model_validate(paused).action_id == failed["id"]
-        assert (paused["name"], paused["title"], paused["failures"]) == ("Fragile_1_0", "Fragile", 1)
-        health = (await core.send("GET", "/health")).json()
-        (part,) = (part for part in health["parts"] if part["name"] == "rules of responders")
-        assert (health["status"], "Fragile_1_0 is paused after 1 failures;" in part["message"]) == ("degraded", True)
-        answer = await core.send("POST", RUN, body_of("Fragile", alert))
-        assert (answer.status_code, answer.json()["type"], answer.json()["rule"]) == (409, "ConflictError", "breaker")
-        if resumed_by == "http":
-            resume = "/api/responder/Fragile_1_0/resume"
-            assert (await core.send("POST", resume, {}, profile="analyst")).status_code == 403
-            service = {"Authorization": f"Bearer {core.keys['service']}", "X-On-Behalf-Of": "org-admin"}
-            assert (await core.send("POST", resume, {}, headers=service)).json()["resumedBy"].startswith("org-admin@")
-            assert (await core.send("POST", resume, {})).status_code == 409
-    settings = core.core.settings.core.jobs.parent / "responder-bot.toml"
-    command = ["responders", "resume", "Fragile_1_0", "--config", str(settings)]
-    assert await run_command(command) == 0
-    assert capsys.readouterr().err == "Fragile_1_0 runs again; its failures so far are forgotten.\n"
-    assert await run_command(command) == 2
-    assert capsys.readouterr().err == "Fragile_1_0 is not paused; nothing was changed.\n"
-    assert (await core.send("GET", "/api/responder/paused")).json() == []
-    async with CoreClient(core.url, await core.key("org-admin")) as client:
-        page = await client.events(seq, 0, documents=True)
-    told = [(event.type, event.user.partition("@")[0]) for event in page.events if event.object_type == "Responder"]
-    assert told == [
-        ("responder.paused", "org-admin"),
-        ("responder.resumed", "org-admin"),
-        ("responder.paused", "org-admin"),
-        ("responder.resumed", "the command line"),
-    ]
-    assert [document.id for document in page.documents or ()] == [alert]
-
-
-async def run_command(arguments: list[str]) -> int:
-    """The exit code of a command, in a thread since it has a loop of its own."""
-
-    return await asyncio.to_thread(main, arguments)
 
 
 async def test_a_note_is_kept_searched_and_read_by_no_rule(core: RunningCore) -> None:

@@ -16,7 +16,7 @@ from core.engines.base import Report
 from core.hosts.host_list import drain
 from core.hosts.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.models import Action, UndoInput
-from core.settings import BreakerSection, ResponderSection
+from core.settings import ResponderSection
 from core.store import hosts as stored
 from tests.clock import SetClock
 from tests.core.actions.harness import (
@@ -110,17 +110,15 @@ async def lose(harness: Harness, other: ActionParts) -> None:
 
 async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewhere(tmp_path: Path) -> None:
     lost, engine = ScriptedEngine(at_once=1), ScriptedEngine(at_once=1)
-    policies = {BLOCK_HOST.name: ResponderSection(breaker=BreakerSection(failures=1, within_minutes=5))}
-    async with open_harness(tmp_path, engine=lost, policies=policies) as harness:
+    async with open_harness(tmp_path, engine=lost) as harness:
         ran, late = await started_run(harness)
         waits = (await harness.actions.start(ANNA, run_input(harness, NOTIFY.name))).action
-        async with host(harness, "web2", engine, policies=policies) as other:
+        async with host(harness, "web2", engine) as other:
             assert (await next_run(engine)).job.action_id == waits.id  # there is a free slot
             await lose(harness, other)
             ended = await harness.ended(ran.id)
             assert message_of(ended) == "Host here was lost while it ran. Look at the target before you run it again."
             assert (ended.status, ended.outcome) == ("Failure", "failed")
-            assert [paused.name for paused in await other.actions.paused()] == [BLOCK_HOST.name]
             late.finish(Report(True, full={"message": "late"}))  # the host was only frozen
             await until(lambda: not harness.runner.followed(), "the late end")
             assert lost.forgotten == [ran.id]

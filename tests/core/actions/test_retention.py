@@ -40,7 +40,7 @@ from core.records.cases import Cases
 from core.records.comments import Comments
 from core.records.holds import Holds
 from core.retention.pruning import DAY_MS, Retention, longest_rule_ms
-from core.settings import BreakerSection, ResponderSection, load
+from core.settings import ResponderSection, load
 from core.store.database.backup import copy
 from core.store.database.opening import open_database
 from tests import stores
@@ -162,7 +162,7 @@ async def soc(tmp_path: Path) -> AsyncIterator[Soc]:
 
 
 OF_ROOTS = ("object", "object_text", "alert_tag", "alert_artifact", "file_reference", "dropped_file")
-OF_ACTIONS = ("action", "action_target", "failure", "bulk")
+OF_ACTIONS = ("action", "action_target", "bulk")
 
 
 async def test_an_alert_goes_with_all_that_belongs_to_it(soc: Soc) -> None:
@@ -281,13 +281,9 @@ async def test_a_report_goes_and_its_sentence_stays(soc: Soc) -> None:
     assert await retention.prune() == Counter(report=1)
 
 
-async def test_what_counts_for_a_rate_or_a_breaker_stays_as_long(soc: Soc) -> None:
-    sections = [
-        ResponderSection(rate=("5/1h",), rate_per_target=("2/200d",)),
-        ResponderSection(breaker=BreakerSection(failures=2, within_minutes=10)),
-    ]
+async def test_what_counts_for_a_rate_stays_as_long(soc: Soc) -> None:
+    sections = [ResponderSection(rate=("5/1h",), rate_per_target=("2/200d",)), ResponderSection(rate=("5/1h",))]
     assert longest_rule_ms(sections) == 200 * DAY_MS
-    assert longest_rule_ms(sections[1:]) == 600_000
     assert longest_rule_ms([]) == 0
     await soc.closed()
     soc.later(199)

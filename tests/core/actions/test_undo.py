@@ -597,23 +597,6 @@ async def test_the_rules_of_both_responders_hold_for_an_undo_and_its_time(tmp_pa
         assert (await undo_of(harness, third)).status == "undone"
 
 
-async def test_a_paused_release_waits_until_it_is_resumed(tmp_path: Path) -> None:
-    release = ResponderSection.model_validate({"breaker": {"failures": 1, "within_minutes": 10}})
-    async with harness_with(tmp_path, release=release, undo_after_minutes=60) as harness:
-        await harness.actions.start(ANNA, run_input(harness, RELEASE))
-        await released(harness, FAILED)
-        action = await blocked(harness)
-        harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
-        undo = await undo_of(harness, action)
-        assert (undo.status, "paused" in str(undo.message)) == ("waiting", True)
-        await harness.actions.resume(LEAD, RELEASE)
-        harness.clock.now_ms += RETRY_MS
-        await harness.undos.run_due()
-        await released(harness)
-        assert (await undo_of(harness, action)).status == "undone"
-
-
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
 STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": {}}

@@ -15,7 +15,7 @@ from core.common.database.sqlite.database import FILE_CHECK_EVERY_S
 from core.common.settings_file import Sections
 from core.engines import make
 from core.engines.confinement import unavailable
-from core.settings import BreakerSection, EngineSection, ResponderSection, core_settings
+from core.settings import EngineSection, ResponderSection, core_settings
 from tests import programs, stores
 from tests.core.running import running_core
 
@@ -59,16 +59,15 @@ async def test_health_says_which_programs_run_under_bwrap_and_whether_it_works(t
 @pytest.mark.parametrize(
     ("table", "status", "name", "sentence"),
     [
-        ("pause", "degraded", "reads of the store", "answer within 2 s; see what locks its tables or slows it."),
+        ("action", "degraded", "reads of the store", "answer within 2 s; see what locks its tables or slows it."),
         ("sequence", "down", "store", "take a write within 2 s; see what locks its tables or slows its disk."),
     ],
 )
 async def test_health_answers_while_a_table_is_locked_and_says_so(
     tmp_path: Path, table: str, status: str, name: str, sentence: str
 ) -> None:
-    watched = {NAME: ResponderSection(breaker=BreakerSection(failures=1, within_minutes=1))}  # health reads its pauses
     with stores.using("postgresql"):
-        async with running_core(tmp_path, core={"confinement": "none"}, responder=watched) as core:
+        async with running_core(tmp_path, core={"confinement": "none"}) as core:
             with psycopg.connect(stores.setting(tmp_path / "core.db")) as connection:
                 connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
                 found = (await core.send("GET", "/health", profile=None)).json()

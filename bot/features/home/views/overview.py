@@ -17,7 +17,6 @@ VERBS = {
     "pending": "Approvals",
     "failed": "Failed",
     "mine": "My runs",
-    "paused": "Paused",
 }  # and the buttons of the App Home
 HELP = ("help", "Help")
 

@@ -497,9 +497,9 @@ def run_again_button(
 ) -> dict[str, Any] | None:
     """Repeats the run with its inputs, after the question of its policy.
 
-    None where nobody would want that, while the responder is paused, and where the run is withheld.
+    None where nobody would want that, and where the run is withheld.
     """
-    if state_of(action) not in WORTH_REPEATING or not view.is_open or (policy is not None and policy.paused):
+    if state_of(action) not in WORTH_REPEATING or not view.is_open:
         return None
     confirm = policy.confirm if policy is not None else ""
     # A form asks for declared ones.

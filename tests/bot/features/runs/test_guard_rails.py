@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatorView
 from core.models import Alert
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
@@ -30,7 +29,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "Contain": {"undo": "Quarantine_1_0", "undo_after_minutes": 60},
     "Quarantine": {"run_by": ["lea"], "approval": 0},
     "Report": {"undo": "Fail_1_0", "rate": ["1/1h"]},
-    "Fail": {"breaker": {"failures": 1, "within_minutes": 10}},
 }
 
 
@@ -38,62 +36,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
 async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
     async with feature_environment(tmp_path, RULES) as environment:
         yield environment
-
-
-async def test_what_failed_too_often_is_told_in_the_thread_and_resumed_by_org_admins(env: FeatureEnvironment) -> None:
-    alert, card = await env.alert_and_card("anna")
-    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env.until("anna", in_thread(card["ts"], "*Fail* was paused"))
-    replies = [m for m in env["anna"].live_view.thread(SOC, card["ts"])[1:] if "was paused" in text_of(m)]
-    assert len(replies) == 1
-    direct = await env["lea"].dm(env.emulator.bot_user_id)
-    alarm = within_limits(
-        await env.until("lea", lambda view: next((m for m in view.messages(direct) if "was paused" in m["text"]), None))
-    )
-    assert alarm["text"] == "Fail was paused: 1 run failed within 10 minutes."
-    assert button(alarm, ids.RESUME)
-    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env.told("anna", "paused since")
-    await env["anna"].command(SOC, "/responder paused")
-    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Paused responders* (1)"))))
-    assert "1 run failed within 10 minutes" in shown
-    assert ids.RESUME not in shown
-    await env["lea"].open_home()
-    home = fine(await env.until("lea", lambda s: s.home))
-    assert "*Paused responders* (1)" in text_of(home)
-    await env["lea"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:paused")
-    listed = await env.until("lea", topmost(ids.NOTICE_VIEW, "*Paused responders* (1)"))
-    await env["lea"].click(None, view_id=listed["id"], action_id=button(listed, ids.RESUME))
-    await env.until("lea", topmost(ids.NOTICE_VIEW, "*Fail* runs again."))
-    assert await env.client.paused() == []
-    await env["lea"].click(None, view_id=home["id"], action_id=button(home, ids.RESUME))
-    await env.told("lea", "is not paused; nothing was changed")
-    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, "2 runs failed"))
-
-
-async def test_a_paused_responder_is_not_offered_to_run_again_until_it_is_resumed(tmp_path: Path) -> None:
-    rules = {"Fail": {"breaker": {"failures": 2, "within_minutes": 10}}}
-    async with feature_environment(tmp_path, rules) as env:
-        alerts = [await env.create_alert(sourceRef=ref) for ref in ("one", "two")]
-        cards = [await env.card_of("anna", alert) for alert in alerts]
-
-        def offers(view: EmulatorView) -> list[bool]:
-            """Whether each card and the end of its run offer to run again."""
-            shown = [view.thread(SOC, card["ts"]) for card in cards]
-            ends = [next((m for m in thread[1:] if ", started by" in text_of(m)), None) for thread in shown]
-            return [ids.RUN_AGAIN in text_of(m) for thread, end in zip(shown, ends, strict=True) if end
-                    for m in (thread[0], end)]  # fmt: skip
-
-        await env["anna"].command(SOC, f"/responder run fail {alerts[0].id}")
-        await env.until("anna", lambda view: offers(view) == [True, True] or None)
-        await env["anna"].command(SOC, f"/responder run fail {alerts[1].id}")
-        await env.until("anna", in_thread(cards[1]["ts"], "*Fail* was paused"))
-        await env.until("anna", lambda view: offers(view) == [False] * 4 or None)
-        await env["lea"].open_home()
-        home = await env.until("lea", lambda view: view.home)
-        await env["lea"].click(None, view_id=home["id"], action_id=button(home, ids.RESUME))
-        await env.until("anna", lambda view: offers(view) == [True] * 4 or None)
 
 
 async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnvironment) -> None:

@@ -172,8 +172,6 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 
     asking = end_reply(ended("Failure"), SUBJECT, clearance=2, button=button, policy=Policy(confirm="Blocks the host."))
     assert meant("Failure") == (Intent("run_again", "~40"),)
-    paused = end_reply(ended("Failure"), SUBJECT, clearance=2, button=button, policy=Policy(paused=True))
-    assert "Run again" not in str(paused.blocks)
     assert asking.blocks[-1]["elements"][0]["confirm"]["text"]["text"] == (
         "On ~12 (ET MALWARE Beacon to known C2). Blocks the host."
     )
