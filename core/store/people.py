@@ -57,7 +57,9 @@ def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
 
 def set_decided(tx: Transaction, login: str, now: int) -> None:
     """Note when a user last approved or denied something."""
-    tx.run('UPDATE "user" SET decided_at = :now WHERE login = :login', {"login": login, "now": now})
+    tx.run(
+        'UPDATE "user" SET decided_at = :now WHERE login = :login AND decided_at <> :now', {"login": login, "now": now}
+    )
 
 
 def able_to_decide(
