@@ -268,7 +268,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     runner = Runner(lifecycle, registry, hosts, database, clock)
     stack.push_async_callback(runner.close)
     await runner.open()
-    actions = Actions(lifecycle, runner, registry, guards, database, feed, clock, spread_load=section.spread_load)
+    actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
     undos = Undos(actions.runs, registry, guards, database, clock)
     start(undos.run())
     duties = Duties(database, guards, clock, domain, channels=settings.channel)

@@ -85,8 +85,6 @@ class CoreSection(SettingsSection):
     )
     product: str = Field("thehive", pattern=r"^[A-Za-z0-9_-]+$", description="a word, such as thehive")
     max_concurrent_actions: int = Field(4, ge=1)
-    spread_load: bool = False
-    """A run without engineId goes past an engine without a free slot, to the next that has one."""
     jobs: Path = Path("jobs")
     keep_jobs: bool = False
     environments: Path = Path("environments")

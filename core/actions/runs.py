@@ -84,8 +84,6 @@ class Runs:
         guards: Guards,
         database: Database,
         clock: Clock,
-        *,
-        spread_load: bool = False,
     ) -> None:
         self._lifecycle = lifecycle
         self._runner = runner
@@ -93,7 +91,6 @@ class Runs:
         self._guards = guards
         self._database = database
         self._clock = clock
-        self._spread_load = spread_load
 
     async def start(
         self, caller: Caller, request: RunInput, *, key: str = "", body: str = "", undoing: Undoing | None = None
@@ -193,7 +190,6 @@ class Runs:
             override = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
             rights.require_idle(tx, target, choice.merged.name)
-        choice = self._with_free_slot(tx, choice, request, target)
         action = self._lifecycle.record(
             tx,
             checked.caller,
@@ -244,18 +240,6 @@ class Runs:
         finally:
             if slot is not None:
                 self._runner.return_slot(slot)
-
-    def _with_free_slot(self, tx: Transaction, choice: EngineChoice, request: RunInput, target: Target) -> EngineChoice:
-        """The choice, or with `spread_load`, if its engine is full, the next engine with a free slot.
-
-        Decided in the transaction that takes the slot, so that two runs never count on the same one.
-        """
-        if not self._spread_load or request.engine_id is not None:
-            return choice
-        full = self._registry.full(stored.slots_taken(tx))
-        if choice.engine_name not in full:
-            return choice
-        return self._registry.choose(target, request.responder_id, None, full=full)
 
     def _earlier(self, reads: Reads, caller: Caller, key: str, body: str) -> Action | None:
         """The action that this caller started with the same key. Raises ResponderBotError("key_reused")."""

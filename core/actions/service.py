@@ -39,10 +39,8 @@ class Actions:
         database: Database,
         feed: Feed,
         clock: Clock,
-        *,
-        spread_load: bool = False,
     ) -> None:
-        self.runs = Runs(lifecycle, runner, registry, guards, database, clock, spread_load=spread_load)
+        self.runs = Runs(lifecycle, runner, registry, guards, database, clock)
         self._lifecycle = lifecycle
         self._runner = runner
         self._registry = registry

@@ -89,7 +89,6 @@ class PeerEngine:
     name: str
     catalogue: Catalogue
     up: bool
-    capacity: int | None
     why_not: str
     """Why it takes no runs, such as "it is draining"; "" if it does."""
 
@@ -186,7 +185,6 @@ class Registry:
                 row["engine"],
                 catalogues[row["host_id"], row["engine"]][1],
                 bool(row["up"]),
-                row["capacity"],
                 why_not.get(row["host_id"], "it is stopped"),
             )
             for row in rows
@@ -236,18 +234,6 @@ class Registry:
     def is_unlimited_here(self, engine_name: str, responder_name: str) -> bool:
         """Whether this host runs a responder on that engine at once, however many run."""
         return self._here(engine_name, responder_name) is not None and self._states[engine_name].engine.capacity is None
-
-    def full(self, slots_taken: Mapping[str, int]) -> Collection[str]:
-        """The engines without a free slot on any host, by how many are taken on each."""
-        slots: dict[str, list[int | None]] = {name: [state.engine.capacity] for name, state in self._states.items()}
-        for peer in self._peers:
-            if not peer.why_not:
-                slots.setdefault(peer.name, []).append(peer.capacity)
-        return [
-            name
-            for name, capacities in slots.items()
-            if None not in capacities and slots_taken.get(name, 0) >= sum(filter(None, capacities))
-        ]
 
     def engine(self, name: str) -> Engine:
         """Raises ResponderBotError("not_found")."""
@@ -428,15 +414,12 @@ class Registry:
         alone = (targets.acting_on(target, types, [artifact.id]) for artifact in artifacts[: targets.MAX_SHOWN])
         return min((rules.refusals(merged.name, one) for one in alone), key=len)
 
-    def choose(
-        self, target: Target, responder_id: str, engine_name: str | None, *, full: Collection[str] = ()
-    ) -> EngineChoice:
+    def choose(self, target: Target, responder_id: str, engine_name: str | None) -> EngineChoice:
         """The engine for a run on an object (core/docs/semantics.md#which-engine-runs-it).
 
         Without `engine_name`, the first that has the responder and is up; if none is up, the first, as it may be back
-        by the time it is called. Engines in `full` are passed over if another is up. Raises ResponderBotError:
-        not_found for an unknown engine or responder, bad_request with the reason if it can't be used or can't run on
-        this object.
+        by the time it is called. Raises ResponderBotError: not_found for an unknown engine or responder, bad_request
+        with the reason if it can't be used or can't run on this object.
         """
         if engine_name is not None and not self.has_engine(engine_name):
             self.engine(engine_name)
@@ -448,8 +431,7 @@ class Registry:
         if not allowed:
             reasons = self._reasons_not(merged, by_engine[0][1], target)
             raise ResponderBotError("bad_request", _cannot_run(merged.name, reasons))
-        up = [pair for pair in allowed if self._is_up(pair[0], merged.name)] or allowed[:1]
-        name, responder = next((pair for pair in up if pair[0] not in full), up[0])
+        name, responder = next((pair for pair in allowed if self._is_up(pair[0], merged.name)), allowed[0])
         return EngineChoice(merged, name, self._here(name, merged.name), responder)
 
     def why_not(self, target: Target, responder_name: str, engine_name: str) -> str:

@@ -330,15 +330,6 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 """The open actions whose lease a core holds."""
 
 
-def slots_taken(reads: Reads) -> dict[str, int]:
-    """Number of open actions by engine on all hosts; those that wait for a slot count, those for approval don't."""
-    rows = reads.rows(
-        f"SELECT engine_name, count(*) AS count FROM action WHERE {OPEN} AND approval_expires_at IS NULL"
-        " GROUP BY engine_name"
-    )
-    return {row["engine_name"]: row["count"] for row in rows}
-
-
 _UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
 
 

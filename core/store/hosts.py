@@ -154,9 +154,9 @@ def engines_of(reads: Reads, host_id: str) -> list[Row]:
 
 
 def peer_engines(reads: Reads, host_id: str) -> list[Row]:
-    """Of each engine of other hosts: `host_id, engine, host, up, capacity, at`, by host."""
+    """Of each engine of other hosts: `host_id, engine, host, up, at`, by host."""
     return reads.rows(
-        "SELECT host_id, engine, host, up, capacity, at FROM host_catalogue WHERE host_id <> :host_id"
+        "SELECT host_id, engine, host, up, at FROM host_catalogue WHERE host_id <> :host_id"
         " ORDER BY host, host_id, engine",
         {"host_id": host_id},
     )

@@ -1,7 +1,6 @@
-"""Several engines at once over real HTTP: merged, one dead, one slow, and how runs are spread over them."""
+"""Several engines at once over real HTTP: merged, one dead, one slow, and a full one."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.settings import EngineSection
-from tests.core.core_process import ALERT, stepwise, until, write_pipe
+from tests.core.core_process import ALERT, stepwise, until
 from tests.core.running import RunningCore, running_core
 from tests.fake_cortex import BLOCKER, DelayedAnswer, FakeCortex, at_once
 
@@ -146,33 +145,7 @@ async def test_an_engine_that_is_back_is_noticed_without_a_request(tmp_path: Pat
             assert (await listed(core, alert_id))["Blocker_1_0"]["engineIds"] == ["remote"]
 
 
-async def test_spread_load_passes_over_a_full_engine(tmp_path: Path) -> None:
-    def waits(number: int) -> dict[str, Any]:
-        """Parameters of a run that ends when its pipe is written to."""
-        os.mkfifo(tmp_path / f"pipe-{number}")
-        return {"steps": [f"wait {tmp_path}/pipe-{number}", "write"]}
-
-    async with cortexes(remote=[STEPWISE_THERE]) as (remote,):
-        settings = {"local_first": True, "spread_load": True, "max_concurrent_actions": 2}
-        async with core_with(tmp_path, {"remote": remote}, **settings) as core:
-            alert_id = await alert(core)
-            many = await asyncio.gather(
-                *(run(core, alert_id, "Stepwise_1_0", parameters=waits(number)) for number in range(8))
-            )
-            by_name = await run(core, alert_id, "Stepwise_1_0", engineId="local", parameters=waits(8))
-            for number, action in enumerate((*many, by_name)):
-                if action["engineId"] == "local":
-                    await write_pipe(tmp_path / f"pipe-{number}")
-            for action in (*many, by_name):
-                assert (await ended(core, action["id"]))["status"] == "Success"
-            again = await run(core, alert_id, "Stepwise_1_0")
-    assert sorted(action["engineId"] for action in many) == ["local"] * 2 + ["remote"] * 6
-    assert len({action["responderId"] for action in many}) == 1
-    assert {call.path for call in remote.calls if call.operation == "run"} == {"/api/responder/remote-stepwise/run"}
-    assert (by_name["engineId"], again["engineId"]) == ("local", "local")
-
-
-async def test_without_spread_load_runs_wait_for_a_full_engine(tmp_path: Path) -> None:
+async def test_runs_wait_for_a_full_engine(tmp_path: Path) -> None:
     settings = {"local_first": True, "max_concurrent_actions": 1}
     async with (
         cortexes(remote=[STEPWISE_THERE]) as (remote,),
