@@ -144,11 +144,11 @@ async def test_a_responder_of_two_engines_is_one_offer_with_the_id_of_the_first(
 async def test_a_responder_that_is_not_configured_is_explained_and_not_listed(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "unconfigured"})
     explained = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true")).json()
-    lookup = next(one for one in explained if one["name"] == "ResponderBot_Lookup_1_0")
-    assert lookup["verdict"] == "cannot_run"
-    assert lookup["reasons"] == ["not configured: csv missing; an administrator can set it"]
+    webhook = next(one for one in explained if one["name"] == "ResponderBot_Webhook_1_0")
+    assert webhook["verdict"] == "cannot_run"
+    assert webhook["reasons"] == ["not configured: url missing; an administrator can set it"]
     listed = (await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}")).json()
-    assert "ResponderBot_Lookup_1_0" not in [one["name"] for one in listed]
+    assert "ResponderBot_Webhook_1_0" not in [one["name"] for one in listed]
 
 
 async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(core: RunningCore) -> None:

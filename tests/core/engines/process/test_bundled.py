@@ -88,7 +88,6 @@ async def test_unconfigured_bundled_responders_name_what_is_missing(make_engine:
     ]
     assert [(item.name, item.reason.partition("value: ")[2].partition(". ")[0]) for item in found.skipped] == [
         ("ResponderBot_BlockAddress_1_0", "file"),
-        ("ResponderBot_Lookup_1_0", "csv"),
         ("ResponderBot_Mail_1_0", "smtp_host, from, to"),
         ("ResponderBot_ReleaseAddress_1_0", "file"),
         ("ResponderBot_Webhook_1_0", "url"),
@@ -306,28 +305,6 @@ async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine
     alert = with_data({"title": "Nothing", "description": None})
     report = await run(make_engine(folders=()), EXTRACT, alert)
     assert (report.success, report.operations) == (True, ())
-
-
-async def test_the_lookup_reports_known_good_and_bad(make_engine: MakeEngine, tmp_path: Path) -> None:
-    known = tmp_path / "known.csv"
-    known.write_text("indicator,verdict,note\nevil[.]example,bad,botnet\n192.0.2.1,good,\n")
-    engine = make_engine(folders=(), config={"ResponderBot_Lookup_1_0": {"csv": str(known)}})
-    artifacts = [{"dataType": "domain", "data": "EVIL.example"}, {"dataType": "ip", "data": "192.0.2.1"}, {"data": "x"}]
-    report = await run(engine, "ResponderBot_Lookup_1_0", with_data({"artifacts": artifacts}))
-    assert report.message == ("Looked up 3 observables: 1 known bad, 1 known good. Bad: EVIL.example (botnet).")
-    assert report.operations == ({"type": "AddTagToAlert", "tag": "known-bad"},)
-    assert [item["level"] for item in report.summary["taxonomies"]] == ["malicious", "safe"]
-    await engine.clean_up("8257-5e")
-    one = await run(engine, "ResponderBot_Lookup_1_0", with_data({"data": "evil.example"}, "thehive:case_artifact"))
-    assert one.operations == ({"type": "AddTagToArtifact", "tag": "known-bad"},)
-
-
-async def test_a_list_that_cannot_be_read_is_a_failure(make_engine: MakeEngine, tmp_path: Path) -> None:
-    known = tmp_path / "known.csv"
-    known.write_text("indicator,verdict\nevil.example,perhaps\n")
-    engine = make_engine(folders=(), config={"ResponderBot_Lookup_1_0": {"csv": str(known)}})
-    report = await run(engine, "ResponderBot_Lookup_1_0")
-    assert report.message == f"{known}, line 2: the verdict 'perhaps' is neither good nor bad."
 
 
 BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
