@@ -70,6 +70,7 @@ from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
+from core.records.clearance import level_of
 from core.records.comments import Comments
 from core.records.events import Feed
 from core.records.holds import Holds
@@ -77,7 +78,6 @@ from core.reports import operations
 from core.reports import report as reports
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from core.responders.target import level_of
 from core.retention.pruning import Retention
 from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
 from core.sources.ingest import Sources

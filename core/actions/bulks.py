@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +17,8 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Duty, Outcome, RunTarget, parse_id
+from core.records import clearance
 from core.reports import report as reports
-from core.responders import target as targets
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
 from core.store import bulks as stored
@@ -115,7 +114,7 @@ class Bulks:
             return number, row, self._runs.remembered(reads, caller, key, f"retry ~{number}")
 
         number, row, earlier = await self._database.read(read)
-        await self._database.snapshot(lambda reads: _require_clearance(reads, caller, row, "create action"))
+        await self._database.snapshot(lambda reads: clearance.require(reads, caller, number, "create action"))
         if earlier is not None:
             return await self._outcomes(earlier)
         # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
@@ -159,7 +158,7 @@ class Bulks:
 
         def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
-            _require_clearance(tx, caller, row, what)
+            clearance.require(tx, caller, number, what)
             waiting = set(stored.awaiting(tx, number))
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
@@ -426,19 +425,6 @@ def _refusal(target: Mapping[str, Any]) -> Refusal | None:
         if "code" in target
         else None
     )
-
-
-def _require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
-    """Raises ResponderBotError("forbidden") for a caller in Slack who may see none of the objects."""
-    levels: list[int] = []
-    for target in json.loads(row["targets"]) if caller.is_on_behalf else ():
-        kind, number = targets.parse_kind(target["objectType"]), parse_id(target["objectId"])
-        with suppress(ResponderBotError):  # for what isn't there any more
-            levels.append(targets.load(reads, kind, number).clearance)
-            if levels[-1] <= caller.clearance:
-                return
-    if levels:
-        caller.require_clearance(min(levels), what)
 
 
 def _require_not_retried(row: Row) -> None:

@@ -409,7 +409,7 @@ class _DocumentReader:
         clearance = rights.clearance_to_decide(self._reads, row, action)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
-        # Runs of a bulk, of which there may be a hundred, are alike.
+        # The runs of a bulk, up to a hundred, differ in nothing that counts here.
         key = row["responder_name"], asked_by, clearance, action.override is not None, *approval.approved_by
         if key not in self._deciders:
             people = rights.who_may_decide(self._reads, self._guards, action, asked_by, approval, clearance)

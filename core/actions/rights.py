@@ -135,21 +135,6 @@ def _is_admin(reads: Reads, login: str) -> bool:
     return "manageUser" in current_permissions(reads, login)
 
 
-def require_clearance(reads: Reads, caller: Caller, row: Row, what: str) -> None:
-    """Raises ResponderBotError("forbidden") for a caller in Slack who may not see the object of a run.
-
-    Check it first: any other refusal would reveal something about the run.
-    """
-    if caller.is_on_behalf:
-        caller.require_clearance(targets.of_action(reads, row)[0].clearance, what)
-
-
-def require_sight_of_target(caller: Caller, action: Action) -> None:
-    """Raises ResponderBotError("forbidden") for a caller in Slack who may not see all that a run acts on."""
-    if caller.is_on_behalf:
-        caller.require_clearance(max((artifact.tlp for artifact in action.target or ()), default=0), APPROVE)
-
-
 def require_open(row: Row, done: str) -> Action:
     """The action, if it has not ended. Raises ResponderBotError("conflict"); `done` is such as "cancelled"."""
     if row["status"] not in OPEN_STATUSES:

@@ -15,6 +15,7 @@ from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.common.tasks import repeat
 from core.models import Action, Parameter, RunInput, UndoInput
+from core.records import clearance
 from core.reports.report import has_lost_secret
 from core.responders import target as targets
 from core.responders.guards import Guards
@@ -60,7 +61,7 @@ class Undos:
 
         def read(reads: Reads) -> Row:
             row = find(reads, action_id)
-            rights.require_clearance(reads, caller, row, "undo action")
+            clearance.require(reads, caller, row["id"], "undo action")
             return row
 
         row = await self._database.read(read)
@@ -76,7 +77,7 @@ class Undos:
 
         def work(tx: Transaction) -> Action:
             row = find(tx, action_id)
-            rights.require_clearance(tx, caller, row, "change when an action is undone")
+            clearance.require(tx, caller, row["id"], "change when an action is undone")
             now = self._clock()
             return self.set_time_in(tx, caller, row, now + minutes * MINUTE_MS if minutes else None)
 
@@ -105,10 +106,8 @@ class Undos:
 
         def work(tx: Transaction) -> Action:
             row, now = find(tx, action_id), self._clock()
-            rights.require_clearance(tx, caller, row, f"{vote} an extension")
+            clearance.require(tx, caller, row["id"], f"{vote} an extension")
             action, extension = rights.require_vote_on(tx, self._guards, caller, row, extension_id, now)
-            if vote == "approve":
-                rights.require_sight_of_target(caller, action)
             undo_state.require_undoable(tx, row["id"])
             people.set_decided(tx, caller.login, now)
             if vote == "deny":

@@ -26,7 +26,7 @@ from core.models import (
     number_of,
     parse_id,
 )
-from core.records import cases
+from core.records import cases, clearance
 from core.records.artifacts import (
     COPIED_LIMIT_CHARS,
     artifact_of,
@@ -89,10 +89,10 @@ class Alerts(Records):
 
     async def find(self, caller: Caller, text: str) -> list[str]:
         """The JSON of the newest alerts with all words of a text that the caller may see; at most FOUND_AT_MOST."""
-        clearance = caller.clearance if caller.is_on_behalf else texts.MAX_LEVEL
+        sees_up_to = min(caller.sees_up_to, texts.MAX_LEVEL)
 
         def read(search: Search) -> list[str]:
-            ids = texts.find(search, self._database.dialect, text, clearance, FOUND_AT_MOST)
+            ids = texts.find(search, self._database.dialect, text, sees_up_to, FOUND_AT_MOST)
             return list(fitting(docs_of(search, self._database.dialect, "object", iter(ids))))
 
         return await self._database.search(read)
@@ -183,7 +183,7 @@ class Alerts(Records):
 
         def work(tx: Transaction, now: int) -> Case:
             case = cases.load_case(tx, case_number)
-            caller.require_clearance(case.tlp, "change case")
+            clearance.require(tx, caller, case_number, "change case")
             return _merge(tx, caller, numbers, case, now)
 
         return await self._change(work)
@@ -298,7 +298,7 @@ def insert(tx: Transaction, request: AlertInput, user: str, now: int, key: str) 
 def _writable(reads: Reads, caller: Caller, number: int, what: str) -> Alert:
     """The alert, if the caller may see it. Raises ResponderBotError: not_found, forbidden."""
     alert = load(reads, number)
-    caller.require_clearance(alert.tlp, what)
+    clearance.require(reads, caller, number, what)
     return alert
 
 
@@ -344,7 +344,7 @@ def _put_into(tx: Transaction, caller: Caller, case: Case, alert: Alert, now: in
 
 def _hidden(reads: Reads, caller: Caller, alert: Alert) -> dict[tuple[str, ...], Artifact]:
     """The artifacts of an alert that the caller may neither see nor change, by their identity."""
-    if not caller.is_on_behalf:
+    if caller.sees_up_to == clearance.RED:
         return {}
     in_case, tlp_of_case = set[int](), 0
     if alert.case is not None:

@@ -25,7 +25,7 @@ from core.models import (
     TaskUpdate,
     parse_id,
 )
-from core.records import artifacts
+from core.records import artifacts, clearance
 from core.records.case_templates import by_name, with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import (
@@ -64,7 +64,7 @@ class Cases(Records):
 
         def work(tx: Transaction, now: int) -> Task:
             number = _number(tx, "case", case_id)
-            _require_clearance(tx, caller, "case", number, "create task")
+            clearance.require(tx, caller, number, "create task")
             return new_tasks(tx, load_case(tx, number), [request], caller.login, now)[0]
 
         return await self._change(work)
@@ -74,7 +74,7 @@ class Cases(Records):
         number = _parsed("case_task", task_id)
 
         def work(tx: Transaction, now: int) -> Log:
-            _require_clearance(tx, caller, "case_task", number, "create log")
+            clearance.require(tx, caller, number, "create log")
             return new_log(tx, load_task(tx, number), request, caller.login, now)
 
         return await self._change(work)
@@ -88,7 +88,7 @@ class Cases(Records):
 
         def work(tx: Transaction, now: int) -> list[Artifact]:
             number = _number(tx, "case", case_id)
-            _require_clearance(tx, caller, "case", number, "create artifact")
+            clearance.require(tx, caller, number, "create artifact")
             case = load_case(tx, number)
             return artifacts.add_to_case(tx, case, new, caller.login, now, caller.why_not_cleared)
 
@@ -99,7 +99,7 @@ class Cases(Records):
 
         def work(tx: Transaction, now: int) -> Case:
             number = _number(tx, "case", case_id)
-            _require_clearance(tx, caller, "case", number, "change case")
+            clearance.require(tx, caller, number, "change case")
             case = load_case(tx, number)
             changes = requested_changes(request, case)
             if request.status in ("Resolved", "Duplicate"):
@@ -113,7 +113,7 @@ class Cases(Records):
         number = _parsed("case_task", task_id)
 
         def work(tx: Transaction, now: int) -> Task:
-            _require_clearance(tx, caller, "case_task", number, "change task")
+            clearance.require(tx, caller, number, "change task")
             return save_task(tx, load_task(tx, number).model_copy(update=requested_changes(request)), caller.login, now)
 
         return await self._change(work)
@@ -123,7 +123,7 @@ class Cases(Records):
         number = _parsed("case_task_log", log_id)
 
         def work(tx: Transaction, now: int) -> Log:
-            _require_clearance(tx, caller, "case_task_log", number, "change log")
+            clearance.require(tx, caller, number, "change log")
             log = Log.model_validate_json(_row(tx, "case_task_log", number)["doc"])
             changed = log.model_copy(update=requested_changes(request))
             return _save(tx, "case_task_log", changed, caller.login, now)
@@ -138,7 +138,7 @@ class Cases(Records):
         number = _parsed("case_artifact", artifact_id)
 
         def work(tx: Transaction, now: int) -> Artifact:
-            _require_clearance(tx, caller, "case_artifact", number, "change artifact")
+            clearance.require(tx, caller, number, "change artifact")
             stored = artifacts.load(tx, number)
             changed = stored.artifact.model_copy(update=requested_changes(request))
             if changed.data_type != stored.artifact.data_type:
@@ -202,21 +202,6 @@ def task_of_log(reads: Reads, log_id: int) -> Task:
 def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
     """The case that a task or log belongs to; a case itself."""
     return load_case(reads, _root(reads, kind, object_id))
-
-
-def _require_clearance(reads: Reads, caller: Caller, kind: Kind, object_id: int, what: str) -> None:
-    """Raises ResponderBotError("forbidden") if the request is on behalf of a user who may not see the object.
-
-    The TLP of the alert or case that it belongs to counts, and an artifact's own.
-    """
-    if not caller.is_on_behalf:
-        return
-    if kind == artifacts.KIND:
-        stored = artifacts.load(reads, object_id)
-        root = stored.alert or load_case(reads, stored.case_id or 0)
-        caller.require_clearance(max(stored.artifact.tlp, root.tlp), what)
-    else:
-        caller.require_clearance(case_of(reads, kind, object_id).tlp, what)
 
 
 def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:

@@ -6,7 +6,7 @@ from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Comment, CommentInput, Permission, SearchInput, parse_id
-from core.records import alerts, cases
+from core.records import alerts, cases, clearance
 from core.records.search import SearchResult, search
 from core.records.writes import Records, made, require_not_held
 from core.store import events, objects
@@ -26,7 +26,7 @@ class Comments(Records):
         parent = await self._database.read(lambda reads: resolve(reads, parent_id))
 
         def work(tx: Transaction, now: int) -> Comment:
-            _require_clearance(tx, caller, kind, parent, "create comment")
+            clearance.require(tx, caller, parent, "create comment")
             number = objects.next_id(tx)
             comment = Comment(**made(number, caller.login, now), message=request.message)
             objects.insert(tx, number, KIND, comment.to_json(), parent_id=parent)
@@ -83,13 +83,8 @@ def _writable(reads: Reads, caller: Caller, comment_id: str, purpose: str) -> tu
     kind: Literal["alert", "case"] = "alert" if objects.exists(reads, "alert", row["parent_id"]) else "case"
     permission: Permission = "manageAlert" if kind == "alert" else "manageCase"
     caller.require(permission, purpose)
-    _require_clearance(reads, caller, kind, row["parent_id"], purpose)
+    clearance.require(reads, caller, row["id"], purpose)
     return row, Comment.model_validate(objects.parsed(row["doc"]))
-
-
-def _require_clearance(reads: Reads, caller: Caller, kind: Literal["alert", "case"], parent: int, purpose: str) -> None:
-    load = alerts.load if kind == "alert" else cases.load_case
-    caller.require_clearance(load(reads, parent).tlp, purpose)
 
 
 def _row(reads: Reads, comment_id: str) -> Row:

@@ -8,7 +8,7 @@ from core.authorization import Caller
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Alert, Case, HeldObject, Hold, Kind
-from core.records import alerts, cases
+from core.records import alerts, cases, clearance
 from core.records.writes import Records
 from core.store import objects
 
@@ -48,7 +48,7 @@ class Holds(Records):
                 root = alerts.load(tx, alerts.resolve_alert(tx, id_or_ref))
             else:
                 root = cases.load_case(tx, cases.resolve_case(tx, id_or_ref))
-            caller.require_clearance(root.tlp, what)
+            clearance.require(tx, caller, root.number, what)
             if (root.hold is None) == (hold is None):
                 state = "not on hold" if root.hold is None else f"on hold already, by {root.hold.created_by}"
                 raise ResponderBotError("conflict", f"{root.id} is {state}; nothing was changed.")

@@ -17,7 +17,7 @@ from core.common.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Action, Alert, Kind, TargetArtifact, number_of, parse_id
 from core.protection import targets_in
 from core.records import artifacts
-from core.store import actions, objects, retention
+from core.store import objects
 
 _MISSING: Mapping[Kind, str] = {
     "alert": "Alert not found",
@@ -243,20 +243,6 @@ def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
             asked = _asked(row, now)
             now = replace(now, tlp=asked.tlp, pap=asked.pap, root_tlp=objects.parsed(root["doc"])["tlp"])
         return now, reason
-
-
-def level_of(reads: Reads, number: int) -> int:
-    """The clearance that it takes to see an object or a run; red for what is gone."""
-    action = actions.find(reads, number)
-    try:
-        if action is not None:
-            return of_action(reads, action)[0].clearance
-        row = objects.find_any(reads, number)
-        if row is not None:
-            return load(reads, objects.parsed(row["doc"])["_type"], number).clearance
-        return RED if retention.root_of(reads, number) is None else load(reads, "case_artifact", number).clearance
-    except (ResponderBotError, KeyError):
-        return RED
 
 
 def of_run(reads: Reads, row: Row) -> TargetOfRun:

@@ -82,7 +82,8 @@ class Router:
 
         `proxies` are networks whose `X-Forwarded-For` counts; `refused_key` is called for each 401.
         """
-        self._paths = _paths(endpoints)
+        self.endpoints = tuple(endpoints)
+        self._paths = _paths(self.endpoints)
         self._people = people
         self._bodies = BodyReader(body_limit_bytes, body_timeout_s)
         self._turns = SearchTurns()

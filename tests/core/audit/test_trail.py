@@ -19,7 +19,7 @@ from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Profile
-from core.responders.target import level_of
+from core.records.clearance import level_of
 from core.settings import ResponderSection
 from core.store import people as stored_people
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input

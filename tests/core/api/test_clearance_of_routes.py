@@ -1,0 +1,164 @@
+"""Every route that changes something, with keys that may see nothing of what it names."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from core.api.http.endpoint import Endpoint
+from core.api.http.router import Router
+from core.settings import ResponderSection
+from tests.core.running import RunningCore, running_core
+
+ACTION, MEASURE = "/api/connector/engine/action", "/api/connector/engine/measure"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
+
+MAKE_SOMETHING = {
+    "POST /api/alert",
+    "POST /api/case",
+    "POST /api/case/template",
+    "POST /api/v1/alert",
+    "POST /api/v1/case",
+    "POST /api/v1/caseTemplate",
+}
+"""Routes that name nothing which is there."""
+OF_OTHERS = re.compile(r"/api/(access|group|host|ingest|responder|user)(/|$)")
+"""Routes of people, hosts, responders and sources, which have no level."""
+
+
+@dataclass
+class World:
+    """A core with a TLP:RED alert and case, and what is in them and runs on them."""
+
+    core: RunningCore
+    alert: str
+    case: str
+    ids: Mapping[str, str]
+    """By what it is, each thing that a route may name."""
+    bulk: str
+
+    def body(self) -> dict[str, Any]:
+        """What makes every route act on something RED; each takes of it what it knows."""
+        target = {"objectType": "alert", "objectId": self.alert}
+        return {
+            **target,
+            **{"responderId": CLOSE, "targets": [target], "ids": [self.alert], "caseId": self.case},
+            **{"alertIds": [self.alert], "undoAfterMinutes": 30, "until": 4_000_000_000_000, "reason": "r"},
+            **{"title": "t", "description": "d", "message": "m", "dataType": "ip", "data": "192.0.2.99", "tlp": 0},
+        }
+
+    async def state(self) -> list[Any]:
+        """All that is RED, as it is now, and what happened to it."""
+        send, seen = self.core.send, []
+        for kind, path in (("alert", "/api/alert"), ("case", "/api/case"), ("comment", "/api/comment")):
+            seen.append(sorted((await send("POST", f"{path}/_search?range=all", {})).json(), key=lambda one: one["id"]))
+            assert seen[-1], kind
+        for object_id in (self.alert, self.case):
+            seen.append((await send("GET", f"/api/document?ids={object_id}")).json()["documents"])
+        seen.append((await send("GET", f"{ACTION}/_newest?state=waiting")).json())
+        return [*seen, (await send("GET", MEASURE)).json()]
+
+
+async def made(core: RunningCore, method: str, path: str, body: Any = None, *, by: str = "") -> Any:
+    headers = {"Authorization": f"Bearer {core.keys[by]}"} if by else {}
+    answer = await core.send(method, path, body, profile=None if by else "org-admin", headers=headers)
+    assert answer.status_code < 300, answer.text
+    return answer.json()
+
+
+async def red_world(core: RunningCore) -> World:
+    level = {"title": "t", "description": "d", "tlp": 2}
+    artifact = {"dataType": "ip", "data": "192.0.2.1", "tlp": 2}
+    new = {**level, "type": "siem", "source": "s", "sourceRef": "1", "artifacts": [artifact]}
+    alert = await made(core, "POST", "/api/alert", new)
+    case = (await made(core, "POST", "/api/case", level))["id"]
+    task = (await made(core, "POST", f"/api/case/{case}/task", {"title": "t"}))["id"]
+    log = (await made(core, "POST", f"/api/case/task/{task}/log", {"message": "m"}))["id"]
+    of_case = (await made(core, "POST", f"/api/case/{case}/artifact", {**artifact, "data": "192.0.2.2"}))["id"]
+    comments = [
+        (await made(core, "POST", f"/api/{kind}/{root}/comment", {"message": "m"}, by="anna"))["id"]
+        for kind, root in (("alert", alert["id"]), ("case", case))
+    ]
+    block = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": alert["artifacts"][0]["id"]}
+    blocked = (await made(core, "POST", ACTION, block, by="anna"))["id"]
+    await made(core, "POST", f"{ACTION}/{blocked}/approve", by="ben")
+    while "endDate" not in await made(core, "GET", f"{ACTION}/{blocked}?wait=20"):
+        pass
+    extension = (await made(core, "PATCH", f"{ACTION}/{blocked}/undo", {"undoAfterMinutes": 0}, by="anna"))["undo"]
+    close = {"responderId": CLOSE, "targets": [{"objectType": "alert", "objectId": alert["id"]}]}
+    bulk = await made(core, "POST", f"{ACTION}/_bulk", close, by="anna")
+    for kind, root in (("alert", alert["id"]), ("case", case)):
+        await made(core, "PATCH", f"/api/{kind}/{root}", {"tlp": 3})
+    return World(
+        core,
+        alert["id"],
+        case,
+        {
+            **{"alert": alert["id"], "artifact": alert["artifacts"][0]["id"], "case": case, "task": task, "log": log},
+            **{"artifact of the case": of_case, "comment": comments[0], "comment on the case": comments[1]},
+            **{"containment": blocked, "extension": extension["extension"]["id"]},
+            **{"run that waits": bulk["actions"][0]["action"]["id"], "bulk": bulk["id"]},
+        },
+        bulk["id"],
+    )
+
+
+def paths(world: World, endpoint: Endpoint) -> list[str]:
+    """The addresses of a route, one for each thing that `{id}` may name."""
+    path = endpoint.path.replace("{caseId}", world.case).replace("{extension}", world.ids["extension"])
+    return [path.replace("{id}", number) for number in world.ids.values()] if "{id}" in path else [path]
+
+
+def is_refused(answer: httpx.Response) -> bool:
+    """Whether a request was refused for the clearance: whole, or (a bulk) each of its runs."""
+    if answer.status_code == 200:
+        outcomes = answer.json().get("actions", [])
+        assert outcomes, answer.text
+        assert all("TLP:RED" in json.dumps(outcome) and "action" not in outcome for outcome in outcomes), answer.text
+        return True
+    assert answer.status_code in (403, 404), f"{answer.request.method} {answer.request.url} {answer.text}"
+    return answer.status_code == 403 and answer.json().get("tlp") == 3
+
+
+@pytest.mark.parametrize("how", ["own key", "bot with a key for what is clear", "bot for somebody cleared for little"])
+async def test_no_route_acts_on_what_its_caller_may_not_see(tmp_path: Path, how: str) -> None:
+    config = {"file": str(tmp_path / "list")}
+    sections = {
+        BLOCK: ResponderSection(approval=1, undo=RELEASE, undo_after_minutes=60, allow_permanent=True, config=config),
+        RELEASE: ResponderSection(config=config),
+        CLOSE: ResponderSection(approval=1),
+    }
+    async with running_core(tmp_path, responder=sections) as core:
+        people = core.core.people
+        for name in ("anna", "ben"):
+            core.keys[name] = await people.add(name, "analyst", clearance=3)
+        is_low = how == "bot for somebody cleared for little"
+        await people.add("lead", "org-admin", clearance=0 if is_low else 3)
+        await people.add("bot", "service", clearance=3)
+        key = await people.add_key("lead" if how == "own key" else "bot", "bound", clearance=3 if is_low else 0)
+        headers = {"Authorization": f"Bearer {key}", **({} if how == "own key" else {"X-On-Behalf-Of": "lead"})}
+        world = await red_world(core)
+        before = await world.state()
+        assert isinstance(core.core.asgi, Router)
+        walked = [
+            endpoint
+            for endpoint in core.core.asgi.endpoints
+            if endpoint.writes and not OF_OTHERS.match(endpoint.path)
+            if f"{endpoint.method} {endpoint.path}" not in MAKE_SOMETHING
+        ]
+        for endpoint in walked:
+            body = world.body() if endpoint.takes_body else None
+            answers = [
+                await core.send(endpoint.method, path, body, profile=None, headers=headers)
+                for path in paths(world, endpoint)
+            ]
+            refused = [is_refused(answer) for answer in answers]
+            assert any(refused), f"{endpoint.method} {endpoint.path} refused nothing: {answers[0].text}"
+        assert await world.state() == before
+        assert len(walked) > 80
