@@ -458,7 +458,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import database_problem, folder_problems, mode_problems, run_as_problems
+    from core.settings import database_problem, folder_problems, mode_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -471,7 +471,6 @@ def _settings_checks(
         if problem := database_problem(core, settings.bot.database):
             lines.append((False, "database", problem))
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
-        lines += [(False, "accounts", problem) for problem in run_as_problems(core)]
         lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
     return lines
 

@@ -51,7 +51,6 @@ from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
 from core.common import systemd
-from core.common.accounts import open_job_folders
 from core.common.clock import Clock, now_ms
 from core.common.database import Database
 from core.common.database.location import Location, files_of
@@ -79,7 +78,7 @@ from core.reports import report as reports
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.retention.pruning import Retention
-from core.settings import CoreSettings, folder_problems, host_name, run_as_problems
+from core.settings import CoreSettings, folder_problems, host_name
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import hosts as stored_hosts
@@ -228,10 +227,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     people = People(database, section.user_domain, clock)
     feed = await Feed.open(database)
 
-    for problem in (*folder_problems(settings), *run_as_problems(settings)):
+    for problem in folder_problems(settings):
         raise ResponderBotError("unavailable", problem)
-    if any(responder.run_as for responder in settings.responder.values()):
-        open_job_folders(section.jobs)
     made = engines.make(settings)
     for engine in made:
         stack.push_async_callback(engine.close)

@@ -22,7 +22,6 @@ from core.settings import (
     duty_of,
     folder_problems,
     mode_problems,
-    run_as_problems,
 )
 from core.sources.ingest import Source
 
@@ -40,7 +39,7 @@ async def problems(sections: Sections) -> list[str]:
     if found := problems_of(READERS, sections):
         return found
     settings, bots = core_settings(sections), bot_database(sections)
-    found = [*folder_problems(settings), *run_as_problems(settings), *mode_problems(settings, bots)]
+    found = [*folder_problems(settings), *mode_problems(settings, bots)]
     found += [problem for problem in (database_problem(settings, bots),) if problem]
     for setting, location in (("[core] database", settings.core.database), ("[bot] database", bots)):
         if isinstance(location, PostgresqlUrl):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from core.common.accounts import access_problem, account_problems
+from core.common.accounts import access_problem
 from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
@@ -275,7 +275,7 @@ class ResponderSection(SettingsSection):
     confinement: Literal["landlock", "bwrap", "none"] | None = None
     """In place of that of `[core]`."""
     network: Literal["all", "none"] = Field(
-        "all", description='one of "all" and "none"; to allow some hosts only, use a firewall and run_as'
+        "all", description='one of "all" and "none"; to allow some hosts only, use a firewall'
     )
     readable: tuple[Path, ...] = ()
     """Files and folders that the program may read, beside what all may."""
@@ -291,8 +291,6 @@ class ResponderSection(SettingsSection):
     """How many files and folders it has at a time."""
     allow_builds: bool = False
     """Whether `responders install` may build its packages: their code then runs as core's account, unconfined."""
-    run_as: str = ""
-    """The account that its program runs as; core has to be root."""
 
 
 def section_for(name: str, sections: Mapping[str, ResponderSection]) -> ResponderSection | None:
@@ -390,11 +388,7 @@ INIT = "responder-bot init"
 def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
     """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
     core, everyone_may_read = settings.core, 0o055
-    passes_through = 0o011 if any(section.run_as for section in settings.responder.values()) else 0
-    problems = [
-        mode_problem(core.jobs, shared=passes_through),
-        mode_problem(core.environments, shared=everyone_may_read),
-    ]
+    problems = [mode_problem(core.jobs), mode_problem(core.environments, shared=everyone_may_read)]
     for file in (file for location in (core.database, *databases) for file in files_of(location)):
         problems += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
         problems.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
@@ -440,11 +434,6 @@ def folder_problems(settings: CoreSettings) -> list[str]:
 def host_name(settings: CoreSettings) -> str:
     """What people know this host by."""
     return settings.core.host_name or socket.gethostname()
-
-
-def run_as_problems(settings: CoreSettings) -> list[str]:
-    """A sentence for each `run_as` with which core can't start."""
-    return account_problems({name: section.run_as for name, section in settings.responder.items()}, settings.core.jobs)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ the system's libraries, and writes its output and a temporary folder of its own.
 """
 
 import os
-import pwd
 import shutil
 import subprocess
 import time
@@ -131,14 +130,11 @@ def interpreter_folders(interpreter: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(place.parent.parent for place in (*places, Path(os.path.realpath(interpreter)))))
 
 
-def unavailable(mode: Mode = "landlock", user: int | None = None) -> str:
-    """Why programs can't be confined in this way here, in one sentence; empty when they can.
-
-    `user` is the number of another account that the programs run as.
-    """
+def unavailable(mode: Mode = "landlock") -> str:
+    """Why programs can't be confined in this way here, in one sentence; empty when they can."""
     if mode == "none":
         return ""
-    return _bwrap_unavailable(user) if mode == "bwrap" else _landlock_unavailable()
+    return _bwrap_unavailable() if mode == "bwrap" else _landlock_unavailable()
 
 
 def nothing_confines(mode: Mode) -> str:
@@ -156,7 +152,7 @@ def _bwrap() -> str:
 
 
 @cache
-def _bwrap_unavailable(user: int | None) -> str:
+def _bwrap_unavailable() -> str:
     """Tried with a program that does nothing, confined as a responder's would be. Blocks for some milliseconds."""
     if not confine.can_filter():
         return f"The system calls of {os.uname().machine} can't be filtered, so responders can't run under bwrap."
@@ -166,9 +162,6 @@ def _bwrap_unavailable(user: int | None) -> str:
     try:
         tried = subprocess.run(  # noqa: S603 - our own command
             command,
-            user=user,
-            group=user and pwd.getpwuid(user).pw_gid,
-            extra_groups=None if user is None else [],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

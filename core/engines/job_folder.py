@@ -17,7 +17,7 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,17 +167,10 @@ def _slug(engine: str) -> str:
     return plain if plain == engine else f"{plain}_{hashlib.sha256(engine.encode()).hexdigest()[:8]}"
 
 
-def create(
-    folder: JobFolder,
-    job: Job,
-    configured: ConfiguredResponder[Any],
-    *,
-    confined: str = "",
-    share: Callable[[Path], None] = lambda new: None,
-) -> int:
-    """Create the folder atomically, by rename, and locked, as by `lock`. Leaves an existing one alone. Raises OSError.
+def create(folder: JobFolder, job: Job, configured: ConfiguredResponder[Any], *, confined: str = "") -> int:
+    """Create the folder atomically, by rename, and locked, as by `lock`.
 
-    `share` gets the new folder before anyone else can see it, and lets the account of the program in.
+    Leaves an existing one alone. Raises OSError.
     """
     jobs = folder.path.parent
     make_private(jobs)
@@ -187,7 +180,6 @@ def create(
     lock_descriptor = lock(JobFolder(new))
     try:
         _fill(new, job, configured, confined)
-        share(new)
         renamed = _rename(new, folder.path)
         _sync(jobs)
     except BaseException:

@@ -297,5 +297,5 @@ def test_a_list_of_hosts_is_refused_since_no_program_could_be_held_to_it(tmp_pat
         load(file, {})
     assert raised.value.message == (
         f'{file}: [responder."Mailer_1_0"] network must be one of "all" and "none"; '
-        "to allow some hosts only, use a firewall and run_as."
+        "to allow some hosts only, use a firewall."
     )

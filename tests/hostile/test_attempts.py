@@ -88,18 +88,26 @@ def reason_to_skip(mode: str, account: str) -> str:
     if is_nobody and not _can_be_nobody():
         return "an ordinary user can't import this project here"
     if mode == "bwrap":
-        return unavailable("bwrap", NOBODY if is_nobody else None)
+        return _bwrap_of_nobody() if is_nobody else unavailable("bwrap")
     return unavailable()
 
 
 def _can_be_nobody() -> bool:
+    return _as_nobody("import tests.hostile.attacked").returncode == 0
+
+
+def _bwrap_of_nobody() -> str:
+    program = "from core.engines.confinement import unavailable; print(unavailable('bwrap'))"
+    return _as_nobody(program).stdout.strip()
+
+
+def _as_nobody(program: str) -> subprocess.CompletedProcess[str]:
     site = next(part for part in sys.path if part.endswith("site-packages"))
-    tried = subprocess.run(
-        [SYSTEM_PYTHON, "-c", "import tests.hostile.attacked"],
-        cwd=ROOT, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
+    return subprocess.run(
+        [SYSTEM_PYTHON, "-c", program],
+        cwd=ROOT, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True,
         env={"PATH": os.defpath, "PYTHONPATH": f"{ROOT}:{site}", "HOME": "/"},
     )  # fmt: skip
-    return tried.returncode == 0
 
 
 def table(made: dict[tuple[str, str], Outcomes]) -> str:

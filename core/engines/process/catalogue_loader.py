@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.common.accounts import Account, account_named
 from core.engines import catalogue_loader
 from core.engines.base import Responder, Skipped
 from core.engines.configuration import ConfiguredResponder
@@ -24,8 +23,6 @@ class RunnableResponder:
     interpreter: Interpreter
     section: ResponderSection
     """What its program may reach and use."""
-    account: Account | None = None
-    """The account that its program runs as, if not core's."""
 
 
 def environment_specs(roots: Sequence[Path], sections: Mapping[str, ResponderSection]) -> tuple[EnvironmentSpec, ...]:
@@ -76,9 +73,5 @@ class CatalogueLoader(catalogue_loader.CatalogueLoader[ProgramDefinition, Runnab
                 responder,
                 "its environment is not ready; an administrator can run `responder-bot responders install`",
             )
-        try:
-            account = account_named(section.run_as) if section.run_as else None
-        except LookupError as error:
-            return Skipped(definition.name, f"{definition.file}: {error}", responder)
         code = digest_of(definition.folder)
-        return RunnableResponder(replace(responder, code=code), configured, interpreter, section, account)
+        return RunnableResponder(replace(responder, code=code), configured, interpreter, section)

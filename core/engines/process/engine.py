@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +31,7 @@ from core.engines.job_folder_engine import (
 from core.engines.process import processes
 from core.engines.process.catalogue_loader import CatalogueLoader, RunnableResponder
 from core.engines.process.processes import StartRecord
-from core.engines.process.starter import ProgramStarter, RunLimits, let_in
+from core.engines.process.starter import ProgramStarter, RunLimits
 from core.engines.secret_reader import SecretReader
 
 T = TypeVar("T")
@@ -114,9 +113,9 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             log.warning("run_refused", action_id=job.action_id, reason=refusal)
             raise NotStartedError(refusal)
         mode = self._starter.mode(runnable)
-        confined, share = "" if mode == "none" else mode, partial(let_in, runnable.account)
+        confined = "" if mode == "none" else mode
         with ExitStack() as held:
-            held.callback(os.close, job_folder.create(folder, job, runnable.configured, confined=confined, share=share))
+            held.callback(os.close, job_folder.create(folder, job, runnable.configured, confined=confined))
             facts = folder.facts()  # before the program can change them
             # The launcher starts nothing that is cancelled from here on: then JOB/stop says so.
             record = None if self._is_cancelled(job) else self._starter.start(folder, runnable)

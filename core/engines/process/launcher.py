@@ -31,7 +31,6 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from typing import TypedDict
 
 STATUS_FD = 3
@@ -71,8 +70,6 @@ class Settings(TypedDict):
     folder: str
     """Its working directory."""
     limits: Limits
-    account: tuple[int, int, Sequence[int]] | None
-    """User, group and groups to go on as, if these are others than core's."""
     ruleset: str
     """See `confine.apply`."""
 
@@ -88,7 +85,6 @@ def main(job: str, settings_json: str, *program: str) -> int:
     try:
         if not start(job, settings):
             return ALREADY_STARTED
-        become(settings["account"])
         os.chdir(settings["folder"])
         apply_limits(settings["limits"])
         program = tuple(apply(settings["ruleset"], program))
@@ -431,15 +427,6 @@ def children() -> list[int]:
     """Pids of the children of this process."""
     own = os.getpid()
     return [pid for pid, parent, _ in processes() if parent == own]
-
-
-def become(account: tuple[int, int, Sequence[int]] | None) -> None:
-    """Go on as this user, group and groups. Raises OSError."""
-    if account:
-        user, group, groups = account
-        os.setgroups(groups)
-        os.setresgid(group, group, group)
-        os.setresuid(user, user, user)
 
 
 def apply_limits(limits: Limits) -> None:

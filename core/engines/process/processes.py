@@ -167,7 +167,7 @@ def homes_in_use() -> set[bytes]:
 
 
 def _own_processes() -> Iterator[tuple[int, ProcessStat]]:
-    """The running processes of this account except this one; for root, which may start some as others, all."""
+    """The running processes of this account except this one; for root, whose programs may become others, all."""
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid() or not _is_of_this_account(name):
             continue

@@ -5,11 +5,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.common.accounts import Account
 from core.engines.configuration import ConfiguredResponder
 from core.engines.confinement import Confinement, Mode, interpreter_folders, unavailable
 from core.engines.definitions import ProgramDefinition
@@ -91,7 +90,6 @@ class ProgramStarter:
         settings: launcher.Settings = {
             "folder": str(definition.root),
             "limits": self._limits_of(runnable).for_launcher(),
-            "account": _account(runnable),
             "ruleset": self._ruleset(folder, runnable),
         }
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
@@ -123,8 +121,7 @@ class ProgramStarter:
         """Why it must not be started, as a sentence, or "". Blocks at the first call."""
         if self.mode(runnable) != "bwrap":
             return ""
-        account = runnable.account
-        reason = unavailable("bwrap", account.uid if account else None)
+        reason = unavailable("bwrap")
         return reason and f"{reason} The settings want it for this responder, so it was not started."
 
     def _limits_of(self, runnable: RunnableResponder) -> RunLimits:
@@ -152,28 +149,6 @@ class ProgramStarter:
         if mode == "bwrap":
             return confinement.bwrap_ruleset(definition.root)
         return replace(confinement, writable=(*confinement.writable, folder.printed)).ruleset()
-
-
-def let_in(account: Account | None, new: Path) -> None:
-    """Let the account of a program, if it has its own, read the input and write the rest of what it needs."""
-    if account is None:
-        return
-    run = new / "run"
-    new.chmod(0o711)
-    new.parent.chmod(0o711)
-    for folder in (run, run / "input"):
-        os.chown(folder, -1, account.gid)
-        folder.chmod(0o750)
-    for file in (run / "input").iterdir():
-        os.chown(file, -1, account.gid)
-        file.chmod(0o640)
-    for path in (run / "output", run / "tmp", new / "printed"):
-        os.chown(path, account.uid, account.gid)
-
-
-def _account(runnable: RunnableResponder) -> tuple[int, int, Sequence[int]] | None:
-    account = runnable.account
-    return (account.uid, account.gid, account.groups) if account else None
 
 
 def program_environment(
