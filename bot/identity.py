@@ -1,6 +1,6 @@
 """From a Slack user to a user of core, see `bot/docs/slack.md#identity-of-slack-users`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slack_sdk.errors import SlackApiError
@@ -93,11 +93,6 @@ def logins_by_slack_id(users: Iterable[UserEntry], team: str) -> Mapping[str, st
         for slack_id in user.slack_ids
         if slack_id.rpartition(":")[0] in ("", team)
     }
-
-
-def admins(users: Iterable[UserEntry], team: str) -> Sequence[str]:
-    """The Slack user ids of the org-admins who are linked in this team."""
-    return list(logins_by_slack_id((user for user in users if user.profile == "org-admin"), team))
 
 
 def _trusted_email(user: Mapping[str, Any], team: str) -> str:

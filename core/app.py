@@ -64,7 +64,7 @@ from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
-from core.people import EXPIRE_EVERY_S, NOTE_EVERY_S, People
+from core.people import NOTE_EVERY_S, People
 from core.protection import ProtectedTargets
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
@@ -278,7 +278,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     start(publish_forever(database, clock, logged))
     if section.audit_syslog:
         start(send_forever(database, clock, section.audit_syslog, host.name))
-    start(repeat("requests for access", EXPIRE_EVERY_S, people.expire_requests))
     start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
     probe = health.StoreProbe(database)

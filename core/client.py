@@ -15,7 +15,6 @@ from pydantic import TypeAdapter, ValidationError
 from core.common import logs
 from core.common.errors import Code, ResponderBotError
 from core.models import (
-    AccessRequest,
     Action,
     Alert,
     AlertInput,
@@ -318,39 +317,11 @@ class CoreClient:
         """Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert."""
         return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
 
-    async def request_access(self, team: str, slack_user: str, name: str) -> AccessRequest:
-        """Ask for access for somebody in Slack; the request that waits already, if there is one.
-
-        Raises "conflict" with a sentence for that person.
-        """
-        body = {"team": team, "slackUser": slack_user, "name": name}
-        return await self._ask(AccessRequest, "POST", "/api/access", body)
-
-    async def access_requests(self) -> list[AccessRequest]:
-        """The newest 200 requests, pending ones first."""
-        return await self._ask(list[AccessRequest], "GET", "/api/access")
-
-    async def access_request(self, request_id: str) -> AccessRequest:
-        return await self._ask(AccessRequest, "GET", f"/api/access/{_quoted(request_id)}")
-
-    async def approve_access(self, request_id: str, profile: str, login: str = "") -> AccessRequest:
-        """Give access with this profile; with the login that the request has, or another.
-
-        Raises "conflict" if it was decided or has expired, "exists" if the login or the link does.
-        """
-        body = {"profile": profile, **({"login": login} if login else {})}
-        return await self._ask(AccessRequest, "POST", f"/api/access/{_quoted(request_id)}/approve", body)
-
-    async def deny_access(self, request_id: str, message: str = "") -> AccessRequest:
-        return await self._ask(AccessRequest, "POST", f"/api/access/{_quoted(request_id)}/deny", _decision(message))
+    # --- people -----------------------------------------------------------------------------------------------------
 
     async def users(self) -> list[UserEntry]:
         """All users with their links and groups."""
         return await self._ask(list[UserEntry], "GET", "/api/user")
-
-    async def set_disabled(self, login: str, disabled: bool) -> UserEntry:
-        """End somebody's access, or give it back."""
-        return await self._ask(UserEntry, "POST", f"/api/user/{_quoted(login)}/{'disable' if disabled else 'enable'}")
 
     async def groups(self) -> list[Group]:
         """All groups that have members."""

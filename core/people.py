@@ -1,18 +1,12 @@
-"""Users with their keys, their links to Slack and their groups, and the requests for access that people make in Slack.
-
-An org-admin may do less through the bot than with a key of their own, so that the bot's key is never worth an admin's
-(core/docs/semantics.md#people-managed-in-slack).
-"""
+"""Users with their keys, their links to Slack and their groups."""
 
 import hashlib
 import hmac
 import json
 import re
 import secrets
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from ipaddress import ip_address, ip_network
 from itertools import islice
 from typing import Any, TypeVar
@@ -29,8 +23,6 @@ from core.models import (
     PROFILES,
     PROGRAM_PROFILES,
     TLP_NAMES,
-    AccessRequest,
-    ApproveAccessInput,
     Group,
     NewKey,
     Permission,
@@ -38,9 +30,7 @@ from core.models import (
     Profile,
     SlackUsers,
     UserEntry,
-    parse_id,
 )
-from core.store import events, objects
 from core.store import people as stored
 
 KEY_BYTES = 32
@@ -53,14 +43,6 @@ WHO_LIMIT = 5  # people that are named when somebody has to be asked
 LOGIN_LIMIT_CHARS = 254  # as for an e-mail address
 # Characters that fit into a header (`X-On-Behalf-Of`); no colon, since Basic has the key after the first one.
 _LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
-
-KEPT_MS = 30 * DAY_MS
-MAX_PENDING = 100
-MAX_A_DAY = 3
-"""How often one person can ask in a day."""
-MAX_LISTED = 200
-NAME_CHARS = 100
-EXPIRE_EVERY_S = 1.0
 
 log = structlog.get_logger("core.people")
 
@@ -170,16 +152,12 @@ class People:
     async def new_key(self, caller: Caller, name: str, *, keep_old: bool = False) -> NewKey:
         """Replace a user's key; with `keep_old` the old one works for OLD_KEY_DAYS more.
 
-        Raises ResponderBotError: forbidden, not_found. Never through the bot: its key would be worth that of the user,
-        and Slack would have read it.
+        Raises ResponderBotError("not_found").
         """
-        if caller.is_on_behalf:
-            sentence = f"Keys don't pass through Slack; run `responder-bot user key {name}` where core runs."
-            raise ResponderBotError("forbidden", sentence)
         key = secrets.token_urlsafe(KEY_BYTES)
 
         def work(tx: Transaction, now: int) -> NewKey:
-            login = self._changeable(tx, caller, name, "make a new key")
+            login = self._user(tx, name)["login"]
             old_until = now + OLD_KEY_DAYS * DAY_MS if keep_old else None
             if old_until is None:
                 stored.delete_key(tx, login, stored.DEFAULT_KEY)
@@ -288,12 +266,6 @@ class People:
     async def all(self) -> Sequence[UserEntry]:
         return await self._database.read(_entries)
 
-    async def list_users(self, caller: Caller) -> Sequence[UserEntry]:
-        """All users, for org-admins and the bot itself. Raises ResponderBotError("forbidden")."""
-        if not caller.may("actOnBehalf"):
-            _require_admin(caller, "see all users")
-        return await self.all()
-
     async def who(self, clearance: int, permission: Permission | None = None) -> Sequence[Person]:
         """The first people with access who may see this TLP and have this permission, by login."""
         rows = await self._database.read(stored.users)
@@ -313,7 +285,7 @@ class People:
         verb = "disable" if disabled else "enable"
 
         def work(tx: Transaction, now: int) -> UserEntry:
-            login = self._changeable(tx, caller, name, f"{verb} a user")
+            login = self._user(tx, name)["login"]
             if login == caller.login:
                 raise ResponderBotError("forbidden", f"You can't {verb} your own user; ask another admin.")
             stored.set_disabled(tx, login, disabled)
@@ -356,17 +328,6 @@ class People:
         if row is None:
             raise _no_user(login)
         return row
-
-    def _changeable(self, tx: Transaction, caller: Caller, name: str, what: str) -> str:
-        """The login, if the caller may change that user: through the bot no other admin's and no program's."""
-        _require_admin(caller, what)
-        row = self._user(tx, name)
-        login = str(row["login"])
-        is_protected = row["profile"] in (*PROGRAM_PROFILES, "org-admin") and login != caller.login
-        if caller.is_on_behalf and is_protected:
-            sentence = f"{login} is a {row['profile']}; change it on the command line or with your own key."
-            raise ResponderBotError("forbidden", sentence)
-        return login
 
     def _new_login(self, name: str) -> str:
         """The login of a user to be added. Raises ResponderBotError("bad_request") for what can't be one."""
@@ -434,9 +395,7 @@ class People:
         return await self._database.read(_groups)
 
     async def set_members(self, caller: Caller, name: str, logins: Sequence[str]) -> Group:
-        """Replace a group's members. Raises ResponderBotError: forbidden, bad_request."""
-        if caller.is_on_behalf or not caller.may("actOnBehalf"):
-            _require_admin(caller, "change a group")
+        """Replace a group's members. Raises ResponderBotError("bad_request")."""
 
         def work(tx: Transaction, now: int) -> Group:
             members = sorted({require_person(tx, self.full_login(login)) for login in logins})
@@ -468,116 +427,12 @@ class People:
 
         return await self._change(work)
 
-    def erase_in(self, tx: Transaction, now: int, login: str, slack: Iterable[str]) -> None:
-        """Delete a user with keys, links, groups and requests; `slack` are their `team:user`."""
+    def erase_in(self, tx: Transaction, now: int, login: str) -> None:
+        """Delete a user with keys, links and groups."""
         for group in [row["name"] for row in stored.members(tx) if row["login"] == login]:
             members = [member for member in stored.members_of(tx, group) if member != login]
             _set_members(tx, now, COMMAND_LINE.login, group, members)
-        for link in slack:
-            stored.delete_requests(tx, *link.rsplit(":", 1))
         stored.delete_user(tx, login)
-
-    # --- requests for access ----------------------------------------------------------------------------------------
-
-    async def request(self, caller: Caller, slack_id: str, name: str) -> tuple[AccessRequest, bool]:
-        """The pending request of somebody in Slack, and whether it is new. It expires after a day.
-
-        Raises ResponderBotError: bad_request, conflict (linked already, disabled, too many).
-        """
-        team, slack_user = parse_slack_id(slack_id)
-        name = " ".join(name.split())[:NAME_CHARS] or slack_user
-
-        def work(tx: Transaction, now: int) -> tuple[AccessRequest, bool]:
-            linked = _linked(tx, team, slack_user)
-            if linked is not None and linked["disabled"]:
-                sentence = f"The access of {linked['login']} was ended; only an administrator can give it back."
-                raise ResponderBotError("conflict", sentence)
-            if linked is not None:
-                raise ResponderBotError(
-                    "conflict", f"The Slack id {slack_user} is linked to {linked['login']} already."
-                )
-            known = stored.newest_request(tx, team, slack_user)
-            if known is not None and known["status"] == "pending" and known["expires_at"] > now:
-                return _shown(known, now), False
-            if stored.count_since(tx, team, slack_user, now - DAY_MS) >= MAX_A_DAY:
-                sentence = (
-                    f"You have asked {MAX_A_DAY} times today; speak with an administrator, or ask again tomorrow."
-                )
-                raise ResponderBotError("conflict", sentence)
-            if stored.count_pending(tx, now) >= MAX_PENDING:
-                sentence = f"{MAX_PENDING} requests wait for an admin already; ask again later."
-                raise ResponderBotError("conflict", sentence)
-            stored.prune_requests(tx, now - KEPT_MS)
-            number = objects.next_id(tx)
-            login = self.full_login(_login(name) or slack_user)
-            stored.insert_request(tx, number, team, slack_user, name, login, now, now + DAY_MS)
-            _record(tx, "created", number, caller.login, now)
-            slack = f"{team}:{slack_user}"
-            texts = {"name": name}
-            trail.record(tx, now, "access.requested", by=caller.login, object=f"~{number}", slack=slack, texts=texts)
-            return _shown(_request(tx, number), now), True
-
-        return await self._change(work)
-
-    async def requests(self, caller: Caller) -> Sequence[AccessRequest]:
-        """The newest requests, pending ones first. Raises ResponderBotError("forbidden")."""
-        if not caller.may("actOnBehalf"):
-            _require_admin(caller, "see requests for access")
-        now = self._clock()
-        rows = await self._database.read(lambda reads: stored.newest_requests(reads, MAX_LISTED))
-        return [_shown(row, now) for row in rows]
-
-    async def request_by_id(self, caller: Caller, request_id: str) -> AccessRequest:
-        """Raises ResponderBotError: forbidden, not_found."""
-        if not caller.may("actOnBehalf"):
-            _require_admin(caller, "see requests for access")
-        number = parse_id(request_id)
-        return _shown(await self._database.read(lambda reads: _request(reads, number)), self._clock())
-
-    async def approve(self, caller: Caller, request_id: str, body: ApproveAccessInput) -> AccessRequest:
-        """Add a user for the person who asked, linked to them.
-
-        Raises ResponderBotError: forbidden, not_found, conflict (decided or expired), exists (the login or the link),
-        bad_request.
-        """
-        _require_admin(caller, "decide on a request for access")
-
-        def work(tx: Transaction, now: int) -> AccessRequest:
-            row = _pending(tx, request_id, now)
-            login = self._new_login(row["login"] if body.login is None else body.login)
-            own_ids = [link["slack_user"] for link in stored.links_of(tx, caller.login)]
-            if caller.login in (row["login"], login) or row["slack_user"] in own_ids:
-                sentence = "This request names your own login; somebody else must decide on it."
-                raise ResponderBotError("forbidden", sentence)
-            stored.insert(tx, login, body.profile, body.clearance, now)  # without a key: nobody needs one in Slack
-            stored.link(tx, row["team"], row["slack_user"], login)
-            stored.decide(tx, row["id"], "approved", login, body.profile, "", caller.login, now)
-            _record(tx, "ended", row["id"], caller.login, now)
-            slack = f"{row['team']}:{row['slack_user']}"
-            _record_added(tx, now, caller.login, login, body.profile, body.clearance, slack)
-            trail.record(tx, now, "access.approved", by=caller.login, object=f"~{row['id']}", login=login)
-            return _shown(_request(tx, row["id"]), now)
-
-        return await self._change(work)
-
-    async def deny(self, caller: Caller, request_id: str, message: str) -> AccessRequest:
-        """Raises ResponderBotError: forbidden, not_found, conflict (decided or expired)."""
-        _require_admin(caller, "decide on a request for access")
-
-        def work(tx: Transaction, now: int) -> AccessRequest:
-            row = _pending(tx, request_id, now)
-            stored.decide(tx, row["id"], "denied", row["login"], None, message, caller.login, now)
-            _record(tx, "ended", row["id"], caller.login, now)
-            texts = {"reason": message}
-            trail.record(tx, now, "access.denied", by=caller.login, object=f"~{row['id']}", texts=texts)
-            return _shown(_request(tx, row["id"]), now)
-
-        return await self._change(work)
-
-    async def expire_requests(self) -> None:
-        """End the requests that nobody has decided in time, each once, also with several cores."""
-        if due := await self._database.read(lambda reads: stored.due(reads, self._clock())):
-            await self._change(partial(_expire, numbers=due))
 
     async def _change(self, work: Callable[[Transaction, int], T]) -> T:
         now = self._clock()
@@ -598,67 +453,6 @@ def _record_added(tx: Transaction, now: int, by: str, login: str, profile: Profi
     """Add the row of a user that was made."""
     clear = TLP_NAMES[clearance]
     trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, slack=slack)
-
-
-def _record(tx: Transaction, verb: str, number: int, user: str, now: int) -> None:
-    """Record an event, which is how the bot learns of a request and of its end."""
-    events.record(
-        tx, number, at=now, type=f"access_request.{verb}", object_type="AccessRequest", root_id=number, user=user
-    )
-
-
-def _expire(tx: Transaction, now: int, *, numbers: Sequence[int]) -> None:
-    for number in numbers:
-        if stored.expire(tx, number):
-            _record(tx, "ended", number, _request(tx, number)["login"], now)
-            trail.record(tx, now, "access.expired", by=trail.CORE, object=f"~{number}")
-
-
-def _require_admin(caller: Caller, what: str) -> None:
-    # The profile and not manageUser, which one who acts through the bot lacks.
-    if caller.profile != "org-admin":
-        raise ResponderBotError("forbidden", f"You are not authorized to {what}, only an administrator is.")
-
-
-def _request(reads: Reads, number: int | None) -> Row:
-    row = None if number is None else stored.request(reads, number)
-    if row is None:
-        raise ResponderBotError("not_found", "Request for access not found")
-    return row
-
-
-def _pending(reads: Reads, request_id: str, now: int) -> Row:
-    row = _request(reads, parse_id(request_id))
-    if row["expires_at"] <= now and row["status"] in ("pending", "expired"):
-        raise ResponderBotError("conflict", "This request has expired; the person can ask again.")
-    if row["status"] != "pending":
-        sentence = f"This request was {row['status']} by {row['decided_by']} already."
-        raise ResponderBotError("conflict", sentence)
-    return row
-
-
-def _shown(row: Row, now: int) -> AccessRequest:
-    is_over = row["status"] == "pending" and row["expires_at"] <= now
-    return AccessRequest(
-        id=f"~{row['id']}",
-        team=row["team"],
-        slack_user=row["slack_user"],
-        name=row["name"],
-        login=row["login"],
-        status="expired" if is_over else row["status"],
-        profile=row["profile"],
-        message=row["message"] or None,
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        decided_by=row["decided_by"],
-        decided_at=row["decided_at"],
-    )
-
-
-def _login(name: str) -> str:
-    """The first part of a login made of a person's name; `""` if none of it fits."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return "-".join(".".join(re.findall(r"[a-z0-9_-]+", plain)).split("--"))[:60].strip(".")
 
 
 def _group(name: str) -> str:

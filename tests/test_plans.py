@@ -24,7 +24,6 @@ from tests.bot.running import SOC
 from tests.documents import ROOT
 
 FEW = {
-    "access_request",
     "api_key",
     "audit_delivery",
     "backup",
@@ -63,7 +62,6 @@ FEW_IN = {
     "action_unfinished",
     "action_unclaimed",
     "alert_group_changed",
-    "audit_access",
     "audit_erased",
     "file_pending",
     "inbox_pending",
@@ -73,7 +71,7 @@ FEW_IN = {
     "message_pending",
     "pause_open",
 }
-"""Indexes of what is open or pending, of requests for access and of erasures."""
+"""Indexes of what is open or pending, and of erasures."""
 
 BOUNDED: Mapping[str, str] = {
     r"FROM \(SELECT CAST\(substr\(": "artifacts in the documents of some alerts",
@@ -217,7 +215,7 @@ CORES_ROWS = """
     INSERT INTO idempotency (login, key, digest, action_id, created_at)
     SELECT 'a', 'k' || n, '', n, n FROM generate_series(1, 20000) AS n;
     INSERT INTO audit (number, at, what, object, root, hash, doc)
-    SELECT n, n, CASE n % 500 WHEN 0 THEN 'access.requested' WHEN 1 THEN 'erased' ELSE 'run.ended' END,
+    SELECT n, n, CASE n % 500 WHEN 1 THEN 'erased' ELSE 'run.ended' END,
       '~' || n, '~' || n / 5, '', '{}'
     FROM generate_series(1, 50000) AS n;
     INSERT INTO audit_head (number, at) SELECT n, n FROM generate_series(1, 20000) AS n;

@@ -186,12 +186,6 @@ def chosen(view: View, block_id: str) -> Sequence[str]:
     return list(dict.fromkeys(map(option_value, selected))) if isinstance(selected, list) else []
 
 
-def users(view: View, block_id: str) -> Sequence[str]:
-    """The Slack users of a multi_users_select."""
-    selected = elements(view).get(block_id, {}).get("selected_users")
-    return list(dict.fromkeys(user for user in selected if isinstance(user, str))) if isinstance(selected, list) else []
-
-
 def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
     """The files of a file_input, as Slack describes them."""
     uploaded = elements(view).get(block_id, {}).get("files")

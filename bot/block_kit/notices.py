@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
 from bot.clearance import tlp_name
-from bot.message import Block, ButtonIds, Intent, Message
+from bot.message import ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.models import Permission, Person
@@ -87,13 +87,12 @@ def acknowledgement(message: Message) -> dict[str, Any]:
 
 
 def unlinked(slack_user: str, team: str = "") -> Message:
-    """For somebody who isn't linked to a user of core, with a button to ask for that."""
-    slack_id = f"{team}:{slack_user}" if team else slack_user
-    text = (
-        "*You're not linked yet.* Nothing works here before that. Request access, or ask an administrator to run "
-        f"`responder-bot user link YOUR-LOGIN --slack-id {escape(slack_id)}`."
+    """For somebody who isn't linked to a user of core: what an administrator types."""
+    slack_id = escape(f"{team}:{slack_user}" if team else slack_user)
+    return notice(
+        "*You're not linked yet:* ask an administrator to type "
+        f"`responder-bot user add YOUR-LOGIN --slack-id {slack_id}`, or `user link` with the same if you have a login."
     )
-    return Message(text, (section(text), request_button()))
 
 
 def not_set_up(channel: str) -> Message:
@@ -132,8 +131,3 @@ def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
     text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
     again = button_element("Show again", ids.REFRESH, button(Intent("show_again", object_id, channel)))
     return Message(text, (section(text), actions(again)))
-
-
-def request_button() -> Block:
-    """The button for somebody who isn't linked. It names nothing: whoever clicks asks for themselves."""
-    return actions(button_element("Request access", ids.ACCESS_REQUEST, style="primary"))

@@ -17,7 +17,6 @@ from bot.block_kit.text import count
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help.doctor import core_checks
-from bot.identity import admins
 from bot.outbox.errors import classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -74,8 +73,6 @@ async def checks(
         results += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
         if settings.bot.core_api_key:
             clearance_of = _known_to_core(core) if key.ok else None
-            if key.ok:
-                results += await access_checks(core, team, settings.bot.access_channel)
         results += await _people_checks(settings, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
@@ -232,25 +229,6 @@ async def _people_checks(
             who = f"{count(len(less), 'member')} may see less than TLP:{TLP_NAMES[channel.clearance].upper()}"
             checks.append(Check(f"members of {channel.id}", False, f"{who}, which it shows: {cure}"))
     return checks
-
-
-async def access_checks(core: CoreClient, team: str, access_channel: str) -> list[Check]:
-    """Whether somebody can decide on requests for access."""
-    try:
-        linked = admins(await core.users(), team)
-    except ResponderBotError as error:
-        return [Check("requests for access", False, error.message)]
-    if linked:
-        where = f"in {access_channel}" if access_channel else "by direct message"
-        return [
-            Check(
-                "requests for access",
-                True,
-                f"{len(linked)} org-admin{'' if len(linked) == 1 else 's'} in Slack can decide, {where}",
-            )
-        ]
-    cure = "`responder-bot user add NAME --profile org-admin --slack-id ID`, or `user link` one"
-    return [Check("requests for access", False, f"no org-admin is linked in Slack, so nobody can decide: {cure}")]
 
 
 def _known_to_core(core: CoreClient) -> ClearanceOf:

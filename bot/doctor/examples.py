@@ -5,20 +5,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from bot.clearance import RedactedView, Subject
-from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.close import close_view
 from bot.features.approvals import views as approvals
 from bot.features.home.views import home, overview
-from bot.features.people import views as people
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.features.templates import views as templates
 from bot.features.undos import views as undos
 from bot.message import Message
 from core.models import (
-    AccessRequest,
     Action,
     Alert,
     Approval,
@@ -33,7 +30,6 @@ from core.models import (
     Policy,
     RunTarget,
     Undo,
-    UserEntry,
 )
 
 Payload = tuple[Literal["message", "view"], Mapping[str, Any]]
@@ -72,7 +68,6 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
         "watched run": replies.watcher_message(done, subject, clearance=2),
-        "request for access": access_requests.card(_request(now_ms), seen["button"]),
         "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {
@@ -89,14 +84,11 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             person,
             button=seen["button"],
             now_ms=now_ms,
-            admin=people.home_blocks(1),
         ),
         "run modal": run_form.start_view(_asked(alert), subject, clearance=2),
         "inputs of a run": run_form.form_view(
             _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
         ),
-        "requests modal": access_requests.requests_view([_request(now_ms)], seen["button"]),
-        "people modal": people.people_view([_user(now_ms)], people.ListPosition(), seen["button"]),
         "close modal": close_view(Document(id=alert.id, alert=alert, actions=[timed]), RedactedView(subject, 2)),
         "template modal": templates.template_view(),
     }
@@ -189,29 +181,4 @@ def _responder() -> OfferedResponder:
         verdict="can_run",
         reasons=[],
         policy=Policy(confirm=CONFIRM, approval=1),
-    )
-
-
-def _request(now_ms: int) -> AccessRequest:
-    return AccessRequest(
-        id="~18",
-        team="T0123456789",
-        slack_user="U0123456789",
-        name="Carla",
-        login="carla@example.org",
-        status="pending",
-        created_at=now_ms,
-        expires_at=now_ms + 86_400_000,
-    )
-
-
-def _user(now_ms: int) -> UserEntry:
-    return UserEntry(
-        login="carla@example.org",
-        profile="analyst",
-        clearance=2,
-        disabled=False,
-        created_at=now_ms,
-        slack_ids=["T0123456789:U0123456789"],
-        groups=["containment"],
     )

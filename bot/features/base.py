@@ -53,9 +53,6 @@ class Services:
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     commands: Mapping[str, "Command"]  # by verb
     publish_home: Callable[["Context"], Awaitable[None]]  # the App Home of who clicked
-    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
-    usergroups: Mapping[str, str] = field(default_factory=dict)  # of Slack, by the group that is kept in step with it
-    group_checks: Callable[[], Sequence[Check]] = lambda: ()  # of those groups, without asking Slack
     command: str = "/responder"
     alert_days: int = 0  # after their last change core deletes alerts; 0: never
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.block_kit import ids
-from bot.features.access_requests import handlers as access_requests
 from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
@@ -18,7 +17,6 @@ from bot.features.help import doctor
 from bot.features.help import handlers as help
 from bot.features.home import active, overview
 from bot.features.home import handlers as home
-from bot.features.people import handlers as people
 from bot.features.responders import handlers as responders
 from bot.features.runs import actions, choose, clicks, command, form, menu
 from bot.features.templates import handlers as templates
@@ -41,7 +39,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     cases.FEATURE,
     templates.FEATURE,
     watches.FEATURE,
-    people.FEATURE,
     doctor.FEATURE,
     help.FEATURE,
     undos.FEATURE,
@@ -53,7 +50,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     choose.FEATURE,
     alert_groups.FEATURE,
     home.FEATURE,
-    access_requests.FEATURE,
 )
 
 T = TypeVar("T")

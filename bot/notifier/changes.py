@@ -6,7 +6,7 @@ from typing import Any
 
 from core.models import NEW_ALERT, BulkCounts, Document, Event, EventPage
 
-WITHOUT_DOCUMENT = ("CaseTemplate", "AccessRequest")
+WITHOUT_DOCUMENT = "CaseTemplate"
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -22,7 +22,6 @@ class FeedChanges:
     changed: frozenset[str] = frozenset()  # roots that changed themselves, and not only their actions
     deleted: frozenset[str] = frozenset()  # roots
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
-    requests: tuple[str, ...] = ()  # for access
     request_ids: Mapping[str, Mapping[str, None]] = field(default_factory=dict)  # by root: behind these events
 
     @staticmethod
@@ -30,14 +29,13 @@ class FeedChanges:
         created_alerts = _unique(e.object_id for e in events if e.type == NEW_ALERT)
         return FeedChanges(
             created_alerts=created_alerts,
-            roots=_unique(e.root_id for e in events if e.object_type not in WITHOUT_DOCUMENT),
+            roots=_unique(e.root_id for e in events if e.object_type != WITHOUT_DOCUMENT),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
             acted_on=frozenset(e.root_id for e in events if e.object_type == "Action").difference(created_alerts),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),
             changed=frozenset(e.root_id for e in events if e.object_type != "Action"),
             deleted=frozenset(e.root_id for e in events if e.type in ("alert.deleted", "case.deleted")),
             logs=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.type == "case_task_log.created")),
-            requests=_unique(e.object_id for e in events if e.object_type == "AccessRequest"),
             request_ids=_request_ids(events),
         )
 
@@ -117,7 +115,7 @@ def merge(earlier: Document, later: Document) -> Document:
 def _request_ids(events: Iterable[Event]) -> Mapping[str, Mapping[str, None]]:
     request_ids: dict[str, dict[str, None]] = {}
     for event in events:
-        if event.request_id and event.object_type not in WITHOUT_DOCUMENT:
+        if event.request_id and event.object_type != WITHOUT_DOCUMENT:
             request_ids.setdefault(event.root_id, {})[event.request_id] = None
     return request_ids
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.notifier.access import AccessMessages
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
@@ -56,7 +55,6 @@ class Notifier:
         self._database = DatabaseCheck(core, outbox)
         duties = Duties(core, channels)
         self._renderer = Renderer(core, outbox, channels, duties, clock_ms)
-        self._access = AccessMessages(core, outbox, channels.access_channel, channels.command)
         self._bulks = BulkMessages(core, outbox, duties, self._renderer.recipient)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
@@ -102,8 +100,6 @@ class Notifier:
         if self._has_gap:
             await self._catch_up()
             self._has_gap = False
-        if about_access := await isolated(self._access.of_all(), "", otherwise=[]):
-            await self._outbox.upsert(*about_access)
         await self._serve_requests()
         loop, held = asyncio.get_running_loop(), HeldEvents(last=await self._outbox.cursor())
         self._rendered_as_of.clear()
@@ -265,8 +261,6 @@ class Notifier:
             desired += await isolated(
                 self._of_root(document, changes, grouper, mentions, desired), document.id, otherwise=[]
             )
-        for request_id in changes.requests:
-            desired += await isolated(self._access.of(request_id), request_id, otherwise=[])
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])

@@ -28,7 +28,6 @@ class ChannelAccess:
     is_known: Callable[[str], bool]  # whether Slack has told about the channel, or it isn't in the settings
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
-    access_channel: Callable[[], str] = lambda: ""  # where admins decide on requests for access; "": in direct messages
     command: str = "/responder"
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
     mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack

@@ -194,8 +194,8 @@ class _DocumentReader:
         return stored.recent_runs(self._reads)
 
     def add_event(self, event: Event) -> None:
-        """Add the object of an event. Case templates, requests for access and responders have no document."""
-        if event.object_type in ("CaseTemplate", "AccessRequest", "Responder"):
+        """Add the object of an event. Case templates have no document."""
+        if event.object_type == "CaseTemplate":
             return
         number, root_id = number_of(event.object_id), number_of(event.root_id)
         document = self._document(root_id)

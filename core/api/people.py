@@ -1,4 +1,4 @@
-"""Routes of users, user groups and requests for access."""
+"""Routes of users and user groups."""
 
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -10,10 +10,6 @@ from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response
 from core.common.errors import ResponderBotError
 from core.models import (
     TLP_NAMES,
-    AccessInput,
-    AccessRequest,
-    ApproveAccessInput,
-    Decision,
     Group,
     GroupInput,
     NewKey,
@@ -24,7 +20,7 @@ from core.models import (
 )
 from core.people import WHO_LIMIT, People
 
-REQUEST, USER, GROUP = "/api/access", "/api/user", "/api/group"
+USER, GROUP = "/api/user", "/api/group"
 
 
 class CurrentUser(Person):
@@ -38,9 +34,9 @@ class CurrentUser(Person):
 
 
 def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
-    """Routes under `/api/access`, `/api/user` and `/api/group`."""
+    """Routes under `/api/user` and `/api/group`."""
     route = Routes()
-    by_id, user = f"{REQUEST}/{{id}}", f"{USER}/{{login}}"
+    user = f"{USER}/{{login}}"
 
     @route(
         "GET /api/user/by-slack/{team}/{user}",
@@ -97,59 +93,46 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
         return json_response(user)
 
     @route(
-        f"POST {REQUEST}",
-        "Ask for access for somebody in Slack; 200 with the request that waits already",
-        body=AccessInput,
-        response=AccessRequest,
-        status=201,
-        permission="actOnBehalf",
-        for_bot=True,
-        purpose="ask for access for somebody",
-        errors=(409,),
+        f"GET {USER}",
+        "List all users",
+        response=list[UserEntry],
+        permission="manageUser",
+        or_permission="actOnBehalf",
+        purpose="see all users",
     )
-    async def ask(request: Request) -> Response:
-        body: AccessInput = request.body
-        slack_id = f"{body.team}:{body.slack_user}"
-        access_request, is_new = await people.request(request.caller, slack_id, body.name)
-        return json_response(access_request, status=201 if is_new else 200)
-
-    @route(f"GET {REQUEST}", "List requests for access", response=list[AccessRequest])
-    async def list_requests(request: Request) -> Response:
-        return json_list_response(await people.requests(request.caller))
-
-    @route(f"GET {by_id}", "Get a request for access", response=AccessRequest, errors=(404,))
-    async def get(request: Request) -> Response:
-        return json_response(await people.request_by_id(request.caller, request.path["id"]))
+    async def list_users(_: Request) -> Response:
+        return json_list_response(await people.all())
 
     @route(
-        f"POST {by_id}/approve",
-        "Give access to who asked for it",
-        body=ApproveAccessInput,
-        response=AccessRequest,
-        errors=(403, 404, 409),
+        f"POST {user}/disable",
+        "End the access of somebody",
+        response=UserEntry,
+        permission="manageUser",
+        purpose="end access",
+        errors=(404,),
     )
-    async def approve(request: Request) -> Response:
-        return json_response(await people.approve(request.caller, request.path["id"], request.body))
-
-    @route(
-        f"POST {by_id}/deny", "Deny a request for access", body=Decision, response=AccessRequest, errors=(403, 404, 409)
-    )
-    async def deny(request: Request) -> Response:
-        return json_response(await people.deny(request.caller, request.path["id"], request.body.message))
-
-    @route(f"GET {USER}", "List all users", response=list[UserEntry])
-    async def list_users(request: Request) -> Response:
-        return json_list_response(await people.list_users(request.caller))
-
-    @route(f"POST {user}/disable", "End the access of somebody", response=UserEntry, errors=(403, 404))
     async def disable(request: Request) -> Response:
         return json_response(await people.disable(request.caller, request.path["login"]))
 
-    @route(f"POST {user}/enable", "Give somebody access again", response=UserEntry, errors=(403, 404))
+    @route(
+        f"POST {user}/enable",
+        "Give somebody access again",
+        response=UserEntry,
+        permission="manageUser",
+        purpose="give access back",
+        errors=(404,),
+    )
     async def enable(request: Request) -> Response:
         return json_response(await people.enable(request.caller, request.path["login"]))
 
-    @route(f"POST {user}/key", "Replace the key of somebody", response=NewKey, errors=(403, 404))
+    @route(
+        f"POST {user}/key",
+        "Replace the key of somebody",
+        response=NewKey,
+        permission="manageUser",
+        purpose="replace keys",
+        errors=(404,),
+    )
     async def new_key(request: Request) -> Response:
         return json_response(await people.new_key(request.caller, request.path["login"]))
 
@@ -162,7 +145,9 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
         "Set the members of a group",
         body=GroupInput,
         response=Group,
-        errors=(403,),
+        permission="manageUser",
+        or_permission="actOnBehalf",
+        purpose="change a group",
         for_bot=True,
     )
     async def set_members(request: Request) -> Response:

@@ -26,11 +26,9 @@ from core.models.base import (
 )
 from core.models.inputs import (
     MAX_UNDO_MINUTES,
-    AccessInput,
     AlertInput,
     AlertsUpdate,
     AlertUpdate,
-    ApproveAccessInput,
     ArtifactInput,
     ArtifactsInput,
     ArtifactUpdate,
@@ -63,7 +61,6 @@ from core.models.inputs import (
 )
 from core.models.parameters import OWN_PARAMETERS, Parameter, parse_parameters
 from core.models.responses import (
-    AccessRequest,
     Action,
     Alert,
     Approval,
@@ -126,8 +123,6 @@ __all__ = [
     "PROGRAM_PROFILES",
     "SEVERITY_NAMES",
     "TLP_NAMES",
-    "AccessInput",
-    "AccessRequest",
     "Action",
     "ActionStatus",
     "Alert",
@@ -136,7 +131,6 @@ __all__ = [
     "AlertsUpdate",
     "ApiModel",
     "Approval",
-    "ApproveAccessInput",
     "Artifact",
     "ArtifactInput",
     "ArtifactUpdate",

@@ -1,7 +1,7 @@
 """The bodies of requests: an `...Input` or `...Update` is strict, null means absent, unknown fields are ignored."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
@@ -526,22 +526,6 @@ class Decision(Input):
     """`POST .../approve` and `.../deny`, with a reason if there is one."""
 
     message: str = ""
-
-
-class AccessInput(Input):
-    """`POST /api/access`: a person in Slack, and their name there."""
-
-    team: Reference = Field(min_length=1)
-    slack_user: Reference = Field(min_length=1)
-    name: Reference = ""
-
-
-class ApproveAccessInput(Input):
-    """`POST /api/access/{id}/approve`; the default login is that of the request."""
-
-    profile: Literal["analyst", "read-only"]
-    clearance: Level = 2
-    login: Reference | None = None
 
 
 class GroupInput(Input):

@@ -795,27 +795,6 @@ class Person(ApiModel):
     clearance: Level
 
 
-class AccessRequest(ApiModel):
-    """A request for access from somebody in Slack, which expires after a day."""
-
-    id: ObjectId
-    team: str
-    slack_user: str
-    name: str
-    """Their name in Slack."""
-    login: str
-    """The login that they got, or would get."""
-    status: Literal["pending", "approved", "denied", "expired"]
-    profile: Profile | None = None
-    """The profile that they got."""
-    message: str | None = None
-    """Why it was denied."""
-    created_at: Millis
-    expires_at: Millis
-    decided_by: str | None = None
-    decided_at: Millis | None = None
-
-
 class UserEntry(ApiModel):
     """A user as admins see it."""
 

@@ -43,7 +43,7 @@ _OF_OBJECT = {
     "ending": "action_id",
 }
 """The column of each table that names an object or a run."""
-_ALONE = {"bulk": "id", "idempotency": "action_id", "access_request": "id"}
+_ALONE = {"bulk": "id", "idempotency": "action_id"}
 """The column by which rows of tables go that belong to no alert and no case."""
 _SECRET = ("hash", "parameters", "whole_parameters")
 _OF_PEOPLE = ("user", "api_key", "slack_link", "group_member")
@@ -178,7 +178,6 @@ class Eraser:
         if timed and "manageAction" not in current_permissions(reads, to):
             raise ResponderBotError("bad_request", f"{to} may not run responders; name somebody who may.")
         erasure = _named(reads, login)
-        erasure.rows.update(stored.rows_of_requests(reads, erasure.slack))
         erasure.handed_over, erasure.heir = timed, to
         erasure.counts["timed undo"] = len(timed)
         return erasure
@@ -225,7 +224,7 @@ class Eraser:
                 stored.delete_rows(tx, table, _ALONE[table], numbers)
             stored.hand_over(tx, found.handed_over, found.heir)
             if found.is_person:
-                self._people.erase_in(tx, self._clock(), found.object, found.slack)
+                self._people.erase_in(tx, self._clock(), found.object)
             trail.record(
                 tx,
                 self._clock(),

@@ -17,13 +17,6 @@ def rows_about(reads: Reads, ids: Iterable[int]) -> list[int]:
     return [row["number"] for row in rows]
 
 
-def rows_of_requests(reads: Reads, slack: Iterable[str]) -> list[int]:
-    """The rows of the audit with the names that these people (`team:user`) had in Slack when they asked for access."""
-    rows = reads.rows("SELECT number, doc FROM audit WHERE what = 'access.requested'")
-    asked = set(slack)
-    return [row["number"] for row in rows if json.loads(row["doc"])["slack"] in asked]
-
-
 def delete_texts(tx: Transaction, numbers: Iterable[int]) -> int:
     """Delete the texts of rows of the audit, with their salts."""
     return delete_rows(tx, "audit_text", "number", numbers)

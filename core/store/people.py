@@ -1,4 +1,4 @@
-"""SQL for users, their keys, links to Slack and groups, and requests for access. Of keys only hashes are stored."""
+"""SQL for users, their keys, links to Slack and groups. Of keys only hashes are stored."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,6 @@ from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
 _USER = '"user".login AS login, profile, clearance, disabled, created_at'
-_REQUEST = "id, team, slack_user, name, login, status, profile, message, created_at, expires_at, decided_by, decided_at"
 DEFAULT_KEY = "default"
 REPLACED_KEY = "replaced"
 _KEY = "login, name, prefix, created_at, expires_at, last_used_day, clearance, addresses"
@@ -146,12 +145,6 @@ def delete_user(tx: Transaction, login: str) -> None:
         tx.run(f"DELETE FROM {table} WHERE login = :login", {"login": login})
 
 
-def delete_requests(tx: Transaction, team: str, slack_user: str) -> int:
-    """Delete what a person in Slack asked for."""
-    values = {"team": team, "user": slack_user}
-    return tx.run("DELETE FROM access_request WHERE team = :team AND slack_user = :user", values)
-
-
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
@@ -240,82 +233,3 @@ def members_of(reads: Reads, group: str) -> list[str]:
 def members(reads: Reads) -> list[Row]:
     """`name, login` of all groups, sorted."""
     return reads.rows("SELECT name, login FROM group_member ORDER BY name, login")
-
-
-# --- requests for access --------------------------------------------------------------------------------------------
-
-
-def insert_request(
-    tx: Transaction, number: int, team: str, slack_user: str, name: str, login: str, now: int, expires_at: int
-) -> None:
-    tx.run(
-        "INSERT INTO access_request (id, team, slack_user, name, login, status, created_at, expires_at)"
-        " VALUES (:id, :team, :slack_user, :name, :login, 'pending', :now, :expires_at)",
-        {
-            **{"id": number, "team": team, "slack_user": slack_user, "name": name, "login": login},
-            **{"now": now, "expires_at": expires_at},
-        },
-    )
-
-
-def request(reads: Reads, number: int) -> Row | None:
-    return reads.row(f"SELECT {_REQUEST} FROM access_request WHERE id = :id", {"id": number})
-
-
-def newest_request(reads: Reads, team: str, slack_user: str) -> Row | None:
-    sql = (
-        f"SELECT {_REQUEST} FROM access_request WHERE team = :team AND slack_user = :slack_user"
-        " ORDER BY id DESC LIMIT 1"
-    )
-    return reads.row(sql, {"team": team, "slack_user": slack_user})
-
-
-def count_pending(reads: Reads, now: int) -> int:
-    sql = "SELECT count(*) AS total FROM access_request WHERE status = 'pending' AND expires_at > :now"
-    row = reads.row(sql, {"now": now})
-    return row["total"] if row else 0
-
-
-def count_since(reads: Reads, team: str, slack_user: str, since: int) -> int:
-    """The number of this person's requests since then (ms)."""
-    sql = (
-        "SELECT count(*) AS total FROM access_request"
-        " WHERE team = :team AND slack_user = :slack_user AND created_at > :since"
-    )
-    row = reads.row(sql, {"team": team, "slack_user": slack_user, "since": since})
-    return row["total"] if row else 0
-
-
-def due(reads: Reads, now: int) -> list[int]:
-    """Pending requests whose time is over."""
-    sql = "SELECT id FROM access_request WHERE status = 'pending' AND expires_at <= :now"
-    return [row["id"] for row in reads.rows(sql, {"now": now})]
-
-
-def expire(tx: Transaction, number: int) -> int:
-    """Expire a pending request; 0 if somebody has decided on it."""
-    sql = "UPDATE access_request SET status = 'expired' WHERE id = :id AND status = 'pending'"
-    return tx.run(sql, {"id": number})
-
-
-def newest_requests(reads: Reads, limit: int) -> list[Row]:
-    """The newest requests, pending ones first."""
-    sql = f"SELECT {_REQUEST} FROM access_request ORDER BY status = 'pending' DESC, id DESC LIMIT :limit"
-    return reads.rows(sql, {"limit": limit})
-
-
-def decide(
-    tx: Transaction, number: int, status: str, login: str, profile: str | None, message: str, by: str, now: int
-) -> None:
-    tx.run(
-        "UPDATE access_request SET status = :status, login = :login, profile = :profile, message = :message,"
-        " decided_by = :by, decided_at = :now WHERE id = :id",
-        {
-            **{"id": number, "status": status, "login": login, "profile": profile, "message": message},
-            **{"by": by, "now": now},
-        },
-    )
-
-
-def prune_requests(tx: Transaction, before: int) -> int:
-    return tx.run("DELETE FROM access_request WHERE expires_at < :before", {"before": before})

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 from bot.block_kit import notices
-from bot.block_kit.notices import request_button
 from bot.block_kit.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import closest_match, normalize
-from bot.message import Message
 from core.models import Person
 
 USAGE = "help"
@@ -16,10 +14,7 @@ EXAMPLE_ID = "~12"
 
 async def on_help_command(context: Context) -> None:
     """List the verbs."""
-    message = notices.notice("\n".join(await _help(context)))
-    if context.linked is None:
-        message = Message(message.text, (*message.blocks, request_button()))
-    await context.respond(message)
+    await context.respond(notices.notice("\n".join(await _help(context))))
 
 
 async def on_help_button(context: Context) -> None:
@@ -46,7 +41,8 @@ async def on_mistyped_command(context: Context) -> Json:
 
 async def _help(context: Context) -> list[str]:
     example_id = next(iter(await context.services.outbox.roots_in(context.channel, 1)), EXAMPLE_ID)
-    return help_lines(context.linked, context.services.command, example_id, context.services.commands)
+    lines = help_lines(context.linked, context.services.command, example_id, context.services.commands)
+    return lines if context.linked else [*lines, notices.unlinked(context.user, context.team).text]
 
 
 def help_lines(person: Person | None, command: str, example_id: str, commands: Mapping[str, Command]) -> list[str]:
@@ -58,8 +54,6 @@ def help_lines(person: Person | None, command: str, example_id: str, commands: M
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is not None and "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")
-    if person is None:
-        lines.append("You're not linked yet: request access, or ask an administrator for `responder-bot user link`.")
     return lines
 
 

@@ -7,7 +7,6 @@ from bot.block_kit import notices
 from bot.block_kit.text import DAY_AND_TIME, slack_date
 from bot.clearance import Subject, may_see
 from bot.features import responses, subjects
-from bot.features.access_requests import views as access_requests
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
 from bot.features.home import active, found_runs
@@ -15,7 +14,6 @@ from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home, overview
 from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert
-from bot.features.people import handlers as people
 from bot.features.runs.views import runs
 from bot.message import ButtonIds
 from bot.outbox.replicas import summary
@@ -42,10 +40,9 @@ async def _view(context: Context) -> dict[str, Any]:
     if context.core_problem:
         return home.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
-        return await _unlinked(context)
+        return home.notice_home(notices.unlinked(context.user, context.team).text)
     try:
         shown = await _home(context, person, now)
-        admin = await people.home_blocks(context)
         in_force = await context.core.measures()
         of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
@@ -55,23 +52,9 @@ async def _view(context: Context) -> dict[str, Any]:
     def view(button: ButtonIds) -> dict[str, Any]:
         lists = [overview.buttons(counts)]
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=lists, admin=admin)
+        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=lists)
 
     return await responses.with_buttons(context, "home", view)
-
-
-async def _unlinked(context: Context) -> dict[str, Any]:
-    """The Home of somebody who isn't linked: they can ask for access, or have done so."""
-    try:
-        requests = await context.services.core.access_requests()
-    except ResponderBotError as error:
-        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
-    who = (context.team, context.user)
-    own = next((r for r in requests if r.status == "pending" and (r.team, r.slack_user) == who), None)
-    if own is not None:
-        return home.notice_home(access_requests.waiting(own))
-    message = notices.unlinked(context.user, context.team)
-    return home.notice_home(message.text, *message.blocks[1:])
 
 
 async def _home(context: Context, person: Person, now_ms: int) -> Home:

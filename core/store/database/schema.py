@@ -176,11 +176,6 @@ CREATE UNIQUE INDEX api_key_name ON api_key (login, name);
 CREATE TABLE slack_link (team TEXT, slack_user TEXT, login TEXT, PRIMARY KEY (team, slack_user));
 CREATE INDEX slack_link_login ON slack_link (login);
 CREATE TABLE group_member (name TEXT, login TEXT, PRIMARY KEY (name, login));
--- Somebody in Slack who asked for access. login: the one that they got, or would get.
-CREATE TABLE access_request (
-  id INTEGER PRIMARY KEY, team TEXT NOT NULL, slack_user TEXT NOT NULL, name TEXT NOT NULL, login TEXT NOT NULL,
-  status TEXT NOT NULL, profile TEXT, message TEXT, created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL,
-  decided_by TEXT, decided_at INTEGER);
 
 -- Who decided what (core/docs/audit.md). doc: the row as canonical JSON; hash: its SHA-256, which the next row names.
 CREATE TABLE audit (
@@ -189,7 +184,6 @@ CREATE TABLE audit (
 CREATE INDEX audit_at ON audit (at, number);
 CREATE INDEX audit_object ON audit (object, number);
 CREATE INDEX audit_root ON audit (root, number) WHERE root IS NOT NULL;
-CREATE INDEX audit_access ON audit (number) WHERE what = 'access.requested';
 CREATE INDEX audit_erased ON audit (number) WHERE what = 'erased';
 -- What rows name by a salted hash, as JSON, so that it can be erased.
 CREATE TABLE audit_text (

@@ -8,8 +8,7 @@ BUTTONS = {
     "responder_run", "responder_run_anyway", "responder_run_again", "responder_dismiss", "responder_menu",
     "responder_more", "action_cancel", "action_approve", "action_deny", "card_refresh", "card_details", "card_link",
     "template_from_json",
-    "access_request", "access_approve", "access_deny", "admin_requests", "admin_people", "admin_groups",
-    "people_page", "people_more", "group_change", "value",
+    "value",
 }  # fmt: skip
 MENUS = {"responder_menu", "start_responder"}
 FORMS = {
@@ -19,11 +18,6 @@ FORMS = {
     "template",
     "template_json",
     "template_check",
-    "access_deny",
-    "access_login",
-    "people",
-    "people_access",
-    "group",
 }
 SHORTS = {"run_responder", "run_responder_on_message"}
 

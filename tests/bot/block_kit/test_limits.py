@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from bot.block_kit import modals, notices
 from bot.clearance import RedactedView, Subject
-from bot.features.access_requests import views as access_requests
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
 from bot.features.home.views import home, overview
-from bot.features.people import views as people
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.request import RunRequest
@@ -25,11 +23,9 @@ from bot.features.undos import views as undos
 from bot.message import Message
 from bot.slack_emulator.limits import problems
 from core.models import (
-    AccessRequest,
     Action,
     Alert,
     CaseTemplate,
-    Group,
     Log,
     OfferedResponder,
     Override,
@@ -37,7 +33,6 @@ from core.models import (
     Policy,
     Refusal,
     Undo,
-    UserEntry,
 )
 from tests.bot import samples
 from tests.bot.samples import NOW, button
@@ -351,8 +346,7 @@ def test_the_fullest_home_fits() -> None:
         part(600, status="Success", **ended),
         [("C0SOC", "x" * 100)] * 9,
     )
-    admin = people.home_blocks(100)
-    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5})], admin=admin)
+    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5})])
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
@@ -370,53 +364,6 @@ def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     assert problems("home", home.home_view(shown, ANNA, button=button, now_ms=NOW)) == []
     fine(overview.run_list("Failed", told, ANNA, button=button, now_ms=NOW, hidden=part))
     fine(overview.pending(told, told, ANNA, button=button, now_ms=NOW, hidden=part))
-
-
-def request(number: int, status: str = "pending", **more: Any) -> AccessRequest:
-    about = {"team": "T0LOCAL", "slackUser": f"U{number}", "name": samples.HOSTILE[:100], "status": status}
-    fields = {**about, "id": f"~{number}", "createdAt": NOW, "expiresAt": NOW, "login": "l" * 250 + "@x.y", **more}
-    return AccessRequest.model_validate(fields)
-
-
-def test_requests_for_access_fit() -> None:
-    decided = {"decidedBy": "lea@x", "decidedAt": NOW, "message": samples.HOSTILE, "profile": "analyst"}
-    every = [request(1), *(request(2, status, **decided) for status in ("approved", "denied", "expired"))]
-    for one in every:
-        fine(access_requests.card(one, button))
-        fine(access_requests.decision(one, "/responder"))
-        fine_view(access_requests.deny_view(one, in_list=True))
-        fine_view(access_requests.login_view(one, "analyst", samples.HOSTILE, in_list=False))
-    fine_view(access_requests.requests_view([request(n) for n in range(100)], button, samples.HOSTILE))
-
-
-def test_people_and_groups_fit() -> None:
-    users = [
-        UserEntry(
-            login=f"{n:04}" + "l" * 240 + "@x.y",
-            profile="analyst",
-            clearance=2,
-            disabled=n % 2 == 0,
-            created_at=NOW,
-            slack_ids=[f"T0LOCAL:U{n}"] * 50,
-            groups=["g" * 64] * 50,
-        )
-        for n in range(1000)
-    ]
-    for position in (
-        people.ListPosition(),
-        people.ListPosition(25),
-        people.ListPosition(10**9),
-        people.ListPosition(0, samples.HOSTILE[:100]),
-    ):
-        fine_view(people.people_view(users, position, button, done=samples.HOSTILE))
-        fine_view(people.access_view(users[0], position))
-        fine_view(people.key_view(users[0].login, position))
-    groups = [Group(name=f"{n:03}" + "g" * 60, members=[user.login for user in users]) for n in range(200)]
-    usergroups = {groups[0].name: "S0123", "empty": "S0124"}
-    fine_view(people.groups_view(groups, usergroups, {"empty": samples.HOSTILE}, button, done=samples.HOSTILE))
-    fine_view(people.groups_view([], {}, {}, button))
-    fine_view(people.group_view("", [], []))
-    fine_view(people.group_view("g" * 64, [f"U{n}" for n in range(1000)], [user.login for user in users]))
 
 
 def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> None:

@@ -245,3 +245,22 @@ async def feature_environment(
         people = {user_id: await env.person(user_id) for user_id in PEOPLE}
         await env.bot.leading.wait()
         yield FeatureEnvironment(**vars(env), folder=folder, people=people)
+
+
+def message_with(channel: str, *words: str) -> Callable[[EmulatorView], dict[str, Any] | None]:
+    """Looks for the newest message with all these words."""
+
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in reversed(view.messages(channel)) if all(w in text_of(m) for w in words)), None)
+
+    return look
+
+
+def modal_with(*words: str) -> Callable[[EmulatorView], dict[str, Any] | None]:
+    return lambda view: view.modal if view.modal and all(w in text_of(view.modal) for w in words) else None
+
+
+async def seen(env: BotEnvironment, who: str, look: Callable[[EmulatorView], dict[str, Any] | None]) -> dict[str, Any]:
+    found = await (await env.person(who)).until(look)
+    assert found is not None
+    return fine(found) if found.get("type") in ("modal", "home") else within_limits(found)

@@ -7,15 +7,16 @@ import pytest_asyncio
 
 from bot.features.audit.views import story
 from core.models import AuditRow
-from tests.bot.features.access_requests.test_access_requests import ADMINS, SETUP, message_with, modal_with, seen
-from tests.bot.features.environment import text_of
+from tests.bot.features.environment import MANIFEST, message_with, modal_with, seen, text_of
 from tests.bot.outbox.harness import until_read
 from tests.bot.running import ANNA, LEA, SOC, BotEnvironment, running_bot
+
+ADMINS = "C0ADMINS"
 
 
 @pytest_asyncio.fixture
 async def env(tmp_path: Path) -> AsyncIterator[BotEnvironment]:
-    async with running_bot(tmp_path, **SETUP) as running:
+    async with running_bot(tmp_path, manifest=MANIFEST, access_channel=ADMINS) as running:
         await until_read(running.bot.outbox.head, lambda head: head is not None)
         yield running
 

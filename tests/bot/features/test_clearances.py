@@ -48,7 +48,7 @@ async def test_a_menu_tells_who_is_not_linked_in_plain_words(env: FeatureEnviron
     card = await env.card_of("anna", await env.create_alert())
     place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
     (group,) = await env["uma"].options(SOC, card["ts"], query="203", **place)
-    assert [o["text"]["text"][:44] for o in group["options"]] == ["You're not linked yet. Nothing works here be"]
+    assert [o["text"]["text"][:44] for o in group["options"]] == ["You're not linked yet: ask an administrator "]
 
 
 @pytest.mark.parametrize("root", ["alert", "case"])

@@ -6,7 +6,6 @@ from typing import Any
 from bot.block_kit import ids
 from bot.notifier import FeedChanges
 from bot.slack_emulator import EmulatorView
-from core.client import CoreClient
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
@@ -127,16 +126,16 @@ async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(t
     async with running_bot(tmp_path, core_proxy=proxy.serve) as scene:
         anna, alert_id, _ = await scene.first_card()
         await hold_feed(scene, proxy)
-        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        before = await scene.post_alert(sourceRef="before")
+        await scene.card(anna, before)
         await proxy.request_held.wait()  # all that follows comes in one page
         others = [await scene.post_alert(sourceRef=f"other {number}") for number in range(5)]
         await scene.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
         ended = "SELECT 1 FROM action WHERE status = 'Success'"
         await until_read(lambda: scene.core.core.database.fetch_in_background(ended), lambda rows: rows)
-        async with CoreClient(scene.core.url, scene.service_key) as bot:
-            await bot.request_access("T0LOCAL", "U0NINA", "Nina")
+        await scene.client.create_case_from_alert(before)
         proxy.release()
-        proxy.hold("GET /api/access")  # which the bot needs before the page as a whole can be shown
+        proxy.hold("POST /api/case/task/_search")  # which the bot needs before the page as a whole can be shown
         await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
         await proxy.request_held.wait()
         assert find_card(await anna.messages(SOC), others[0]) is None

@@ -61,9 +61,8 @@ def home_view(
     now_ms: int,
     in_force: Sequence[Block] = (),
     lists: Sequence[Block] = (),
-    admin: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance; `lists` lead to longer ones, `admin` is for org-admins.
+    """The Home of a person, within their clearance; `lists` lead to longer ones.
 
     `in_force` shows what anybody's runs have left in force.
     """
@@ -93,7 +92,6 @@ def home_view(
         rest += [{"type": "divider"}, *head(title, shown)] if shown else []
         rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         rest += _rest(shown)
-    rest += admin
     blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - len(blocks) - len(rest))
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest]}
 
@@ -109,9 +107,9 @@ def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now
     return blocks
 
 
-def notice_home(text: str, *more: Block) -> dict[str, Any]:
+def notice_home(text: str) -> dict[str, Any]:
     """A Home with one sentence, such as that core is down."""
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text), *more]}
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
 
 
 def head(title: str, shown: Sequence[object]) -> list[Block]:

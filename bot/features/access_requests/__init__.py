@@ -1,1 +1,0 @@
-"""Ask for access, and decide who gets it."""

@@ -1,1 +1,0 @@
-"""Org-admins manage people and groups from the App Home."""
