@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from core.common.settings_file import (
-    ChannelAlerts,
     DatabaseLocation,
     RetentionSection,
     Sections,
@@ -88,9 +87,34 @@ class Grouping(SettingsSection):
     window_minutes: int = Field(30, ge=1, le=1440)
 
 
-class ChannelSection(ChannelAlerts):
-    """`[[channel]]`. `clearance` is the highest TLP that is shown there."""
+class Route(SettingsSection):
+    """Which alerts are posted into a channel. Every list must match; `*` matches anything, an empty list nothing."""
 
+    severity_at_least: int = Field(1, ge=1, le=4)
+    sources: tuple[str, ...] = ("*",)
+    tags: tuple[str, ...] = ("*",)
+    types: tuple[str, ...] = ("*",)
+
+    def matches(self, *, severity: int, source: str, type: str, tags: Iterable[str]) -> bool:
+        """Whether an alert with these fields is posted there."""
+        return (
+            severity >= self.severity_at_least
+            and _any_matches(self.sources, [source])
+            and _any_matches(self.types, [type])
+            and _any_matches(self.tags, tags)
+        )
+
+
+class ChannelSection(SettingsSection):
+    """`[[channel]]`: what is posted there. `clearance` is the highest TLP that is shown there."""
+
+    id: str = Field(
+        pattern=r"^[CGD][A-Z0-9]+$",
+        description="the channel's id, such as C0123456789, which stands at the bottom of the channel's details",
+    )
+    alerts: Route | None = Field(
+        None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
+    )
     clearance: int = Field(description=f"one of {', '.join(TLP_NAMES)}")
     mention: Mapping[Literal["low", "medium", "high", "critical"], str] = Field(
         {}, description='a table of who is mentioned about a new alert, such as { critical = "@oncall" }'
@@ -191,6 +215,11 @@ def _channels(sections: Sections) -> tuple[ChannelSection, ...]:
         if uses > 1:
             raise settings_error(f"The channel {channel_id} stands twice in the settings; keep one [[channel]] for it.")
     return channels
+
+
+def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
+    patterns = list(patterns)
+    return "*" in patterns or bool(set(patterns) & set(values))
 
 
 def _bot(sections: Sections) -> BotSection:

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp
 from core import engines
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
-from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
 from core.actions.runner import Runner
@@ -234,7 +233,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)
     domain = section.user_domain
-    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain, duties=settings.duty)
+    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain)
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
@@ -268,8 +267,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
     undos = Undos(actions.runs, registry, guards, database, clock)
     start(undos.run())
-    duties = Duties(database, guards, clock, domain, channels=settings.channel)
-    start(duties.run())
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
@@ -331,7 +328,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         return parts
 
     table: list[Endpoint] = [
-        *actions_api.endpoints(actions, undos, duties),
+        *actions_api.endpoints(actions, undos),
         *measures_api.endpoints(measures),
         *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),

@@ -121,18 +121,15 @@ class Decider(NamedTuple):
     is_admin: bool
     sees: int
     """The highest TLP that they can decide on: without a link they use a key, for which it doesn't count."""
-    is_linked: bool
-    """Whether they are reached in Slack."""
 
 
 def deciders(reads: Reads) -> list[Decider]:
     """All who may run responders now."""
     linked = {row["login"] for row in people.links(reads)}
     return [
-        Decider(row["login"], "manageUser" in permissions, row["clearance"] if is_linked else 3, is_linked)
+        Decider(row["login"], "manageUser" in permissions, row["clearance"] if row["login"] in linked else 3)
         for row in people.users(reads)
         if not row["disabled"] and "manageAction" in (permissions := _PERMISSIONS[row["profile"]])
-        for is_linked in (row["login"] in linked,)
     ]
 
 

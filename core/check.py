@@ -6,7 +6,6 @@ from typing import Any
 
 from core import engines
 from core.common import logs
-from core.common.clock import MINUTE_MS
 from core.common.database.location import PostgresqlUrl, check_installed
 from core.common.errors import ResponderBotError
 from core.common.settings_file import Sections, problems_of, with_line
@@ -19,7 +18,6 @@ from core.settings import (
     bot_database,
     core_settings,
     database_problem,
-    duty_of,
     folder_problems,
     mode_problems,
 )
@@ -60,25 +58,10 @@ async def problems(sections: Sections) -> list[str]:
         except ResponderBotError as error:
             place = f'[source."{name}"]'
             found.append(error.message if place in error.message else f"{place} preset: {error.message}")
-    found += [*_of_duties(settings), *await _of_responders(settings)]
+    found += await _of_responders(settings)
     if problem := ProtectedTargets(settings.protect.artifacts).current().problem:
         found.append(problem)
     return [with_line(problem, sections) for problem in found]
-
-
-def _of_duties(settings: CoreSettings) -> list[str]:
-    """Steps that never come, since the time to approve is over before."""
-    late = [
-        (name, section.approval_expires_minutes, step.after)
-        for name, section in settings.responder.items()
-        for step in duty_of(section, settings.duty)[1]
-        if section.approval and step.after_ms >= section.approval_expires_minutes * MINUTE_MS
-    ]
-    return [
-        f'[responder."{name}"] approval_expires_minutes = {minutes}: the step of its duty after {after} never comes;'
-        " give more time, or ask earlier."
-        for name, minutes, after in late
-    ]
 
 
 async def _of_responders(settings: CoreSettings) -> list[str]:

@@ -31,7 +31,6 @@ from core.models import (
     CaseTemplateInput,
     ClosedObjects,
     DocumentList,
-    Duty,
     EventPage,
     Group,
     Kind,
@@ -312,10 +311,6 @@ class CoreClient:
 
     async def deny(self, action_id: str, message: str = "") -> Action:
         return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
-
-    async def not_me(self, asked_id: str) -> Duty:
-        """Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert."""
-        return await self._ask(Duty, "POST", f"{_ENGINE}/action/{_quoted(asked_id)}/notme")
 
     # --- people -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_network
@@ -19,14 +19,12 @@ from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
-    ChannelAlerts,
     DatabaseLocation,
     RetentionSection,
     Sections,
     SettingsSection,
     checked,
     read_sections,
-    reject_unknown,
     section,
     settings_error,
     tables_of,
@@ -166,38 +164,6 @@ def duration_ms(text: str) -> int:
     return int(text[:-1]) * _UNIT_MS[text[-1]]
 
 
-class DutyStep(SettingsSection):
-    """Who is asked, and how long after the request, unless somebody has decided by then."""
-
-    after: Annotated[str, Field(pattern=r"^[0-9]{1,5}[smhd]$")]
-    ask: Annotated[str, Field(pattern=_NAME)]
-    """A login or its first part, a group as `@leads`, or ASK_CHANNEL."""
-
-    @property
-    def after_ms(self) -> int:
-        return duration_ms(self.after)
-
-
-DEFAULT_DUTY = "default"
-"""The duty of responders whose settings name none."""
-
-
-class DutySection(SettingsSection):
-    """`[duty."NAME"]`: who is asked to approve or to work on an alert, and who when they don't answer."""
-
-    steps: tuple[DutyStep, ...] = Field(
-        min_length=1,
-        description='a list such as [{ after = "0m", ask = "@oncall" }, { after = "10m", ask = "channel" }], earliest'
-        " first; the units are s, m, h and d",
-    )
-
-
-def duty_of(section: "ResponderSection", duties: Mapping[str, DutySection]) -> tuple[str, Sequence[DutyStep]]:
-    """The name and the steps of the duty of a responder; `""` and none without one."""
-    name = section.duty or DEFAULT_DUTY
-    return (name, duties[name].steps) if name in duties else ("", ())
-
-
 @dataclass(frozen=True)
 class Rate:
     """At most `runs` in any period of `ms`."""
@@ -251,8 +217,6 @@ class ResponderSection(SettingsSection):
     """Who may run it; None for whoever may run responders, an empty list for nobody."""
     approve_by: Names | None = Field(None, description=_NAMES)
     """Who may approve and deny its runs, which then need an approval; None for whoever may run responders."""
-    duty: str = ""
-    """The `[duty."NAME"]` that says who is asked to; "" for DEFAULT_DUTY, if there is that one."""
     only_on: OnlyOnSection | None = None
     rate: Rates = ()
     rate_per_target: Rates = ()
@@ -374,12 +338,9 @@ class CoreSettings(SettingsSection):
     core: CoreSection = Field(default_factory=CoreSection)
     engine: tuple[EngineSection, ...] = ()
     responder: Mapping[str, ResponderSection] = Field(default_factory=dict)
-    duty: Mapping[str, DutySection] = Field(default_factory=dict)
     protect: ProtectSection = Field(default_factory=ProtectSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     source: Mapping[str, SourceSection] = Field(default_factory=dict)
-    channel: tuple[ChannelAlerts, ...] = ()
-    """Those with `unassigned`."""
 
 
 INIT = "responder-bot init"
@@ -470,43 +431,6 @@ def source_name_problem(name: str) -> str:
     if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name, re.ASCII):  # the first part of a login
         return ""
     return f"{name!r} can't be the name of a source; take small letters, digits, dots, _ and -"
-
-
-def _duties(sections: Sections) -> Mapping[str, DutySection]:
-    tables = _duty_tables(sections)
-    duties = {}
-    for name, table in tables.items():
-        location = f'{sections.source}: [duty."{name}"]'
-        duties[name] = duty = checked(DutySection, table, location, sections.folder)
-        times, asked = [step.after_ms for step in duty.steps], [step.ask for step in duty.steps]
-        if times != sorted(set(times)):
-            raise settings_error(f"{location} steps must have the earliest first, and no two at the same time.")
-        if twice := next((ask for ask in asked if asked.count(ask) > 1), ""):
-            raise settings_error(f"{location} steps ask {twice} twice; nobody is asked twice, so keep one of them.")
-    return duties
-
-
-def _duty_tables(sections: Sections) -> Mapping[str, Mapping[str, Any]]:
-    tables = sections.tables.get("duty", {})
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise settings_error(f'{sections.source}: [duty] needs a name, such as [duty."leads"].')
-    return tables
-
-
-def _channels(sections: Sections) -> tuple[ChannelAlerts, ...]:
-    channels = []
-    for number, table in enumerate(tables_of("channel", sections), 1):
-        own = {key: value for key, value in table.items() if key in ChannelAlerts.model_fields}
-        location = f"{sections.source}: [[channel]] number {number}"
-        channel = checked(ChannelAlerts, own, location, sections.folder)
-        if not channel.unassigned:
-            continue
-        if channel.alerts is None:
-            raise settings_error(f"{location} unassigned has no effect without alerts; say which are posted there.")
-        unknown = f'{location} unassigned: there is no [duty."{channel.unassigned}"]'
-        reject_unknown(channel.unassigned, list(_duty_tables(sections)), unknown)
-        channels.append(channel)
-    return tuple(channels)
 
 
 def _protect(sections: Sections) -> ProtectSection:
@@ -611,9 +535,6 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
                 f'{sections.source}: [responder."{name}"] {key} has no effect without undo; name the responder that'
                 " undoes its runs."
             )
-        if duty := table.get("duty"):
-            location = f'{sections.source}: [responder."{name}"] duty'
-            reject_unknown(str(duty), list(_duty_tables(sections)), f'{location}: there is no [duty."{duty}"]')
     return {
         name: _checked_responder(table, f'{sections.source}: [responder."{name}"]', sections.folder)
         for name, table in values.items()
@@ -684,10 +605,8 @@ READERS: Mapping[str, Callable[[Sections], Any]] = {
     "core": partial(section, CoreSection, "core"),
     "engine": _engines,
     "responder": _responders,
-    "duty": _duties,
     "protect": _protect,
     "retention": partial(section, RetentionSection, "retention"),
     "source": _sources,
-    "channel": _channels,
 }
 """What reads each section of core's."""

@@ -28,7 +28,6 @@ FEW = {
     "audit_delivery",
     "backup",
     "dropped_file",
-    "duty",
     "group_member",
     "host_catalogue",
     "identity",
@@ -48,7 +47,6 @@ FEW = {
     "slack_link",
     "source",
     "state",
-    "unassigned",
     "user",
     "watch",
 }

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, ChannelSection, GroupSection, SlackSection
+from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
 from bot.settings import load as load_bot
-from core.common.settings_file import SECTIONS, RetentionSection, Route
-from core.settings import CoreSection, DutySection, EngineSection, ProtectSection, ResponderSection, SourceSection
+from core.common.settings_file import SECTIONS, RetentionSection
+from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection, SourceSection
 from core.settings import load as load_core
 
 EXAMPLE = Path(__file__).parent.parent / "core" / "settings.example.toml"
@@ -20,7 +20,6 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "core": CoreSection,
     "engine": EngineSection,
     "responder": ResponderSection,
-    "duty": DutySection,
     "protect": ProtectSection,
     "retention": RetentionSection,
     "source": SourceSection,

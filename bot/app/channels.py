@@ -13,9 +13,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clearance import CLEAR, SHARED, tlp_name
 from bot.features.base import Check
 from bot.outbox.errors import classify
-from bot.settings import ChannelSection, Grouping
+from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
-from core.common.settings_file import Route
 from core.models import SEVERITY_NAMES, TLP_NAMES
 
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company

@@ -15,7 +15,6 @@ MORE = "responder_more"  # overflow: each option's value is an opaque id of its 
 CANCEL = "action_cancel"
 APPROVE = "action_approve"
 DENY = "action_deny"
-NOT_ME = "not_me"
 REFRESH = "card_refresh"
 DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"

@@ -149,7 +149,6 @@ def _add_people_and_channels(emulator: SlackEmulator) -> None:
     emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
 
 
-DUTY = (("0m", "ben"), ("10m", "lea"), ("25m", "channel"))
 # Nothing listens on port 9, so this responder fails.
 NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", "to": "on-call@example.org"}
 
@@ -203,7 +202,6 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
     return {
         "source": {SURICATA: {"preset": SURICATA}},
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},
-        "duty": {"night": {"steps": [{"after": a, "ask": who} for a, who in DUTY]}},
         "engine": [{"name": "local", "type": "process", "responders": [str(HERE / "responders")]}],
         "responder": {
             WEBHOOK: {
@@ -216,7 +214,6 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
             ISOLATE: {
                 "confirm": "Takes the host off the network until its time is over, or somebody puts it back.",
                 "approval": 1,
-                "duty": "night",
                 "undo": RELEASE,
                 "undo_after_minutes": 60,
                 **anywhere,

@@ -12,7 +12,6 @@ from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
-from bot.features.duty import handlers as duty
 from bot.features.help import doctor
 from bot.features.help import handlers as help
 from bot.features.home import active, overview
@@ -35,7 +34,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     audit.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
-    duty.FEATURE,
     cases.FEATURE,
     templates.FEATURE,
     watches.FEATURE,

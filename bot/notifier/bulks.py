@@ -1,11 +1,9 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from bot.features.bulks import views as bulks
-from bot.features.duty.views import is_reminded
-from bot.notifier.duty import Duties
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
 from core.models import BulkCounts, Person
@@ -25,13 +23,11 @@ class BulkMessages:
         self,
         core: "CoreClient",
         outbox: MessageOutbox,
-        duties: Duties,
         recipient: Callable[[str, str], Awaitable[Person | None]],
     ) -> None:
         """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more."""
         self._core = core
         self._outbox = outbox
-        self._duties = duties
         self._recipient = recipient
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
@@ -41,25 +37,13 @@ class BulkMessages:
         `destinations` are channels, and `team:user` for direct messages.
         """
         posted = {message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
-        asked = await self._asked(bulk, posted)
-        keys = {bulk_key(bulk.id, destination): None for destination in [*destinations, *asked]}
+        keys = {bulk_key(bulk.id, destination): None for destination in destinations}
         if as_of < self._as_of.get(bulk.id, 0):
             keys = {key: None for key in keys if key not in posted}
         else:
             self._as_of.pop(bulk.id, None)
             keys |= dict.fromkeys(sorted(posted))
         return [message for key in keys for message in await self._messages(key, bulk)]
-
-    async def _asked(self, bulk: BulkCounts, posted: Collection[str]) -> list[str]:
-        """Who is to get the message since a duty asks them, or again since half of the time is over."""
-        if not bulk.awaiting:
-            return []
-        destinations = [f"{team}:{user}" for team, user in await self._duties.asked(bulk.duty)]
-        for _, _, team, *again, user in (key.split(":") for key in posted if is_person(key.rpartition(":")[2])):
-            person = await self._recipient(team, user)
-            if not again and person is not None and is_reminded(bulk.duty, person.login):
-                destinations.append(f"{team}:again:{user}")
-        return destinations
 
     def followed(self, last: int) -> None:
         """The feed was followed up to this event: what is asked for from now on is newer."""
@@ -88,16 +72,11 @@ class BulkMessages:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        content = bulks.progress(bulk, button=buttons, voter=person.login if person else "")
+        content = bulks.progress(bulk, button=buttons)
         is_progress = not bulks.has_ended(bulk)
         desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
         if is_direct:
             return desired
-        told = {message.key for message in await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")}
-        for line in await self._duties.lines(bulk.duty, bulk.expires_at or 0, is_open=bool(bulk.awaiting)):
-            step = f"{BULK}ask:{bulk.id}:{line.name}:{channel}"
-            if line.is_news or step in told:
-                desired.append(DesiredMessage(step, channel, line.message, thread_of=key, by_person=True))
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
             desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))

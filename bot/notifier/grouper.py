@@ -58,8 +58,8 @@ class AlertGrouper:
     ) -> None:
         """Leave of the timeline's threads those of cards that the alert has or gets.
 
-        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it, or is
-        asked to, there is something to reply, or its channel has time for it now.
+        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it,
+        there is something to reply, or its channel has time for it now.
         """
         alert = timeline.alert
         if alert is None:

@@ -10,7 +10,6 @@ from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.database import DatabaseCheck, event_fingerprint
-from bot.notifier.duty import Duties
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
@@ -53,9 +52,8 @@ class Notifier:
         self._channels = channels
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
-        duties = Duties(core, channels)
-        self._renderer = Renderer(core, outbox, channels, duties, clock_ms)
-        self._bulks = BulkMessages(core, outbox, duties, self._renderer.recipient)
+        self._renderer = Renderer(core, outbox, channels, clock_ms)
+        self._bulks = BulkMessages(core, outbox, self._renderer.recipient)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
@@ -318,10 +316,7 @@ class Notifier:
             for run_id in action_ids
             if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
-        duty = document.alert.duty if document.alert is not None and root_id in changes.changed else None
-        only_in = duty.channel or "" if duty is not None and not (own_runs or is_worked_on) else ""
-        needs_card = bool(own_runs or is_worked_on or duty)
-        await grouper.set_threads(timeline, is_new=is_new, needs_card=needs_card, only_in=only_in)
+        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs or is_worked_on))
         is_progress = changes.ended.isdisjoint(action_ids)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
@@ -336,7 +331,6 @@ class Notifier:
                     self._renderer.action_messages(action, timeline, has_ended=has_ended), root_id, otherwise=[]
                 )
         if root_id in changes.changed:
-            desired += await self._renderer.work_requests(timeline)
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
 

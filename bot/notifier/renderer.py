@@ -1,6 +1,6 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -9,18 +9,15 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
-from bot.block_kit import notices
 from bot.block_kit.names import titled_as
 from bot.block_kit.text import mentions
 from bot.clearance import RedactedView, Subject
-from bot.features.alerts.views import assignment, replies
+from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import WORK, is_reminded, not_me_button, why_asked
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
-from bot.notifier.duty import Duties, Line
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
@@ -32,10 +29,8 @@ from core.models import (
     OPEN_STATUSES,
     Action,
     Alert,
-    Approval,
     Case,
     Document,
-    Duty,
     Person,
 )
 
@@ -44,8 +39,6 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger("bot.notifier")
-
-AGAIN = ":again"  # ends the key of what reminds somebody
 
 
 class Render(Protocol):
@@ -62,14 +55,12 @@ class Renderer:
         core: "CoreClient",
         outbox: MessageOutbox,
         access: ChannelAccess,
-        duties: Duties,
         clock_ms: Callable[[], int],
     ) -> None:
         self._core = core
         self._outbox = outbox
         self._access = access
         self._clock = clock_ms
-        self._duties = duties
 
     # --- where to ---------------------------------------------------------------------------------------------------
 
@@ -182,14 +173,11 @@ class Renderer:
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         desired += await self._extension_requests(action, subject, timeline)
-        desired += await self._about_extension(action, subject, timeline)
         if action.bulk:  # which has messages of its own
             return desired
         if action.approval is not None:
             whole = await self._whole(action, timeline)
             requests = await self._approval_requests(whole, subject, timeline)
-            is_open = approvals.is_open(action, self._clock())
-            requests += await self._approval_steps(action, action.approval, action.id, timeline, is_open=is_open)
             requests += await self._direct_requests(whole, subject, timeline)
             desired += [replace(request, by_person=True) for request in requests]
         if has_ended and action.status not in OPEN_STATUSES:
@@ -251,56 +239,6 @@ class Renderer:
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
         return [request for request in messages if request.key in posted]
 
-    async def _approval_steps(
-        self, action: Action, approval: Approval, asked_id: str, timeline: Timeline, *, is_open: bool
-    ) -> list[DesiredMessage]:
-        """What tells the threads who was asked about an action, or its extension (`asked_id`)."""
-        lines = await self._duties.lines(approval.duty, approval.expires_at, is_open=is_open)
-        withheld = f"Somebody was asked to decide on a run on {action.object_id}."
-        subject, duty = timeline.target(action), approval.duty
-        return await self._steps(f"step:{action.id}:{asked_id}", lines, withheld, subject, timeline, duty)
-
-    async def _steps(
-        self, key: str, lines: Iterable[Line], withheld: str, subject: Subject, timeline: Timeline, duty: Duty | None
-    ) -> list[DesiredMessage]:
-        """The lines as replies, in the channel that has the duty, or wherever it is asked; `withheld` where the subject
-        isn't shown."""
-        desired, posted = list[DesiredMessage](), None
-        if duty is not None and duty.channel:
-            timeline = replace(timeline, threads=[one for one in timeline.threads if one.channel == duty.channel])
-        for line in lines:
-
-            def render(*, clearance: int, button: ButtonIds, message: Message = line.message) -> Message:
-                return message if RedactedView(subject, clearance).is_open else notices.notice(withheld)
-
-            posted = posted or {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-            replies = await self._in_threads(f"{key}:{line.name}", render, subject, timeline)
-            news = [reply for reply in replies if line.is_news and self._view(subject, reply.channel).is_open]
-            desired += [reply for reply in replies if reply in news or reply.key in posted]
-        return desired
-
-    async def work_requests(self, timeline: Timeline) -> list[DesiredMessage]:
-        """Who was asked to work on an alert that nobody is assigned to, in its thread and in direct messages."""
-        alert = timeline.alert
-        if alert is None or alert.duty is None:
-            return []
-        subject, is_open = Subject.alert(alert), assignment.is_unassigned(alert)
-        lines = await self._duties.lines(alert.duty, 0, WORK, is_open=is_open)
-        withheld = f"Somebody was asked to work on {alert.id}."
-        desired = await self._steps(f"step:{alert.id}:{alert.id}", lines, withheld, subject, timeline, alert.duty)
-        keys = await self._asked_before(f"ask:{alert.id}:", timeline)
-        if is_open:
-            keys |= {f"ask:{alert.id}:{team}:{user}" for team, user in await self._duties.asked(alert.duty)}
-        link = await self._link(alert.id)
-        for key in sorted(keys):
-            person, user = await self._recipient_of(key), key.split(":")[3]
-
-            login = person.login if person else ""
-            render = partial(assignment.work_request, alert, link=link, login=login)
-            view = RedactedView(subject, person.clearance if person else 0)
-            desired.append(replace(await self.message(key, view, user, render), root_id=alert.id))
-        return [replace(message, by_person=True) for message in desired]
-
     async def _in_threads(
         self,
         key: str,
@@ -330,8 +268,6 @@ class Renderer:
             return await self.case_cards(here)
         if kind == "log":
             return await self.log_cards(object_id, here)
-        if here.alert is not None and object_id == here.alert.id:
-            return [reply for reply in await self.work_requests(here) if reply.key == message.key]
         action = here.action(object_id)
         if action is None:
             return []
@@ -344,28 +280,13 @@ class Renderer:
             return [request for request in requests if request.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
-        if kind == "step":
-            return await self._step_again(message, action, here)
-        if kind in ("ask", "more"):
+        if kind == "ask":
             person = await self._access.person(*message.key.split(":")[2:4])
-            direct = self._direct_request if kind == "ask" else self._direct_extension
-            return [await direct(action, subject, timeline, message.key, person)]
+            return [await self._direct_request(action, subject, timeline, message.key, person)]
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
         return await self._end_replies(action, subject, here)
-
-    async def _step_again(self, message: MessageRecord, action: Action, timeline: Timeline) -> list[DesiredMessage]:
-        asked_id, now = message.key.split(":")[2], self._clock()
-        approval, is_open = action.approval, approvals.is_open(action, now)
-        if asked_id != action.id:
-            extension = action.undo.extension if action.undo is not None else None
-            approval = extension.approval if extension is not None and extension.id == asked_id else None
-            is_open = undos.waiting_extension(action, now) is not None
-        if approval is None:
-            return []
-        lines = await self._approval_steps(action, approval, asked_id, timeline, is_open=is_open)
-        return [line for line in lines if line.key == message.key]
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
         """The action with its whole report and parameters."""
@@ -380,28 +301,15 @@ class Renderer:
         return await self._in_threads(f"approval:{action.id}", render, subject, timeline, file)
 
     async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct messages to who is asked and to who watches approvals, and what those already sent say now.
-
-        Each person gets one, whatever the reasons.
-        """
+        """The direct messages to who watches approvals, and what those already sent say now."""
         keys = await self._asked_before(f"ask:{action.id}:", timeline)
         if action.approval is not None and approvals.is_open(action, self._clock()):
             for team, user in await self._outbox.watches.watchers([APPROVALS]):
                 person = await self.recipient(team, user)
                 if person is not None and approvals.may_decide(action, person, subject):
                     keys.add(f"ask:{action.id}:{team}:{user}")
-            asked = await self._duties.asked(action.approval.duty)
-            keys |= {f"ask:{action.id}:{team}:{user}" for team, user in asked}
-            keys |= await self._reminders(keys, action.approval)
         people = {key: await self._recipient_of(key) for key in sorted(keys)}
         return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
-
-    async def _reminders(self, keys: Collection[str], approval: Approval) -> set[str]:
-        """The keys of the direct messages that remind people of those with these keys."""
-        first = [key for key in keys if not key.endswith(AGAIN)] if approval.duty is not None else []
-        people = {key: await self._recipient_of(key) for key in first}
-        waited_for = {key: one.login for key, one in people.items() if one and one.login not in approval.approved_by}
-        return {key + AGAIN for key, login in waited_for.items() if is_reminded(approval.duty, login)}
 
     async def _asked_before(self, prefix: str, timeline: Timeline) -> set[str]:
         return {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
@@ -409,40 +317,6 @@ class Renderer:
     async def _recipient_of(self, key: str) -> Person | None:
         """Who gets the direct message with this key, such as `ask:ACTION:TEAM:USER`."""
         return await self.recipient(*key.split(":")[2:4])
-
-    async def _about_extension(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """Who was asked to approve that a run lasts longer, in its threads and in direct messages."""
-        extension = action.undo.extension if action.undo is not None else None
-        if extension is None or extension.approval.duty is None:
-            return []
-        approval, is_open = extension.approval, undos.waiting_extension(action, self._clock()) is not None
-        desired = await self._approval_steps(action, approval, extension.id, timeline, is_open=is_open)
-        keys = await self._asked_before(f"more:{action.id}:", timeline)
-        keys = {key for key in keys if key.split(":")[4] == extension.id}
-        if is_open:
-            asked = await self._duties.asked(approval.duty)
-            keys |= {f"more:{action.id}:{team}:{user}:{extension.id}" for team, user in asked}
-            keys |= await self._reminders(keys, approval)
-        for key in sorted(keys):
-            person = await self._recipient_of(key)
-            desired.append(await self._direct_extension(action, subject, timeline, key, person))
-        return [replace(message, by_person=True) for message in desired]
-
-    async def _direct_extension(
-        self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
-    ) -> DesiredMessage:
-        user, login, now = key.split(":")[3], person.login if person else "", self._clock()
-        view = RedactedView(subject, person.clearance if person else 0)
-        extension = action.undo.extension if action.undo is not None else None
-        duty = extension.approval.duty if extension is not None else None
-
-        def render(*, clearance: int, button: ButtonIds) -> Message:
-            why, more = why_asked(duty, login), not_me_button(duty, login, action.id, button)
-            return undos.extension_reply(
-                action, subject, clearance=clearance, button=button, now_ms=now, why=why, more=more
-            )
-
-        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
 
     async def recipient(self, team: str, user: str) -> Person | None:
         """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
@@ -464,7 +338,6 @@ class Renderer:
         user, login = key.split(":")[3], person.login if person else ""
         view = RedactedView(subject, person.clearance if person else 0)
         confirm, now, link = _policy_text(action, timeline), self._clock(), await self._link(timeline.root_id)
-        duty = action.approval.duty if action.approval is not None else None
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             return approvals.direct_request(
@@ -476,9 +349,6 @@ class Renderer:
                 confirm=confirm,
                 link=link,
                 voter=login,
-                why=why_asked(duty, login),
-                is_reminder=key.endswith(AGAIN),
-                more=not_me_button(duty, login, action.id, button),
             )
 
         return replace(await self.message(key, view, user, render), root_id=timeline.root_id)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from bot.clearance import SHARED, Subject, may_see
 from bot.outbox import MessageRecord
-from bot.settings import Grouping
-from core.common.settings_file import Route
+from bot.settings import Grouping, Route
 from core.models import Action, Alert, Case, Document, Person
 
 

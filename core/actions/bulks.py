@@ -16,7 +16,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Duty, Outcome, RunTarget, parse_id
+from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
 from core.records import clearance
 from core.reports import report as reports
 from core.responders.registry import Registry
@@ -233,9 +233,6 @@ class Bulks:
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
-            approvals = [outcome.approval for outcome in outcomes if isinstance(outcome, Action) and outcome.approval]
-            if approvals:
-                self._lifecycle.ask(tx, number, self._registry.name(request.responder_id), approvals[0])
             if key:
                 stored_actions.remember(tx, caller.login, key, body, number, now)
             return number, [outcome for outcome in outcomes if isinstance(outcome, Action)]
@@ -356,7 +353,6 @@ def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> li
             refused=row["refused"],
             free_at=_free_at(row["targets"]) if row["refused"] else None,
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
-            duty=Duty.model_validate_json(row["duty"]) if row["duty"] else None,
             **vars(counted.get(row["id"], _Counted())),
         )
         for row in stored.find_all(reads, ids)

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from core.actions import duty, in_force, rights, undo_state
+from core.actions import in_force, rights, undo_state
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
@@ -169,8 +169,6 @@ class Lifecycle:
             undoes=None if undoes is None else f"~{undoes}",
         )
         self._guards.count_target(tx, action.number, choice.merged.name, target)
-        if approval is not None and bulk_id is None:
-            self.ask(tx, action.number, choice.merged.name, approval)
         self._record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         self._audit(
@@ -191,10 +189,6 @@ class Lifecycle:
             },
         )
         return action
-
-    def ask(self, tx: Transaction, number: int, responder_name: str, approval: Approval) -> None:
-        """Have people asked to approve an action or a bulk, and reminded."""
-        duty.begin(tx, self._guards, number, responder_name, self._clock(), approval.expires_at)
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """The owner of a new action: this core, or (None) any core that claims it."""

@@ -17,7 +17,7 @@ LAST_RETRY_MS = 60 * MINUTE_MS
 
 
 class Entry:
-    """What the audit says of a change of an undo, or of who is asked to approve."""
+    """What the audit says of a change of an undo."""
 
     def __init__(self, what: trail.What, *, by: str = trail.CORE, text: str | None = None, **details: Any) -> None:
         self.what, self.by, self.text, self.details = what, by, text, details

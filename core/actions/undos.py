@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import structlog
 
-from core.actions import duty, in_force, rights, undo_state
+from core.actions import in_force, rights, undo_state
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
@@ -89,12 +89,7 @@ class Undos:
         section, now = self._guards.section(row["responder_name"]), self._clock()
         rights.require_may_change_end(tx, self._guards, caller, row)
         note(tx, "undo_time_requested", row, login=caller.login, undo_at=undo_at)
-        action = undo_state.set_time(tx, row, section, undo_at, caller.login, now)
-        extension = action.undo.extension if action.undo is not None else None
-        if extension is not None and extension.asked_at == now:
-            expires_at = extension.approval.expires_at
-            duty.begin(tx, self._guards, row["id"], row["responder_name"], now, expires_at)
-        return action
+        return undo_state.set_time(tx, row, section, undo_at, caller.login, now)
 
     async def decide(
         self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""

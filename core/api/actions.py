@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.actions.duty import Duties
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api.http import search as search_api
@@ -20,7 +19,7 @@ from core.api.http.endpoint import (
     wait_seconds,
 )
 from core.common.errors import ResponderBotError
-from core.models import Action, Decision, Duty, RunInput, UndoInput, UndoTimeInput
+from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
 from core.responders import target as targets
 
@@ -52,7 +51,7 @@ def decision(word: str) -> Mapping[str, Any]:
     return {"body": Decision, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
-def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
+def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
     route = Routes(BASE)
 
@@ -182,17 +181,6 @@ def endpoints(actions: Actions, undos: Undos, duties: Duties) -> list[Endpoint]:
         path = request.path
         message = request.body.message
         return json_response(await undos.decide(request.caller, path["id"], path["extension"], "deny", message))
-
-    @route(
-        "POST /{id}/notme",
-        "Pass on what one was asked: to approve an action, its extension or a bulk, or to work on an alert",
-        response=Duty,
-        permission="manageAction",
-        purpose="pass on a request",
-        errors=(409,),
-    )
-    async def not_me(request: Request) -> Response:
-        return json_response(await duties.not_me(request.caller, request.path["id"]))
 
     return [
         *route,

@@ -47,10 +47,6 @@ def _approved(row: _Fields) -> str:
     return f"{_run('approved')(row)} ({row['approvals']} of {row['approvals_needed']})"
 
 
-def _asked(row: _Fields) -> str:
-    return _listed(row["to"]) if "to" in row else "nobody, as nobody there can,"
-
-
 def _ended(row: _Fields) -> str:
     return f"stored the end of {row['object']}, {row['responder']} on {row['on']}: {row['outcome']}"
 
@@ -101,11 +97,6 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "run.requested": _requested,
     "run.refused": _refused,
     "run.approved": _approved,
-    "approval.asked": lambda row: f"asked {_asked(row)} to approve {row['object']}",
-    "approval.reminded": lambda row: f"reminded those who were asked to approve {row['object']}",
-    "approval.declined": lambda row: f"won't decide on {row['object']}; asked by then: {_asked(row)}",
-    "assignment.asked": lambda row: f"asked {_asked(row)} to work on {row['object']}",
-    "assignment.declined": lambda row: f"won't work on {row['object']}; asked by then: {_asked(row)}",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),
     "run.dispatched": _run("started"),

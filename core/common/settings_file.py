@@ -7,7 +7,7 @@ Core and bot have their sections in one file; each reads its own with these func
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,7 @@ from core.common.database.location import Location, parse_location
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "duty", "protect", "retention", "source", "bot", "slack", "channel", "group")
+SECTIONS = ("core", "engine", "responder", "protect", "retention", "source", "bot", "slack", "channel", "group")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
@@ -40,40 +40,6 @@ class RetentionSection(SettingsSection):
     audit_days: int = Field(0, ge=0, le=36_500)
     message_days: int = Field(400, ge=0, le=36_500)
     """Of the bot's database; the others are core's."""
-
-
-class Route(SettingsSection):
-    """Which alerts are posted into a channel. Every list must match; `*` matches anything, an empty list nothing."""
-
-    severity_at_least: int = Field(1, ge=1, le=4)
-    sources: tuple[str, ...] = ("*",)
-    tags: tuple[str, ...] = ("*",)
-    types: tuple[str, ...] = ("*",)
-
-    def matches(self, *, severity: int, source: str, type: str, tags: Iterable[str]) -> bool:
-        """Whether an alert with these fields is posted there."""
-        return (
-            severity >= self.severity_at_least
-            and _any_matches(self.sources, [source])
-            and _any_matches(self.types, [type])
-            and _any_matches(self.tags, tags)
-        )
-
-
-class ChannelAlerts(SettingsSection):
-    """The keys of a `[[channel]]` that core and the bot read: what is posted there, and who is asked to work on it."""
-
-    id: str = Field(
-        pattern=r"^[CGD][A-Z0-9]+$",
-        description="the channel's id, such as C0123456789, which stands at the bottom of the channel's details",
-    )
-    alerts: Route | None = Field(
-        None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
-    )
-    unassigned: str = Field("", description='the name of a duty, such as "leads" for [duty."leads"]')
-    """The duty that asks people to be assigned to alerts that nobody is assigned to; "" for none."""
-    unassigned_severity_at_least: int = Field(3, ge=1, le=4)
-    """Of the alerts that it asks about."""
 
 
 DatabaseLocation = Annotated[
@@ -113,7 +79,7 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
         if name not in SECTIONS and not isinstance(value, dict | list):
             raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
-    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel", "group", "duty")]
+    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel", "group")]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
         reject_unknown(word, prefixes, f"The environment variable {variable} belongs to no section")
@@ -234,11 +200,6 @@ def with_file(environ: Mapping[str, str], variable: str) -> str:
     if not value:
         raise settings_error(f"{variable}_FILE names {file}, which is empty; put the value into it.")
     return value
-
-
-def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
-    patterns = list(patterns)
-    return "*" in patterns or bool(set(patterns) & set(values))
 
 
 def _toml(file: Path) -> Mapping[str, Any]:

@@ -4,7 +4,6 @@
 """
 
 from core.models.base import (
-    ASK_CHANNEL,
     GROUP_NAME,
     KINDS,
     NEW_ALERT,
@@ -65,7 +64,6 @@ from core.models.responses import (
     Alert,
     Approval,
     Artifact,
-    AskedStep,
     AuditRow,
     Bulk,
     BulkAnswer,
@@ -79,7 +77,6 @@ from core.models.responses import (
     CoreEntry,
     Document,
     DocumentList,
-    Duty,
     EndChange,
     EngineLoad,
     Event,
@@ -111,7 +108,6 @@ from core.models.responses import (
 )
 
 __all__ = [
-    "ASK_CHANNEL",
     "GROUP_NAME",
     "KINDS",
     "MAX_UNDO_MINUTES",
@@ -135,7 +131,6 @@ __all__ = [
     "ArtifactInput",
     "ArtifactUpdate",
     "ArtifactsInput",
-    "AskedStep",
     "Attachment",
     "AuditRow",
     "Bulk",
@@ -159,7 +154,6 @@ __all__ = [
     "Document",
     "DocumentList",
     "DrainInput",
-    "Duty",
     "EndChange",
     "EndInput",
     "EngineLoad",

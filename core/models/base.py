@@ -71,10 +71,6 @@ def number_of(object_id: str) -> int:
     return int(object_id[1:])
 
 
-ASK_CHANNEL = "channel"
-"""The `ask` of a step that mentions whoever may decide in the thread, in place of a name."""
-
-
 class ApiModel(BaseModel):
     """An immutable model with camelCase names in JSON."""
 

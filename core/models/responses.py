@@ -79,38 +79,6 @@ class Hold(ApiModel):
     created_at: Millis
 
 
-class AskedStep(ApiModel):
-    """A step of a duty that has come."""
-
-    ask: str
-    """As in the settings: a login or its first part, a group as `@leads`, or `channel`."""
-    at: Millis
-    logins: list[str]
-    """Those of them who may do it and were not asked before."""
-
-
-class Duty(ApiModel):
-    """Who was asked to decide, or to work on an alert, and who is next (core/docs/duty.md)."""
-
-    name: str = ""
-    """In the settings; empty without a duty, where a reminder is all there is."""
-    channel: str | None = Field(None, exclude_if=_is_absent)
-    """The channel in Slack that has this duty; None where the responder has."""
-    asked: list[AskedStep] = Field(default_factory=list)
-    not_me: list[str] = Field(default_factory=list)
-    """The logins that have passed it on."""
-    next_ask: str | None = None
-    """None after the last step."""
-    next_at: Millis | None = None
-    reminded_at: Millis | None = None
-    """When half of the time was over."""
-
-    @property
-    def logins(self) -> list[str]:
-        """All who were asked."""
-        return [login for step in self.asked for login in step.logins]
-
-
 class Alert(StoredModel):
     """An alert; keys in the order of core/docs/http-interface.md#alert."""
 
@@ -144,8 +112,6 @@ class Alert(StoredModel):
     """When its source sent it last; None if it did so once."""
     resolved_by: str | None = Field(None, exclude_if=_is_absent)
     """The source that says it is over."""
-    duty: Duty | None = Field(None, exclude_if=_is_absent)
-    """Who was asked to work on it while nobody was assigned to it."""
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
@@ -273,7 +239,6 @@ class Approval(ApiModel):
     approved_by: list[str]
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
-    duty: Duty | None = Field(None, exclude_if=_is_absent)
     """None before anybody was asked or reminded, and for a run of a bulk, which has one for all."""
 
 
@@ -548,7 +513,6 @@ class BulkCounts(ApiModel):
     """When the first of the rates that refused a target is free again (ms)."""
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
-    duty: Duty | None = None
     """Who was asked to approve it; None before anybody was asked or reminded."""
 
 

@@ -16,11 +16,11 @@ from core.authorization import Decider, deciders, expand, full_login
 from core.common.clock import Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
-from core.models import ASK_CHANNEL, SEVERITY_NAMES, Action, Override, Refusal, parse_id
+from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
 from core.protection import ProtectedTargets, Unread, addresses_in
 from core.responders.profiles import is_undo
 from core.responders.target import Target, applies, artifacts_of, names_of_artifact
-from core.settings import DutySection, DutyStep, Rate, ResponderSection, duty_of, section_for
+from core.settings import Rate, ResponderSection, section_for
 from core.store import guards as stored
 from core.store import objects
 
@@ -72,10 +72,8 @@ class Guards:
         *,
         protected: ProtectedTargets | None = None,
         user_domain: str = "",
-        duties: Mapping[str, DutySection] | None = None,
     ) -> None:
         self._sections = sections
-        self._duties = duties or {}
         self._clock = clock
         self._protected = protected or ProtectedTargets()
         self._domain = user_domain
@@ -195,23 +193,6 @@ class Guards:
 
     # --- approvals --------------------------------------------------------------------------------------------------
 
-    def duty(self, responder_name: str) -> tuple[str, Sequence[DutyStep]]:
-        """The duty that says who is asked to approve runs of a responder, and its steps; `""` and none without one."""
-        return duty_of(self.section(responder_name), self._duties)
-
-    def steps(self, duty: str) -> Sequence[DutyStep]:
-        """The steps of a duty of the settings."""
-        return self._duties[duty].steps
-
-    def able_to_approve(self, reads: Reads, action: Action, asked_by: str, clearance: int) -> list[Decider]:
-        """Who could approve a run, or an extension of it, that somebody asked for, and may see `clearance`."""
-        section, able = self.section(action.responder_name), deciders(reads)
-        named = self._among(reads, section.approve_by, able)
-        if action.override is not None:
-            admins = frozenset(one.login for one in able if one.is_admin)
-            named = named | admins if section.approval else admins
-        return [one for one in able if one.login in named and one.login != asked_by and one.sees >= clearance]
-
     def is_among(self, reads: Reads, names: Sequence[str] | None, login: str) -> bool:
         """Whether a rule names somebody; None names everybody."""
         return names is None or login in expand(reads, names, self._domain)
@@ -231,14 +212,6 @@ class Guards:
                     for group in names or ()
                     if group.startswith("@") and not expand(reads, [group], self._domain)
                 ]
-        reached = {one.login for one in deciders(reads) if one.is_linked} if self._duties else set()
-        problems += [
-            f"The duty {name} asks {step.ask}, but nobody there may run responders and is linked to Slack;"
-            " give somebody both, or ask others."
-            for name, duty in self._duties.items()
-            for step in duty.steps
-            if not (reached if step.ask == ASK_CHANNEL else reached & expand(reads, [step.ask], self._domain))
-        ]
         return problems
 
     # --- the rules --------------------------------------------------------------------------------------------------

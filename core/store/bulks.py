@@ -7,7 +7,7 @@ from typing import Any
 from core.common.database import Reads, Row, Transaction
 
 _AWAITS = "status = 'Waiting' AND approval_expires_at IS NOT NULL AND owner IS NULL"
-_COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by, duty"
+_COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
@@ -25,11 +25,6 @@ def find(reads: Reads, bulk_id: int) -> Row | None:
 
 def set_retried(tx: Transaction, bulk_id: int, retried_by: int) -> None:
     tx.run("UPDATE bulk SET retried_by = :by WHERE id = :id", {"id": bulk_id, "by": retried_by})
-
-
-def set_duty(tx: Transaction, bulk_id: int, duty: str) -> None:
-    """Store who was asked to approve it, as JSON."""
-    tx.run("UPDATE bulk SET duty = :duty WHERE id = :id", {"duty": duty, "id": bulk_id})
 
 
 def actions_of(reads: Reads, bulk_id: int) -> list[Row]:
@@ -52,7 +47,7 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """Several bulks, without their requests."""
     return reads.rows(
-        "SELECT id, created_by, created_at, responder_name, targets, total, refused, retried_by, duty FROM bulk"
+        "SELECT id, created_by, created_at, responder_name, targets, total, refused, retried_by FROM bulk"
         " WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",
         {"ids": json.dumps(list(bulk_ids))},
     )

@@ -9,8 +9,8 @@ import structlog
 
 from bot.block_kit import ids
 from bot.features.retries import UNKNOWN_DECISION
+from bot.settings import Route
 from bot.slack_emulator import EmulatorView
-from core.common.settings_file import Route
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.approvals.test_decisions import button

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, BotSettings, ChannelSection, SlackSection, load, parse
+from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection, load, parse
 from core.common.errors import ResponderBotError
-from core.common.settings_file import Route, checked, expected
+from core.common.settings_file import checked, expected
 from core.settings import CoreSection, EngineSection, ResponderSection
 
 FILE = """

@@ -49,11 +49,11 @@ def test_a_warning_is_written_once_while_it_says_the_same(lines: io.StringIO) ->
     """Workers that try again each second would fill a disk while a database is away."""
     log = structlog.get_logger()
     for _ in range(3):
-        log.warning("work_failed", work="duty", reason="The store can't be reached.")
+        log.warning("work_failed", work="undo", reason="The store can't be reached.")
         log.warning("work_failed", work="checks", reason="The store can't be reached.")
         log.error("odd")
     assert [json.loads(line).get("work", "") for line in lines.getvalue().splitlines()] == [
-        *("duty", "checks", ""),
+        *("undo", "checks", ""),
         *("", ""),
     ]
 

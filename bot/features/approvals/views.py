@@ -125,9 +125,8 @@ def request_blocks(
     confirm: str,
     link: str,
     voter: str = "",
-    more: Sequence[Block] = (),
 ) -> list[Block]:
-    """The request with all that a decision needs, and buttons for as long as `voter` can decide, `more` among them."""
+    """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
     name = runs.name(action)
@@ -135,7 +134,7 @@ def request_blocks(
     asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
     blocks = [section(asks), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
-        blocks.append(actions(*runs.decision_buttons(action, button), *more))
+        blocks.append(actions(*runs.decision_buttons(action, button)))
     return blocks
 
 
@@ -166,26 +165,13 @@ def direct_request(
     confirm: str,
     link: str,
     voter: str,
-    why: str = "",
-    more: Sequence[Block] = (),
-    is_reminder: bool = False,
 ) -> Message:
-    """The direct message to somebody who may approve a run; nothing of it once they may not see it.
-
-    `why` tells a person who was asked that they were, and `more` are their buttons.
-    """
+    """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
     view = RedactedView(subject, clearance)
     if not sees_all(clearance, subject):
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
-    blocks = request_blocks(
-        action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter, more=more
-    )
-    blocks.append(context(why or END))
-    text = push_text(action, view, now_ms)
-    if is_reminder and is_open(action, now_ms):
-        text = f"⏰ Half of the time is over. {text}"
-        blocks.insert(0, section("⏰ *Half of the time to decide is over.*"))
-    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
+    blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
+    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), (*blocks, context(END)))
 
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:

@@ -23,7 +23,6 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView
 from bot.features.approvals import views as approvals
-from bot.features.duty.views import not_me_button, why_asked
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
@@ -39,20 +38,16 @@ REVIEW_TARGETS = 5  # of each object, so that a hundred fit into a modal
 LINES_LIMIT = 2900  # characters of a section
 
 
-def progress(bulk: BulkCounts, *, button: ButtonIds, voter: str = "") -> Message:
-    """How far a bulk is. Nothing of its objects is in it, so that it fits any channel.
-
-    `voter` is the login of the only person who reads it.
-    """
+def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
+    """How far a bulk is. Nothing of its objects is in it, so that it fits any channel."""
     name, counts = _name(bulk), _counts(bulk)
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
     blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'target')}: {counts}")]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
-        blocks.append(section(f"⏳ *{bulk.awaiting} wait for approval*{until}. {why_asked(bulk.duty, voter)}".rstrip()))
+        blocks.append(section(f"⏳ *{bulk.awaiting} wait for approval*{until}."))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
-        elements += not_me_button(bulk.duty, voter, bulk.id, button)
     if bulk.timed and bulk.release_at is not None:
         blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
         elements += _ends(bulk, button)

@@ -147,20 +147,12 @@ CREATE INDEX idempotency_created_at ON idempotency (created_at);
 CREATE TABLE ending (action_id INTEGER PRIMARY KEY, at INTEGER NOT NULL, report TEXT NOT NULL, outcomes TEXT NOT NULL);
 
 -- request: what was asked for, without the targets and without secrets. targets: each with its action, or why there is
--- none. retried_by: the bulk that ran again what had failed. duty: who was asked to approve it, as JSON.
+-- none. retried_by: the bulk that ran again what had failed.
 CREATE TABLE bulk (
   id INTEGER PRIMARY KEY, created_by TEXT NOT NULL, created_at INTEGER NOT NULL, responder_name TEXT,
-  request TEXT NOT NULL, targets TEXT NOT NULL, total INTEGER NOT NULL, refused INTEGER NOT NULL, retried_by INTEGER,
-  duty TEXT);
+  request TEXT NOT NULL, targets TEXT NOT NULL, total INTEGER NOT NULL, refused INTEGER NOT NULL, retried_by INTEGER);
 CREATE INDEX bulk_without_actions ON bulk (created_at) WHERE refused = total;
 
--- Who is asked next about an action or a bulk that waits for approval, or about an alert that nobody is assigned to.
--- step: of the duty in the settings; -1 for the reminder, -2 for an alert about which people were asked lately.
--- wait: how long it was until due_at when it was stored. name: of an alert's duty.
-CREATE TABLE duty (
-  id INTEGER, step INTEGER, due_at INTEGER NOT NULL, wait INTEGER NOT NULL, name TEXT, PRIMARY KEY (id, step));
--- The event up to which duties know the alerts that nobody is assigned to; no row if they ask about none.
-CREATE TABLE unassigned (seq INTEGER PRIMARY KEY);
 
 -- decided_at: when they last approved or denied something.
 CREATE TABLE "user" (

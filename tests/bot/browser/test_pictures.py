@@ -12,9 +12,7 @@ from bot.features.alert_groups.views import group_card
 from bot.storms import GroupContent
 from tests.bot.browser.conftest import BrowserEnvironment, screenshot
 from tests.bot.browser.flows import (
-    ANNA,
     BEN,
-    LEA,
     RUN_ENDS_MS,
     SHARED,
     FlowEnvironment,
@@ -86,37 +84,6 @@ async def taken(page: Page, title: str, scheme: str) -> None:
     await page.mouse.move(0, 0)
     await page.evaluate("document.activeElement.blur()")
     await screenshot(page, f"readme-alert-{scheme}")
-
-
-async def test_the_night_of_an_approval_from_asked_to_the_second_step(flows: FlowEnvironment) -> None:
-    anna, ben, lea = [await flows.open_page(user) for user in (ANNA, BEN, LEA)]
-    alert_id, title = await flows.alert()
-    shown = await card(anna, title)
-    run = {"responderId": ISOLATE, "objectType": "alert", "objectId": alert_id}
-    await flows.request("POST", "/api/connector/engine/action", "anna", run)
-    await expect(shown).to_contain_text("needs 1 approval")
-    await shown.locator(".thread-link").click()
-    thread = anna.locator("#pane")
-    await expect(thread).to_contain_text("Asked ben", timeout=RUN_ENDS_MS)
-    await screenshot(anna, "duty-1-asked")
-    request = await asked(ben, "U0BEN", alert_id)
-    await screenshot(ben, "duty-2-first")
-    await request.get_by_role("button", name="Not me").click()
-    await expect(thread).to_contain_text("Asked lea", timeout=RUN_ENDS_MS)
-    await asked(lea, "U0LEA", alert_id)
-    await screenshot(lea, "duty-3-second")
-    await thread.get_by_text("Asked lea").scroll_into_view_if_needed()
-    await screenshot(anna, "duty-4-thread")
-
-
-async def asked(page: Page, user: str, alert_id: str) -> Locator:
-    """The direct message to somebody who is asked about an alert."""
-    await page.evaluate(f"location.hash = '#/{user}/home'")
-    await page.get_by_text("Messages", exact=True).click()
-    request = page.locator("main .message", has_text=f"({alert_id})")
-    await expect(request).to_have_count(1, timeout=RUN_ENDS_MS)
-    await expect(request).to_contain_text("You were asked, by the duty night")
-    return request
 
 
 async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows: FlowEnvironment) -> None:

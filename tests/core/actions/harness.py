@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.actions.duty import Duties
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
@@ -15,7 +14,6 @@ from core.actions.undos import Undos
 from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
-from core.common.settings_file import ChannelAlerts
 from core.engines.base import Engine, Report
 from core.hosts.hosts import LOOKS, Host, Hosts
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
@@ -27,7 +25,7 @@ from core.reports import operations
 from core.reports.report import ReportLimits
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from core.settings import DutySection, ResponderSection
+from core.settings import ResponderSection
 from tests.audited import require_rows
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
@@ -70,8 +68,6 @@ class ActionParts:
     guards: Guards
     undos: Undos
     hosts: Hosts
-    duties: Duties
-    """Takes steps only when a test says so."""
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))
@@ -98,16 +94,12 @@ async def action_parts(
     tick_s: float = TICK_S,
     host: Host = HERE,
     lease_clock: SetClock | None = None,
-    duties: Mapping[str, DutySection] | None = None,
-    channels: Sequence[ChannelAlerts] = (),
 ) -> AsyncIterator[ActionParts]:
     """Open one core's parts for actions on a database; several may share one, also as cores of several hosts.
 
-    `lease_clock` measures leases and how long a step of a duty has to wait; by default `clock` does.
+    `lease_clock` measures leases; by default `clock` does.
     """
-    guards = Guards(
-        policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org", duties=duties
-    )
+    guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
     registry = Registry([engine], policies or {}, database, clock, host)
     await registry.open()
     hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
@@ -120,9 +112,7 @@ async def action_parts(
         feed = await Feed.open(database)
         actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        steady_clock = lease_clock or clock
-        asking = Duties(database, guards, clock, "example.org", channels=channels, steady_clock=steady_clock)
-        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, asking)
+        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts)
     finally:
         await runner.close()
         await registry.close()
@@ -152,8 +142,6 @@ async def open_harness(
     protected: Sequence[str] = (),
     report_limit_bytes: int = 1_048_576,
     operation_limits: operations.OperationLimits = operations.OperationLimits(),  # noqa: B008 - frozen
-    duties: Mapping[str, DutySection] | None = None,
-    channels: Sequence[ChannelAlerts] = (),
     lease_clock: SetClock | None = None,
     audited: bool = True,
     **alert: Any,
@@ -165,8 +153,7 @@ async def open_harness(
     engine, clock = engine or ScriptedEngine(), SetClock()
     limits = ReportLimits(report_limit_bytes, operation_limits)
     location = database_at or tmp_path / "core.db"
-    settings: dict[str, Any] = {"policies": policies, "protected": protected, "duties": duties, "limits": limits}
-    settings["channels"] = channels
+    settings: dict[str, Any] = {"policies": policies, "protected": protected, "limits": limits}
     async with (
         opened(location) as database,
         action_parts(database, clock, engine, lease_clock=lease_clock, **settings) as own,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from core.audit import trail
 from core.common.clock import MINUTE_MS, now_ms
-from core.settings import DutySection, ResponderSection
+from core.settings import ResponderSection
 from tests.core.audit.test_trail import rows_of
 from tests.core.running import RunningCore, running_core
 
@@ -25,7 +25,6 @@ report = {"success": success, **({"full": {}, "operations": []} if success else 
 POLICIES: dict[str, dict[str, Any]] = {
     "Block": {"approval": 1, "undo": "Release_1_0", "undo_after_minutes": 60},
     "Release": {},
-    "Asked": {"approval": 1, "duty": "analysts"},
     "Plain": {},
 }
 RECORDS = ("/api/alert", "/api/case", "/api/comment", "/api/ingest/{name}")
@@ -42,7 +41,6 @@ async def test_each_route_that_decides_adds_its_row(tmp_path: Path) -> None:
         tmp_path,
         engine=({"name": "local", "responders": (tmp_path / "responders",)},),
         responder={f"{name}_1_0": ResponderSection.model_validate(policy) for name, policy in POLICIES.items()},
-        duty={"analysts": DutySection.model_validate({"steps": [{"after": "0s", "ask": "channel"}]})},
     ) as core:
         walk = Walk(core)
         await walk.runs()
@@ -113,11 +111,6 @@ class Walk:
         await self.send("POST", f"{RUN}/{{id}}/deny", "run.denied", {}, id_=action, profile="analyst")
         action = await self.run("Block")
         await self.send("DELETE", f"{RUN}/{{id}}", "run.cancelled", id_=action)
-        await self.core.core.people.link("analyst", "T1:U9")
-        action = await self.run("Asked")
-        while "approval.asked" not in {row["what"] for row in await self.rows(action)}:
-            await self.core.send("GET", f"{RUN}/{action}?wait=1")
-        await self.send("POST", f"{RUN}/{{id}}/notme", "approval.declined", id_=action, profile="analyst")
 
     async def ends(self) -> None:
         """When what runs have left in force ends."""
