@@ -77,7 +77,6 @@ ENDING: Mapping[str, str] = {
     "responder-bot check": "",
     "responder-bot check --schema": "",
     "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
-    "responder-bot responders resume NAME": "responder-bot responders resume --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
     "uv run python -m tests.bot.storm 10000 60": "uv run python -m tests.bot.storm 100 1 --clicks 1",
 }

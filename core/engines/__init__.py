@@ -4,22 +4,18 @@ To add a kind, see README.md in this folder. Engines are imported lazily, so tha
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from core.engines.base import Engine
 from core.settings import CoreSettings, EngineSection
 
-if TYPE_CHECKING:
-    from core.engines.job_folder_engine import EngineOptions
-
 Factory = Callable[[EngineSection, CoreSettings], Engine]
 
 
-def _options(section: EngineSection, settings: CoreSettings) -> "EngineOptions":
-    from core.engines.job_folder_engine import EngineOptions
+def _process(section: EngineSection, settings: CoreSettings) -> Engine:
+    from core.engines.process.engine import EngineOptions, ProcessEngine
 
     core = settings.core
-    return EngineOptions(
+    options = EngineOptions(
         section.name,
         organisation=core.organisation,
         product=core.product,
@@ -31,15 +27,7 @@ def _options(section: EngineSection, settings: CoreSettings) -> "EngineOptions":
         keep_jobs=core.keep_jobs,
         output_limit_bytes=core.output_limit_bytes,
     )
-
-
-def _process(section: EngineSection, settings: CoreSettings) -> Engine:
-    from core.engines.process.engine import ProcessEngine
-
-    options = _options(section, settings)
-    return ProcessEngine(
-        options, folders=section.responders, python=section.python, confinement=settings.core.confinement
-    )
+    return ProcessEngine(options, folders=section.responders, python=section.python, confinement=core.confinement)
 
 
 def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:

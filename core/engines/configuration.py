@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import Any
 
 from core.common.settings_file import variable_name
 from core.common.words import SECRET_WORDS
 from core.engines.base import Skipped
-from core.engines.definitions import ConfigurationItem, D, Definition, UnusableDefinitionError
+from core.engines.definitions import ConfigurationItem, Definition, UnusableDefinitionError
 from core.engines.secret_redaction import secrets_in_url
 from core.settings import SecretSource
 
@@ -34,10 +34,10 @@ class _MissingValuesError(UnusableDefinitionError):
 
 
 @dataclass(frozen=True)
-class ConfiguredResponder(Generic[D]):
+class ConfiguredResponder:
     """A definition with its values."""
 
-    definition: D
+    definition: Definition
     config: Mapping[str, Any]
     """The definition's fixed values, then its items; without RUN_SETTINGS."""
     secret_names: frozenset[str]
@@ -59,7 +59,7 @@ class ConfiguredResponder(Generic[D]):
     """Texts that were read from sources; all are redacted."""
 
 
-def configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D] | Skipped:
+def configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder | Skipped:
     """Put the settings' values into a definition; Skipped when one doesn't fit or is missing."""
     try:
         return _configure(definition, given)
@@ -71,7 +71,7 @@ def configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D]
         return Skipped(definition.name, f"{definition.file}: {error}", public_reason=reason)
 
 
-def with_read_values(configured: ConfiguredResponder[D], texts: Mapping[str, str]) -> ConfiguredResponder[D]:
+def with_read_values(configured: ConfiguredResponder, texts: Mapping[str, str]) -> ConfiguredResponder:
     """Fill in the texts of the sources. Raises UnusableDefinitionError when one doesn't fit its item."""
     complete = _configure(configured.definition, {**configured.given, **texts})
     return replace(
@@ -81,7 +81,7 @@ def with_read_values(configured: ConfiguredResponder[D], texts: Mapping[str, str
     )
 
 
-def _configure(definition: D, given: Mapping[str, Any]) -> ConfiguredResponder[D]:
+def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredResponder:
     values = {variable_name(key): value for key, value in given.items()} | dict(given)
     sources = _sources(definition, values)
     values = {key: None if isinstance(value, SecretSource) else value for key, value in values.items()}

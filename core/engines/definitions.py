@@ -3,10 +3,10 @@
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from core.common.decoding import decode_json
 from core.common.words import SECRET_WORDS
@@ -21,7 +21,6 @@ BUNDLED = Path(__file__).parents[1] / "bundled"
 _LIMIT_BYTES = 4 * 1024**2
 _ITEM_TYPES = ("text", "string", "number", "boolean")
 _NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,400}")
 
 
 class UnusableDefinitionError(Exception):
@@ -44,7 +43,7 @@ class ConfigurationItem:
 
 @dataclass(frozen=True)
 class Definition:
-    """A usable definition, without values from the settings."""
+    """A usable definition of a program, without values from the settings."""
 
     name: str
     """The definition's id, such as `Mailer_1_0`."""
@@ -53,7 +52,7 @@ class Definition:
     data_types: tuple[str, ...]
     file: Path
     root: Path
-    """The folder that holds the responder folders, or a file with many definitions."""
+    """The folder that holds the responder folders: the working directory of a run."""
     config: Mapping[str, Any]
     items: tuple[ConfigurationItem, ...]
     title: str
@@ -62,12 +61,6 @@ class Definition:
     """The parameters that it declares."""
     target: tuple[str, ...]
     """The data types of the artifacts that it acts on, if it declares them."""
-
-
-@dataclass(frozen=True)
-class ProgramDefinition(Definition):
-    """One that is run as a program of this machine; its `root` is the working directory of a run."""
-
     folder: Path
     """The responder's folder, which holds the program and `requirements.txt`."""
     program: Path
@@ -75,38 +68,27 @@ class ProgramDefinition(Definition):
 
 
 @dataclass(frozen=True)
-class ImageDefinition(Definition):
-    """One that is run as a container."""
-
-    image: str
-    """Its `dockerImage`, such as `cortexneurons/mailer:1.0`."""
-
-
-D = TypeVar("D", bound=Definition)
-
-
-@dataclass(frozen=True)
-class LoadedDefinitions(Generic[D]):
+class LoadedDefinitions:
     """The definitions found in some folders."""
 
-    definitions: Sequence[D]
+    definitions: Sequence[Definition]
     skipped: Sequence[Skipped]
     unreadable: Sequence[str]
     """A sentence for each folder that can't be read."""
 
 
-def load(roots: Sequence[Path], read: Callable[[Path], Iterable[D | Skipped]]) -> LoadedDefinitions[D]:
-    """Read all definition files of `roots` by `read_program` or `read_images`; the first one of a name is used.
+def load(roots: Sequence[Path]) -> LoadedDefinitions:
+    """Read all definition files of the folders `roots`; the first one of a name is used.
 
-    Each root is a folder of responders or, for images, a file with a list of definitions. Raises OSError when the
-    machine is out of descriptors or memory, so that a full catalogue isn't replaced by an empty one.
+    Raises OSError when the machine is out of descriptors or memory, so that a full catalogue isn't replaced by an
+    empty one.
     """
-    by_name: dict[str, D] = {}
+    by_name: dict[str, Definition] = {}
     skipped: list[Skipped] = []
     unreadable: list[str] = []
     for root in roots:
         try:
-            files = [root] if root.suffix == ".json" and root.is_file() else list(definition_files(root))
+            files = list(definition_files(root))
         except OSError as error:
             raise_if_exhausted(error)
             unreadable.append(
@@ -114,7 +96,7 @@ def load(roots: Sequence[Path], read: Callable[[Path], Iterable[D | Skipped]]) -
                 " [[engine]] responders."
             )
             continue
-        for definition in (definition for file in files for definition in read(file)):
+        for definition in map(_read, files):
             if isinstance(definition, Skipped):
                 skipped.append(definition)
                 continue
@@ -178,75 +160,42 @@ def is_secret(name: str, description: str) -> bool:
     return any(word in name.lower() for word in SECRET_WORDS) or any(word in SECRET_WORDS for word in words)
 
 
-def read_program(file: Path) -> Iterator[ProgramDefinition | Skipped]:
-    """The definition of a program in a file, or why it can't be used."""
+def _read(file: Path) -> Definition | Skipped:
     try:
-        yield read_definition(file)
+        return read_definition(file)
     except UnusableDefinitionError as reason:
-        yield Skipped(file.stem, f"{file}: {reason}")
+        return Skipped(file.stem, f"{file}: {reason}")
     except OSError as error:
         raise_if_exhausted(error)
-        yield Skipped(file.stem, f"{file}: its program can't be read: {error.strerror or error}.")
+        return Skipped(file.stem, f"{file}: its program can't be read: {error.strerror or error}.")
 
 
-def read_images(file: Path) -> Iterator[ImageDefinition | Skipped]:
-    """The definitions of images in a file, which holds one or a list of them, or why one can't be used."""
-    try:
-        raw = _read_json(file)
-    except UnusableDefinitionError as reason:
-        yield Skipped(file.stem, f"{file}: {reason}")
-        return
-    for number, entry in enumerate(raw if isinstance(raw, list) else [raw], start=1):
-        place = f"{file}: entry {number}" if isinstance(raw, list) else str(file)
-        name = entry.get("name") if isinstance(entry, dict) else None
-        try:
-            yield _image_definition(entry, file)
-        except UnusableDefinitionError as reason:
-            yield Skipped(name if isinstance(name, str) and _NAME.fullmatch(name) else file.stem, f"{place}: {reason}")
-
-
-def read_definition(file: Path) -> ProgramDefinition:
+def read_definition(file: Path) -> Definition:
     """Read and check one file. Raises UnusableDefinitionError, or OSError when its program can't be read."""
     raw = _object(_read_json(file))
-    keys = _common_keys(raw)
+    name, version = _required_text(raw, "name"), _required_text(raw, "version")
+    if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
+        raise UnusableDefinitionError("name and version must be short and without slashes or control characters.")
+    data_types, config, items = _data_types(raw), _optional_object(raw, "config"), _items(raw)
+    title, parameters, target = _title(raw, name), _parameters(raw), _target(raw)
     folder, root = _real(file.parent), _real(file.parent.parent)
     program = _program(raw, file.parent.parent)
-    return ProgramDefinition(
-        **keys,
+    return Definition(
+        name=definition_id(name, version),
+        version=version,
+        description=str(raw.get("description") or ""),
+        data_types=data_types,
         file=file,
         root=root,
+        config=config,
+        items=items,
+        title=title,
+        parameters=parameters,
+        target=target,
         folder=_requirements_folder(program, root, folder),
         program=program,
         is_python=_is_python(program),
     )
-
-
-def _image_definition(entry: Any, file: Path) -> ImageDefinition:
-    raw = _object(entry)
-    keys = _common_keys(raw)
-    if raw.get("command") and not raw.get("dockerImage"):
-        raise UnusableDefinitionError("it has a command and no dockerImage; an engine of type process can run it.")
-    image = _required_text(raw, "dockerImage")
-    if not _IMAGE.fullmatch(image):
-        raise UnusableDefinitionError("its dockerImage is not the name of an image, such as cortexneurons/mailer:1.0.")
-    return ImageDefinition(**keys, file=file, root=file.parent, image=image)
-
-
-def _common_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
-    name, version = _required_text(raw, "name"), _required_text(raw, "version")
-    if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
-        raise UnusableDefinitionError("name and version must be short and without slashes or control characters.")
-    return {
-        "name": definition_id(name, version),
-        "version": version,
-        "description": str(raw.get("description") or ""),
-        "data_types": _data_types(raw),
-        "config": _optional_object(raw, "config"),
-        "items": _items(raw),
-        "title": _title(raw, name),
-        "parameters": _parameters(raw),
-        "target": _target(raw),
-    }
 
 
 def _read_json(file: Path) -> Any:

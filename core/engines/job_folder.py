@@ -167,7 +167,7 @@ def _slug(engine: str) -> str:
     return plain if plain == engine else f"{plain}_{hashlib.sha256(engine.encode()).hexdigest()[:8]}"
 
 
-def create(folder: JobFolder, job: Job, configured: ConfiguredResponder[Any], *, confined: str = "") -> int:
+def create(folder: JobFolder, job: Job, configured: ConfiguredResponder, *, confined: str = "") -> int:
     """Create the folder atomically, by rename, and locked, as by `lock`.
 
     Leaves an existing one alone. Raises OSError.
@@ -192,7 +192,7 @@ def create(folder: JobFolder, job: Job, configured: ConfiguredResponder[Any], *,
     return lock(folder)
 
 
-def _fill(new: Path, job: Job, configured: ConfiguredResponder[Any], confined: str) -> None:
+def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: str) -> None:
     run = new / "run"
     for directory in (run, run / "input", run / "output", run / "tmp"):
         _make_directory(directory)
@@ -236,7 +236,7 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def program_input(job: Job, configured: ConfiguredResponder[Any]) -> dict[str, Any]:
+def program_input(job: Job, configured: ConfiguredResponder) -> dict[str, Any]:
     """The content of `input.json`, with its keys in their documented order."""
     return {
         "data": job.data,
@@ -249,7 +249,7 @@ def program_input(job: Job, configured: ConfiguredResponder[Any]) -> dict[str, A
     }
 
 
-def _program_config(configured: ConfiguredResponder[Any]) -> dict[str, Any]:
+def _program_config(configured: ConfiguredResponder) -> dict[str, Any]:
     return {
         **configured.config,
         "check_tlp": configured.check_tlp,
@@ -260,7 +260,7 @@ def _program_config(configured: ConfiguredResponder[Any]) -> dict[str, Any]:
     }
 
 
-def _facts(configured: ConfiguredResponder[Any]) -> dict[str, Any]:
+def _facts(configured: ConfiguredResponder) -> dict[str, Any]:
     root = configured.definition.root
     return {
         "timeout_minutes": configured.timeout_minutes,
@@ -271,7 +271,7 @@ def _facts(configured: ConfiguredResponder[Any]) -> dict[str, Any]:
     }
 
 
-def _report_config(configured: ConfiguredResponder[Any]) -> dict[str, Any]:
+def _report_config(configured: ConfiguredResponder) -> dict[str, Any]:
     config: dict[str, Any] = redact_urls(redact_keys(_program_config(configured), configured.secret_names))
     proxy = {
         scheme: REMOVED if f"proxy_{scheme}" in configured.secret_names else _redact_proxy(value)
@@ -287,7 +287,7 @@ def _redact_proxy(proxy: str | None) -> str | None:
     return str(redact_urls(f"http://{proxy}")).removeprefix("http://")
 
 
-def secrets_of(configured: ConfiguredResponder[Any], environ: Mapping[str, str]) -> list[str]:
+def secrets_of(configured: ConfiguredResponder, environ: Mapping[str, str]) -> list[str]:
     """The secret values to redact in what the program returns: those long enough, logins of proxies among them.
 
     `environ` is core's environment, whose proxy variables the program gets. The definition's defaults are public.

@@ -113,22 +113,17 @@ def last_lines(printed: str) -> str:
     return "\n".join(lines[-_LAST_LINES:])[-_LAST_LINES_CHARACTERS:]
 
 
-def make_report(
-    folder: JobFolder, facts: RunFacts | None, stop_reason: str, exit_description: str, failure: str = ""
-) -> Report:
+def make_report(folder: JobFolder, facts: RunFacts | None, stop_reason: str, exit_description: str) -> Report:
     """The report of a run that has ended.
 
     `stop_reason` is one of STOP_REASONS or `""`; `exit_description` is as `describe_exit` returns it, or why nobody
-    knows, or `""`. `failure` is a sentence on why the run failed whatever its program wrote, `""` if that decides.
+    knows, or `""`.
     """
     if facts is None:
         return Report(success=False, message=VANISHED)
     paths = {str(folder.path), os.path.realpath(folder.path)}
     names = dict.fromkeys(paths, folder.path.name)
-    run_output = read_output(folder)
-    if failure and not stop_reason:
-        return _failure(facts, failure, Redactor(facts.secrets, {**facts.names, **names}).text(run_output.printed))
-    return interpret(facts, run_output, stop_reason, exit_description, names)
+    return interpret(facts, read_output(folder), stop_reason, exit_description, names)
 
 
 def interpret(

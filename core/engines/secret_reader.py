@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from core.engines.configuration import ConfiguredResponder, with_read_values
-from core.engines.definitions import D, UnusableDefinitionError
+from core.engines.definitions import UnusableDefinitionError
 from core.settings import SecretSource
 
 KEPT_S = 300.0
@@ -48,7 +48,7 @@ class SecretReader:
         self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="secrets")
         self._stopped = threading.Event()
 
-    async def fill_in(self, configured: ConfiguredResponder[D]) -> ConfiguredResponder[D]:
+    async def fill_in(self, configured: ConfiguredResponder) -> ConfiguredResponder:
         """The configuration with the values of its sources. Raises UnreadableSecretError with a whole sentence."""
         if not configured.sources:
             return configured
@@ -60,7 +60,7 @@ class SecretReader:
             sentence = f"{name} can't run: {str(error).rstrip('.')}; correct what its command or file gives."
             raise UnreadableSecretError(sentence) from None  # the cause may hold the value
 
-    async def problems(self, configured: Iterable[ConfiguredResponder[D]]) -> list[str]:
+    async def problems(self, configured: Iterable[ConfiguredResponder]) -> list[str]:
         """A sentence for each responder with a value that can't be read now. Reads all values."""
         results = await asyncio.gather(*map(self.fill_in, configured), return_exceptions=True)
         return sorted(str(problem) for problem in results if isinstance(problem, UnreadableSecretError))

@@ -1,52 +1,91 @@
-"""The process engine: runs responders as processes of this machine that outlive core."""
+"""The process engine: runs responders as processes of this machine that outlive core, each in a job folder."""
 
 import asyncio
 import contextlib
 import os
 import select
 import signal
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import structlog
 
-from core.engines import job_folder, run_report
-from core.engines.base import Job, Report
+from core.common.errors import ResponderBotError
+from core.engines import files, job_folder, run_report
+from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Progress, Report
 from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
-from core.engines.job_folder import JobFolder, RunFacts
-from core.engines.job_folder_engine import (
-    GRACE_S,
-    EngineOptions,
-    JobFolderEngine,
-    NoResultError,
-    NotStartedError,
-    Run,
-    RunState,
-)
+from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.process import processes
-from core.engines.process.catalogue_loader import CatalogueLoader, RunnableResponder
+from core.engines.process.catalogue_loader import CatalogueLoader, LoadedCatalogue, RunnableResponder
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import ProgramStarter, RunLimits
-from core.engines.secret_reader import SecretReader
+from core.engines.secret_reader import SecretReader, UnreadableSecretError
+from core.settings import ResponderSection
+
+GRACE_S = 5.0
+
+_MARK_TIMEOUT_S = 1.0
+"""A stop waits no longer than this for a slow disk to record the reason."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the settings say."""
+
+    name: str
+    organisation: str
+    product: str
+    responders: Mapping[str, ResponderSection]
+    jobs: Path
+    environments: Path
+    capacity: int
+    keep_jobs: bool
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES
+    grace_s: float = GRACE_S
+    """Between SIGTERM and SIGKILL."""
+    clock: Callable[[], float] = time.time
+    """Returns seconds since the epoch."""
+
+
 @dataclass
-class _ProcessRun(Run):
+class Run:
+    """A run whose program was started."""
+
+    job: Job
+    folder: JobFolder
+    facts: RunFacts | None
+    """None if the program has removed them."""
+    stop_reason: str
+    """Why it is to be stopped, as an earlier core recorded; else ""."""
     record: StartRecord
     pidfd: int | None
     """Readable when the run has ended; None if it had before this core followed it."""
+    held: ExitStack
+    """The lock on the folder, and what else is open while it is followed."""
 
 
-class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
-    """The engine described in core/docs/responder-process.md#one-run."""
+class NoResultError(Exception):
+    """Why a run has no result, as a sentence: it can't start, or can't be stopped."""
+
+
+class NotStartedError(NoResultError):
+    """Why its program never ran."""
+
+
+class ProcessEngine(Engine):
+    """The engine described in core/docs/responder-process.md#one-run.
+
+    It follows runs, and stops them when they are cancelled or reach their deadline.
+    """
 
     def __init__(
         self,
@@ -59,7 +98,7 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
         secret_reader: SecretReader | None = None,
     ) -> None:
         """`folders` hold responder folders and win over the bundled ones."""
-        catalogue = CatalogueLoader(
+        self._catalogue = CatalogueLoader(
             options.name,
             organisation=options.organisation,
             folders=(*(folder.absolute() for folder in folders), BUNDLED),
@@ -67,32 +106,185 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             environments=Environments(options.environments.absolute(), python=python),
             confinement=confinement,
         )
-        super().__init__(options, catalogue, secret_reader)
         self._starter = ProgramStarter(limits, confinement)
+        self._name = options.name
+        self._product = options.product
+        self._jobs = options.jobs.absolute()
+        self._capacity = options.capacity
+        self._keep_jobs = options.keep_jobs
+        self._clock = options.clock
+        self._grace_s = options.grace_s
+        self._output_limit_bytes = options.output_limit_bytes
+        self._secret_reader = secret_reader or SecretReader()
+        self._followers: dict[str, int] = {}
+        """How many `run` calls each run has now."""
+        self._running: dict[str, Run] = {}
+        self._stop_reasons: dict[str, str] = {}
+        """Of the runs that this engine follows: unlike JOB/stop, a program can't change them."""
         self._homes: Collection[bytes] = ()
         """The HOME of every process when core started: which job folders have processes that no core follows."""
 
-    async def _leftovers(self) -> set[str]:
-        job_ids = await super()._leftovers()
-        if job_ids:
-            self._homes = await asyncio.to_thread(processes.homes_in_use)
-        return job_ids
+    @property
+    def name(self) -> str:
+        return self._name
 
-    # --- one run
+    @property
+    def capacity(self) -> int | None:
+        return self._capacity
+
+    @property
+    def runs_here(self) -> bool:
+        return True
 
     @property
     def runs_programs(self) -> bool:
         return True
 
-    async def _begin(self, folder: JobFolder, job: Job) -> _ProcessRun:
-        """It takes one thread, and a second one if secrets have to be read in between."""
+    async def catalogue(self) -> Catalogue:
+        """The responders now; files are read again only if they have changed.
+
+        Raises ResponderBotError("unavailable") when it can't be found out, as when the machine is out of memory.
+        """
+        return (await self._load()).catalogue
+
+    async def _load(self) -> LoadedCatalogue:
+        """As `catalogue`, with what runs the responders."""
+        try:
+            return await asyncio.to_thread(self._catalogue.load)
+        except (OSError, RuntimeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            sentence = f"The responders can't be read now ({reason}); raise that limit, or run less on this machine."
+            raise ResponderBotError("unavailable", sentence) from error
+
+    async def unreadable_secrets(self) -> list[str]:
+        loaded = await self._load()
+        return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
+
+    def job_id(self, run_id: str) -> str:
+        return job_folder.folder_name(self._name, run_id)
+
+    async def run(self, job: Job, on_progress: OnProgress) -> Report:
+        """See `Engine.run`. What is kept of the run stays until `clean_up`, so that its report can be read again."""
+        run_id = job.run_id
+        self._followers[run_id] = self._followers.get(run_id, 0) + 1
+        try:
+            return await self._run(job, on_progress)
+        except NoResultError as error:
+            return Report(success=False, is_known=isinstance(error, NotStartedError), message=str(error))
+        finally:
+            self._followers[run_id] -= 1
+            if not self._followers[run_id]:
+                del self._followers[run_id]
+                self._running.pop(run_id, None)
+                self._stop_reasons.pop(run_id, None)
+
+    async def cancel(self, job: Job) -> None:
+        """Stop a run. Raises "conflict" when nothing runs."""
+        state = await self._state(job.run_id)
+        is_followed = job.run_id in self._followers
+        if state == "ended":
+            raise ResponderBotError("conflict", "This run has already ended.")
+        if state == "not started" and not is_followed and not job.cancelled:
+            raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
+        reason = self._stop_reasons.setdefault(job.run_id, "cancel") if is_followed else "cancel"
+        await self._mark_stopped(job.run_id, reason)
+        if state == "running":
+            await self._stop(job.run_id)
+
+    async def clean_up(self, run_id: str) -> None:
+        """End what is left of a run; remove its job folder unless `keep_jobs` is set."""
+        await self._clean_up(self._folder(run_id))
+
+    async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
+        """At start, `clean_up` after all runs that aren't open, except those that another core follows."""
+        job_ids = {
+            folder.path.name for folder in await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
+        }
+        if job_ids:
+            self._homes = await asyncio.to_thread(processes.homes_in_use)
+        open_job_ids = {self.job_id(run_id) for run_id in await open_run_ids()}
+        for job_id in sorted(job_ids - open_job_ids):
+            folder = JobFolder(self._jobs / job_id)
+            with ExitStack() as stack:
+                if await asyncio.to_thread(stack.enter_context, job_folder.locked_for_removal(folder)):
+                    await self._clean_up(folder)
+
+    async def close(self) -> None:
+        """End commands that print secrets. Runs go on; their descriptors are closed by `run`."""
+        self._secret_reader.close()
+
+    def _folder(self, run_id: str) -> JobFolder:
+        return JobFolder(self._jobs / self.job_id(run_id), self._output_limit_bytes)
+
+    async def _clean_up(self, folder: JobFolder) -> None:
+        await self._end(folder)
+        if not self._keep_jobs:
+            await asyncio.to_thread(files.remove_tree, folder.path)
+
+    # --- one run
+
+    async def _run(self, job: Job, on_progress: OnProgress) -> Report:
+        if ":" not in job.data_type:
+            job = replace(job, data_type=f"{self._product}:{job.data_type}")
+        folder = self._folder(job.run_id)
+        try:
+            run = await self._begin(folder, job)
+        except UnreadableSecretError as error:
+            log.warning("secret_not_read", action_id=job.action_id, reason=str(error))
+            raise NotStartedError(str(error)) from None
+        except (OSError, ValueError) as error:
+            log.warning("run_not_prepared", action_id=job.action_id, reason=str(error))
+            await self._end(folder)  # it may have started
+            raise NoResultError(job_folder.why_not_prepared(error)) from error
+        try:
+            self._running[job.run_id] = run
+            await on_progress(Progress(self.job_id(job.run_id), running=True))
+            return await self._follow(run)
+        finally:
+            run.held.close()
+
+    async def _follow(self, run: Run) -> Report:
+        """Wait until the run ends, stop it if that is due, and read its result."""
+        run_id = run.job.run_id
+        reason = self._stop_reasons.get(run_id) or run.stop_reason
+        if not reason and run.pidfd is not None:
+            minutes = run.facts.timeout_minutes if run.facts else 0.0  # without facts there can be no result
+            try:
+                async with asyncio.timeout(max(0.0, run.record.at + minutes * 60 - self._clock())):
+                    await processes.wait_readable(run.pidfd)
+            except TimeoutError:
+                reason = "timeout"
+        if reason:
+            reason = self._stop_reasons.setdefault(run_id, reason)
+            if run.pidfd is not None:
+                await self._mark_stopped(run_id, reason)
+                await self._stop(run_id)
+        return await asyncio.to_thread(_collect, run, self._stop_reasons.get(run_id, ""))
+
+    def _is_cancelled(self, job: Job) -> bool:
+        """Whether a run was cancelled, here or while an earlier core had it. Blocks."""
+        return job.cancelled or job.run_id in self._stop_reasons or bool(self._folder(job.run_id).stop_reason())
+
+    async def _mark_stopped(self, run_id: str, reason: str) -> None:
+        """Record why a run is stopped, for the core that will report on it.
+
+        An error of the folder or the disk neither prevents the stop nor delays it by more than _MARK_TIMEOUT_S.
+        """
+        marking = asyncio.ensure_future(asyncio.to_thread(self._folder(run_id).mark_stopped, reason))
+        await asyncio.wait([marking], timeout=_MARK_TIMEOUT_S)
+
+    async def _begin(self, folder: JobFolder, job: Job) -> Run:
+        """Start the program unless an earlier core did: in one thread, and a second one if secrets have to be read.
+
+        Raises NoResultError, UnreadableSecretError, OSError or ValueError.
+        """
         begun = await _in_thread(lambda: self._adopt_or_start(folder, job))
         if isinstance(begun, RunnableResponder):
             runnable = replace(begun, configured=await self._secret_reader.fill_in(begun.configured))
             return await _in_thread(lambda: self._start(folder, job, runnable))
         return begun
 
-    def _adopt_or_start(self, folder: JobFolder, job: Job) -> _ProcessRun | RunnableResponder:
+    def _adopt_or_start(self, folder: JobFolder, job: Job) -> Run | RunnableResponder:
         """As `_begin`; the responder if some of its secrets have to be read first. Blocks."""
         record = StartRecord.read(folder.started)
         if record:
@@ -107,7 +299,7 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
             raise NotStartedError(f"{job.responder_name} is no longer available here.")
         return runnable if runnable.configured.sources else self._start(folder, job, runnable)
 
-    def _start(self, folder: JobFolder, job: Job, runnable: RunnableResponder) -> _ProcessRun:
+    def _start(self, folder: JobFolder, job: Job, runnable: RunnableResponder) -> Run:
         """Create the folder and start the program. Blocks for some milliseconds."""
         if refusal := self._starter.refusal(runnable):
             log.warning("run_refused", action_id=job.action_id, reason=refusal)
@@ -125,17 +317,12 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
                 raise NotStartedError("Cancelled" if self._is_cancelled(job) else failure)
             return _followed(held, folder, job, record, facts)
 
-    async def _until_ended(self, run: _ProcessRun) -> str:
-        if run.pidfd is not None:
-            await processes.wait_readable(run.pidfd)
-        return ""
-
     async def _record(self, run_id: str) -> StartRecord | None:
         """What was started, from memory if possible, where no program can change it. Raises OSError or ValueError."""
         known = self._running.get(run_id)
         return known.record if known else await asyncio.to_thread(StartRecord.read, self._folder(run_id).started)
 
-    async def _state(self, run_id: str) -> RunState:
+    async def _state(self, run_id: str) -> Literal["not started", "running", "ended"]:
         try:
             record = await self._record(run_id)
         except (OSError, ValueError):
@@ -167,30 +354,17 @@ class ProcessEngine(JobFolderEngine[RunnableResponder, _ProcessRun]):
                     processes.kill_supervisor(record)
                     await processes.wait_readable(pidfd)
 
-    async def _report(self, run: _ProcessRun, stop_reason: str) -> Report:
-        return await asyncio.to_thread(_collect, run, stop_reason)
-
-    async def _end(self, folder: JobFolder) -> bool:
+    async def _end(self, folder: JobFolder) -> None:
+        """Kill all of a run."""
         await asyncio.to_thread(_kill_run, folder, self._homes)
-        return True
 
 
-def _followed(held: ExitStack, folder: JobFolder, job: Job, record: StartRecord, facts: RunFacts | None) -> _ProcessRun:
+def _followed(held: ExitStack, folder: JobFolder, job: Job, record: StartRecord, facts: RunFacts | None) -> Run:
     """The run, which takes over what is `held`."""
     pidfd = processes.pidfd_if_alive(record)
     if pidfd is not None:
         held.callback(os.close, pidfd)
-    return _ProcessRun(
-        job,
-        folder,
-        facts,
-        stop_reason=folder.stop_reason(),
-        started_at=record.at,
-        has_ended=pidfd is None,
-        held=held.pop_all(),
-        record=record,
-        pidfd=pidfd,
-    )
+    return Run(job, folder, facts, folder.stop_reason(), record, pidfd, held.pop_all())
 
 
 async def _in_thread(begin: Callable[[], T]) -> T:
@@ -204,11 +378,11 @@ async def _in_thread(begin: Callable[[], T]) -> T:
 
 
 def _let_go(beginning: asyncio.Future[Any]) -> None:
-    if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), _ProcessRun):
+    if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), Run):
         beginning.result().held.close()
 
 
-def _collect(run: _ProcessRun, stop_reason: str) -> Report:
+def _collect(run: Run, stop_reason: str) -> Report:
     """Read what the program wrote, once all processes of the run are killed.
 
     A supervisor that exited by itself has killed them, and only then has it an exit code. It is reaped last: as long as
@@ -216,9 +390,9 @@ def _collect(run: _ProcessRun, stop_reason: str) -> Report:
     """
     exit_description = processes.exit_of_child(run.record.supervisor, reap=False)
     if not processes.is_exit(exit_description):
-        processes.kill_leftovers(run.record, run.folder.home, just_ended=not run.has_ended)
+        processes.kill_leftovers(run.record, run.folder.home, just_ended=run.pidfd is not None)
     processes.exit_of_child(run.record.supervisor, reap=True)
-    if not exit_description and run.has_ended:
+    if not exit_description and run.pidfd is None:
         exit_description = run_report.RESTARTED if processes.is_of_earlier_boot(run.record) else run_report.UNSEEN
     return run_report.make_report(run.folder, run.facts, stop_reason or run.folder.stop_reason(), exit_description)
 

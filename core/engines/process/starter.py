@@ -11,7 +11,6 @@ from pathlib import Path
 
 from core.engines.configuration import ConfiguredResponder
 from core.engines.confinement import Confinement, Mode, interpreter_folders, unavailable
-from core.engines.definitions import ProgramDefinition
 from core.engines.job_folder import JobFolder
 from core.engines.process import launcher
 from core.engines.process.catalogue_loader import RunnableResponder
@@ -152,7 +151,7 @@ class ProgramStarter:
 
 
 def program_environment(
-    folder: JobFolder, configured: ConfiguredResponder[ProgramDefinition], interpreter: Path, environ: Mapping[str, str]
+    folder: JobFolder, configured: ConfiguredResponder, interpreter: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment variables of a program: an allow-list of `environ`, which is core's own, and those of its run."""
     passed_on = {name: environ[name] for name in (*_PASSED_ON, *_PROXY_VARIABLES) if name in environ}

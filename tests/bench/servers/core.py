@@ -38,7 +38,7 @@ async def main(given: Mapping[str, Any]) -> None:
     idle: list[IdleEngine] = []
     if given.get("mode"):
         # The table of engine types, which the product never changes.
-        cast(dict[str, engines.Factory], engines.ENGINES)["process"] = lambda section, settings, _: _recorded(
+        cast(dict[str, engines.Factory], engines.ENGINES)["process"] = lambda section, settings: _recorded(
             idle, IdleEngine(given["mode"], settings.core.max_concurrent_actions)
         )
     async with serving(settings) as (core, url):

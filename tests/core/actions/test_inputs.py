@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
-from core.engines.definitions import load, read_program
+from core.engines.definitions import load
 from core.models import Document, Parameter, parse_parameters
 from core.models.parameters import MAX_PARAMETERS, MAX_REPEATS
 from core.responders.catalogues import distinct_titles
@@ -260,7 +260,7 @@ async def test_a_declaration_that_cannot_be_used_is_refused_with_a_sentence(
     tmp_path: Path, declared: Any, sentence: str
 ) -> None:
     write_responder(tmp_path, "Wrong", PROGRAM, parameters=declared)
-    (skipped,) = load([tmp_path], read_program).skipped
+    (skipped,) = load([tmp_path]).skipped
     assert sentence in skipped.reason
     toml = f'[responder."Wrong_1_0"]\nparameter = {as_toml(declared)}\n'
     (tmp_path / "responder-bot.toml").write_text(toml)
