@@ -1,12 +1,12 @@
 """From a Slack user to a user of core, see `bot/docs/slack.md#identity-of-slack-users`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slack_sdk.errors import SlackApiError
 
 from core.common.errors import ResponderBotError
-from core.models import PROGRAM_PROFILES, Person, UserEntry
+from core.models import Person
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
@@ -82,17 +82,6 @@ class Identity:
             if error.code in ("not_found", "forbidden"):
                 return None
             raise
-
-
-def logins_by_slack_id(users: Iterable[UserEntry], team: str) -> Mapping[str, str]:
-    """The login of each Slack user of the team who has access."""
-    return {
-        slack_id.rpartition(":")[2]: user.login
-        for user in users
-        if not user.disabled and user.profile not in PROGRAM_PROFILES
-        for slack_id in user.slack_ids
-        if slack_id.rpartition(":")[0] in ("", team)
-    }
 
 
 def _trusted_email(user: Mapping[str, Any], team: str) -> str:

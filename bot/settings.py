@@ -1,7 +1,6 @@
 """The settings of the bot: `[bot]`, `[slack]` and `[[channel]]` of the TOML file, and the environment."""
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,13 +16,13 @@ from core.common.settings_file import (
     RetentionSection,
     Sections,
     SettingsSection,
-    checked,
+    SlackId,
     read_sections,
     section,
     section_list,
     settings_error,
 )
-from core.models import GROUP_NAME, TLP_NAMES
+from core.models import TLP_NAMES
 
 SLACK_NAMES = {
     "bot_token": "SLACK_BOT_TOKEN",
@@ -31,7 +30,6 @@ SLACK_NAMES = {
     "signing_secret": "SLACK_SIGNING_SECRET",
     "api_url": "SLACK_API_URL",
 }
-MENTIONABLE = "[SUW][A-Z0-9]+"  # ids of user groups and people
 
 
 class BotSection(SettingsSection):
@@ -116,10 +114,12 @@ class ChannelSection(SettingsSection):
         None, description='a table, such as { severity_at_least = 2, sources = ["*"] }, or {} for all alerts'
     )
     clearance: int = Field(description=f"one of {', '.join(TLP_NAMES)}")
-    mention: Mapping[Literal["low", "medium", "high", "critical"], str] = Field(
-        {}, description='a table of who is mentioned about a new alert, such as { critical = "@oncall" }'
+    mention: Mapping[Literal["low", "medium", "high", "critical"], SlackId] = Field(
+        {},
+        description='a table of who is mentioned about a new alert, such as { critical = "S0123456789" }, the id of a'
+        " user group in Slack or of a person",
     )
-    """By severity: `@NAME` for the user group of a `[group."NAME"]`, or the id of a user group or a person."""
+    """By severity: the id of a user group in Slack or of a person."""
     group: Grouping | None = Field(
         Grouping(), description='a table, such as { by = ["source", "type", "title"], after = 3 }, or false'
     )
@@ -137,21 +137,12 @@ class ChannelSection(SettingsSection):
         raise ValueError("no such level")
 
 
-class GroupSection(SettingsSection):
-    """`[group."name"]`: a group of people that is kept in step with Slack."""
-
-    slack_usergroup: str = Field(
-        pattern=r"^S[A-Z0-9]+$", description="the id of a user group in Slack, such as S0123456789"
-    )
-
-
 class BotSettings(SettingsSection):
     """All settings of the bot."""
 
     bot: BotSection = Field(default_factory=BotSection)
     slack: SlackSection = Field(default_factory=SlackSection)
     channel: tuple[ChannelSection, ...] = ()
-    group: Mapping[str, GroupSection] = Field(default_factory=dict)
     retention: RetentionSection = Field(default_factory=RetentionSection)
 
     @property
@@ -178,35 +169,7 @@ def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
 
 def bot_settings(sections: Sections) -> BotSettings:
     """Read the bot's settings from sections that were loaded before. Raises as `load` does."""
-    settings = BotSettings(**{name: read(sections) for name, read in READERS.items()})
-    channels = tuple(_with_mentions(channel, settings.group) for channel in settings.channel)
-    return settings.model_copy(update={"channel": channels})
-
-
-def _with_mentions(channel: ChannelSection, groups: Mapping[str, GroupSection]) -> ChannelSection:
-    """The channel with Slack's ids in place of names of groups."""
-    mention = {}
-    for severity, who in channel.mention.items():
-        group = groups.get(who.removeprefix("@")) if who.startswith("@") else None
-        if group is None and not re.fullmatch(MENTIONABLE, who):
-            hint = f'add [group."{who[1:]}"] with its slack_usergroup' if who.startswith("@") else "give an id or @NAME"
-            raise settings_error(f"The channel {channel.id} is to mention {who!r}, which nobody knows; {hint}.")
-        mention[severity] = group.slack_usergroup if group else who
-    return channel.model_copy(update={"mention": mention})
-
-
-def _groups(sections: Sections) -> Mapping[str, GroupSection]:
-    tables = sections.tables.get("group", {})
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise settings_error(f'{sections.source}: [group] needs the name of a group, such as [group."containment"].')
-    for name in tables:
-        if not re.fullmatch(GROUP_NAME, name):
-            sentence = f'{sections.source}: [group."{name}"] must be a word of small letters, such as containment.'
-            raise settings_error(sentence)
-    return {
-        name: checked(GroupSection, table, f'{sections.source}: [group."{name}"]', sections.folder)
-        for name, table in tables.items()
-    }
+    return BotSettings(**{name: read(sections) for name, read in READERS.items()})
 
 
 def _channels(sections: Sections) -> tuple[ChannelSection, ...]:
@@ -244,7 +207,6 @@ READERS: Mapping[str, Callable[[Sections], Any]] = {
     "bot": _bot,
     "slack": partial(section, SlackSection, "slack", also=SLACK_NAMES),
     "channel": _channels,
-    "group": _groups,
     "retention": partial(section, RetentionSection, "retention"),
 }
 """What reads each section of the bot's."""

@@ -32,7 +32,6 @@ from core.models import (
     ClosedObjects,
     DocumentList,
     EventPage,
-    Group,
     Kind,
     Log,
     LogInput,
@@ -317,14 +316,6 @@ class CoreClient:
     async def users(self) -> list[UserEntry]:
         """All users with their links and groups."""
         return await self._ask(list[UserEntry], "GET", "/api/user")
-
-    async def groups(self) -> list[Group]:
-        """All groups that have members."""
-        return await self._ask(list[Group], "GET", "/api/group")
-
-    async def set_group(self, name: str, logins: Sequence[str]) -> Group:
-        """Replace the members of a group."""
-        return await self._ask(Group, "PUT", f"/api/group/{_quoted(name)}", {"members": list(logins)})
 
     # --- event feed and health --------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, ChannelSection, GroupSection, Route, SlackSection
+from bot.settings import BotSection, ChannelSection, Route, SlackSection
 from bot.settings import load as load_bot
 from core.common.settings_file import SECTIONS, RetentionSection
 from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection, SourceSection
@@ -26,7 +26,6 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "bot": BotSection,
     "slack": SlackSection,
     "channel": ChannelSection,
-    "group": GroupSection,
 }
 SETTING = re.compile(r"#?(\[+(?P<section>\w+).*|(?P<key>\w+) = (?P<value>.*?)\s+# (?P<comment>\S.*))")
 

@@ -17,7 +17,6 @@ from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.downloads import download
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
-from bot.app.user_groups import GroupSync
 from bot.app.workers import Workers
 from bot.block_kit.text import utc_time
 from bot.clearance import RED
@@ -73,7 +72,6 @@ class Bot:
         self._slack_problem = ""
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = channels = Channels(settings.channel, self.slack, settings.bot.access_channel)
-        self.groups = GroupSync(settings.group, core, self.slack, lambda: installation.team_id)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(store, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
@@ -89,7 +87,6 @@ class Bot:
             mentions=channels.mentions,
             workspace_url=lambda: installation.workspace_url,
             team=lambda: installation.team_id,
-            group_problem=self.groups.problem_of,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self._heads = Heads(core, self.outbox, channels.access_channel)
@@ -222,7 +219,6 @@ class Bot:
         work = (
             self.notifier.run(),
             self.outbox.sender.run(),
-            self.groups.run(),
             repeat("pruning", PRUNE_EVERY_S, self._prune),
             self._heads.run(),
         )
@@ -279,13 +275,13 @@ class Bot:
     async def checks(self) -> Sequence[Check]:
         """The state of Slack, the transport, the channels and the delivery; asks Slack."""
         about_slack = [await self._token_check(), self._transport_check(), *await self.channels.checks()]
-        return [*about_slack, *await self.groups.checks_now(), *await self._own_checks()]
+        return [*about_slack, *await self._own_checks()]
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
         healthy = await self.outbox.probe.check()
         store = [Check("store", False, healthy.message, is_vital=healthy.is_down)] if healthy.message else []
-        return [self._transport_check(), *store, *self.groups.checks(), *await self._own_checks()]
+        return [self._transport_check(), *store, *await self._own_checks()]
 
     async def problem(self) -> str:
         """What `health` finds wrong, a line for each check, or ""."""

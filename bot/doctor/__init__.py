@@ -12,7 +12,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
-from bot.app.user_groups import GroupSync
 from bot.block_kit.text import count
 from bot.doctor import examples
 from bot.features.base import Check
@@ -32,7 +31,6 @@ LEFT_OUT: Mapping[str, str] = {
     "groups:history": _LOST.format("to a private channel"),
     "im:history": _LOST.format("to a person"),
     "files:read": "a case template can't be uploaded as a file",
-    "usergroups:read": "no group is kept in step with a user group of Slack",
 }
 """What it costs to leave out each optional scope of the manifest."""
 
@@ -70,7 +68,6 @@ async def checks(
         if not team:
             return [*results, *running]
         results += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
-        results += await GroupSync(settings.group, core, slack, lambda: team).checks_now()
         if settings.bot.core_api_key:
             clearance_of = _known_to_core(core) if key.ok else None
         results += await _people_checks(settings, slack, team, bot_user_id, clearance_of)

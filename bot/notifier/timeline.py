@@ -32,7 +32,6 @@ class ChannelAccess:
     mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
     team: Callable[[], str] = lambda: ""  # of Slack, where the app is installed
-    group_problem: Callable[[str], str] = lambda _name: ""  # why a group may not be as in Slack; "" if it is
 
     def takes(self, channel: str, tlp: int) -> bool:
         """Whether what is new with this TLP is posted there; another company isn't to learn that there is something."""

@@ -44,7 +44,6 @@ EVERY_SCOPE = (
     "metadata.message:read",
     "reactions:read",
     "reactions:write",
-    "usergroups:read",
     "users:read",
     "users:read.email",
 )

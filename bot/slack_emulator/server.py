@@ -200,12 +200,9 @@ class SlackEmulator:
         channel = Channel(channel_id, name, joined, is_private, is_shared, is_archived=is_archived)
         return self._team.add_channel(channel)
 
-    def set_usergroup(self, usergroup_id: str, users: Sequence[str] | None) -> None:
-        """Add a user group or set its members; None disables it."""
-        if users is None:
-            self._team.usergroups.pop(usergroup_id, None)
-        else:
-            self._team.usergroups[usergroup_id] = tuple(users)
+    def set_usergroup(self, usergroup_id: str, users: Sequence[str]) -> None:
+        """Add a user group or set its members."""
+        self._team.usergroups[usergroup_id] = tuple(users)
 
     def archive(self, channel_id: str) -> None:
         """Archive a channel and send the app the event."""

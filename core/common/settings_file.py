@@ -21,7 +21,7 @@ from core.common.database.location import Location, parse_location
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "protect", "retention", "source", "bot", "slack", "channel", "group")
+SECTIONS = ("core", "engine", "responder", "protect", "retention", "source", "bot", "slack", "channel")
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
@@ -41,6 +41,9 @@ class RetentionSection(SettingsSection):
     message_days: int = Field(400, ge=0, le=36_500)
     """Of the bot's database; the others are core's."""
 
+
+SlackId = Annotated[str, Field(pattern=r"^[SUW][A-Z0-9]+$")]
+"""The id of a user group in Slack or of a person: who is mentioned, which gives no right."""
 
 DatabaseLocation = Annotated[
     Location,
@@ -79,7 +82,7 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
         if name not in SECTIONS and not isinstance(value, dict | list):
             raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
-    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel", "group")]
+    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel")]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
         reject_unknown(word, prefixes, f"The environment variable {variable} belongs to no section")

@@ -10,7 +10,7 @@ from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.block_kit import ids
 from bot.outbox import RateLimiter
-from bot.settings import BotSettings, GroupSection, parse
+from bot.settings import BotSettings, parse
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -142,7 +142,6 @@ async def running_bot(
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     access_channel: str = "",
-    groups: Mapping[str, tuple[str, Sequence[str]]] | None = None,
     rate_limiter: RateLimiter | None = None,
     database: Location | None = None,
     **core_parts: Any,
@@ -151,7 +150,7 @@ async def running_bot(
 
     The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
     `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
-    another company. `groups` are kept in step with user groups, by id and members. Without `rate_limiter` the bot sends
+    another company. Without `rate_limiter` the bot sends
     as fast as it can.
     """
     async with AsyncExitStack() as stack:
@@ -159,8 +158,6 @@ async def running_bot(
         add_people_and_channels(emulator, people)
         if access_channel:
             emulator.add_channel(access_channel, name="admins", members=[*people, emulator.bot_user_id])
-        for usergroup, members in (groups or {}).values():
-            emulator.set_usergroup(usergroup, members)
         for channel in shared:
             members = [*people, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
@@ -172,8 +169,7 @@ async def running_bot(
         own = settings.bot.model_copy(update={"access_channel": access_channel})
         if database is not None:
             own = own.model_copy(update={"database": database})
-        sections = {name: GroupSection(slack_usergroup=usergroup) for name, (usergroup, _) in (groups or {}).items()}
-        settings = settings.model_copy(update={"bot": own, "group": sections})
+        settings = settings.model_copy(update={"bot": own})
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))

@@ -61,9 +61,9 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
     assert load(file, {"SLACK_API_URL": "http://127.0.0.1:1/api/"}).slack.api_url == "http://127.0.0.1:1/api/"
 
 
-def test_a_channel_mentions_a_group_by_its_name_or_anybody_by_their_id(tmp_path: Path) -> None:
-    text = "[group.oncall]\nslack_usergroup = 'S1'\n[[channel]]\nid = 'C1'\nclearance = 'red'\n"
-    loaded = load(write(tmp_path, text + "mention = { critical = '@oncall', high = 'U0LEA' }"), {})
+def test_a_channel_mentions_user_groups_and_people_by_their_ids(tmp_path: Path) -> None:
+    text = "[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = 'S1', high = 'U0LEA' }"
+    loaded = load(write(tmp_path, text), {})
     assert loaded.channel[0].mention == {"critical": "S1", "high": "U0LEA"}
 
 
@@ -92,9 +92,12 @@ def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
         ),
         (
             "[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = '@oncall' }",
-            """mention '@oncall', which nobody knows; add [group."oncall"] with its slack_usergroup.""",
+            "mention must be a table of who is mentioned about a new alert, such as { critical = ",
         ),
-        ("[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = 'lea' }", "give an id or @NAME."),
+        (
+            "[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { critical = 'lea' }",
+            "the id of a user group in Slack",
+        ),
         ("[[channel]]\nid = 'C1'\nclearance = 'red'\nmention = { fatal = 'S1' }", "mention"),
         ("[slack]\nport = 70000", "[slack] port must be a whole number from 0 to 65535."),
         ("[slack]\nbot_token = 'xapp-1'", "bot_token must be the bot's token, xoxb-...; what begins with xapp-"),

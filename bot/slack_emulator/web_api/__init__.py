@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json
-from bot.slack_emulator.web_api import app, blocks, conversations, files, messages, usergroups, users, views
+from bot.slack_emulator.web_api import app, blocks, conversations, files, messages, users, views
 from bot.slack_emulator.web_api.calls import Args, Tokens, WebApi
 
 __all__ = ["METHODS", "Tokens", "WebApi", "call"]
@@ -43,7 +43,6 @@ METHODS: dict[str, Method] = {
     "conversations.history": Method(conversations.conversations_history, 3),
     "conversations.replies": Method(conversations.conversations_replies, 3),
     "reactions.add": Method(messages.reactions_add, 3, "reactions:write"),
-    "usergroups.users.list": Method(usergroups.usergroups_users_list, 2, "usergroups:read"),
     "users.info": Method(users.users_info, 4, "users:read"),
     "users.lookupByEmail": Method(users.users_lookup_by_email, 3, "users:read.email"),
     "views.open": Method(views.views_open, 4),

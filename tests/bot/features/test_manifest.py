@@ -31,14 +31,13 @@ NEEDED: dict[str, set[str]] = {  # the scopes that Slack documents for each meth
     "files.delete": {"files:write"},
     "files.getUploadURLExternal": {"files:write"},
     "files.info": {"files:read"},
-    "usergroups.users.list": {"usergroups:read"},
     "users.info": {"users:read"},
     "views.open": set(),
     "views.publish": set(),
     "views.push": set(),
     "views.update": set(),
 }
-FAMILIES = "chat|views|conversations|files|auth|usergroups|users|team|reactions|bots|apps"
+FAMILIES = "chat|views|conversations|files|auth|users|team|reactions|bots|apps"
 
 
 def called() -> set[str]:
