@@ -137,7 +137,8 @@ def drop_capabilities() -> None:
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 # x86_64, aarch64; -1 where there is none. Landlock holds back neither the owner of a file from its mode, owner and
-# attributes nor one process of an account from the limits and priority of another.
+# attributes nor one process of an account from the limits and priority of another, nor what is shared by System V's
+# ids or a queue's name, which outlives its program and counts for none of its limits.
 _DENIED = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -180,6 +181,11 @@ _DENIED = {
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
+    "mq_open": (240, 180),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
     "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
@@ -192,12 +198,19 @@ _DENIED = {
     "removexattr": (197, 14),
     "removexattrat": (466, 466),
     "request_key": (249, 218),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
     "setxattr": (188, 5),
     "setxattrat": (463, 463),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "syslog": (103, 116),

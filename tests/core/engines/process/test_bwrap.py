@@ -14,7 +14,7 @@ from core.engines.process.engine import ProcessEngine
 from core.engines.run_report import IN_BWRAP
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, NamedPipe, ProgressLog, is_alive, job_for, program_pid
-from tests.core.engines.process.test_confinement import responders_in
+from tests.core.engines.process.test_confinement import LASTING, not_refused, responders_in
 
 works = pytest.mark.skipif(bool(unavailable("bwrap")), reason=unavailable("bwrap") or "works here")
 
@@ -53,6 +53,11 @@ async def test_what_a_responder_needs_is_there(make_engine: MakeEngine, trying: 
         *(("resolve", "localhost"), ("zone", "Europe/Berlin"), ("read", "/proc/self/status"), ("write", "/dev/stdout")),
     )
     assert {what: outcome for what, outcome in found.items() if outcome != "done"} == {}
+
+
+@works
+async def test_nothing_is_left_in_memory(make_engine: MakeEngine, trying: Path) -> None:
+    assert not_refused(await tried(engine_of(make_engine, trying), *LASTING)) == {}
 
 
 @works

@@ -1,5 +1,6 @@
 """What a responder's program can't reach, however it was started, and whoever runs core."""
 
+import ctypes
 import itertools
 import json
 import os
@@ -28,6 +29,7 @@ import ctypes, json, os, signal, socket, subprocess, sys
 job = sys.argv[1]
 known = json.load(open(f"{job}/input/input.json"))["parameters"]
 libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_ssize_t
 
 
 def called(result):
@@ -91,6 +93,11 @@ ATTEMPTS = {
     "resolve": lambda name: socket.getaddrinfo(name, 80),
     "certificates": lambda _: __import__("ssl").create_default_context(),
     "zone": lambda name: __import__("zoneinfo").ZoneInfo(name),
+    "shared memory": lambda size: called(libc.shmget(0, int(size), 0o1600)),
+    "attach memory": lambda number: called(libc.shmat(int(number), None, 0)),
+    "messages": lambda _: called(libc.msgget(0, 0o1600)),
+    "semaphores": lambda count: called(libc.semget(0, int(count), 0o1600)),
+    "named messages": lambda name: called(libc.mq_open(name.encode(), os.O_CREAT | os.O_RDWR, 0o600, None)),
     "thread": lambda _: __import__("threading").Thread(target=int).start(),
     "pipe": lambda _: os.mkfifo(f"{job}/output/pipe"),
 }
@@ -223,6 +230,27 @@ async def test_no_rights_can_be_gained(make_engine: MakeEngine, trying: Path, tm
         *(("device", tmp_path / "null"), ("own", trying)),
         *([("become", 65534)] if os.getuid() == 0 else [("become", 0)]),
     )
+    assert not_refused(found) == {}
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[int]:
+    """The id of shared memory of another program of the account."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.shmget(0, 4096, 0o1600)
+    assert number >= 0
+    yield number
+    libc.shmctl(number, 0, None)
+
+
+LASTING = (("shared memory", 4096), ("messages", ""), ("semaphores", 1), ("named messages", "/responder-bot-test"))
+"""What outlives the program that makes it, and is bounded by none of its limits."""
+
+
+async def test_nothing_is_left_in_memory_and_that_of_others_is_closed(
+    make_engine: MakeEngine, trying: Path, shared_memory: int
+) -> None:
+    found = await tried(make_engine, trying, *LASTING, ("attach memory", shared_memory))
     assert not_refused(found) == {}
 
 
