@@ -5,7 +5,6 @@ import contextlib
 import os
 import select
 import signal
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -52,8 +51,6 @@ class EngineOptions:
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES
     grace_s: float = GRACE_S
     """Between SIGTERM and SIGKILL."""
-    clock: Callable[[], float] = time.time
-    """Returns seconds since the epoch."""
 
 
 @dataclass
@@ -112,7 +109,6 @@ class ProcessEngine(Engine):
         self._jobs = options.jobs.absolute()
         self._capacity = options.capacity
         self._keep_jobs = options.keep_jobs
-        self._clock = options.clock
         self._grace_s = options.grace_s
         self._output_limit_bytes = options.output_limit_bytes
         self._secret_reader = secret_reader or SecretReader()
@@ -250,7 +246,7 @@ class ProcessEngine(Engine):
         if not reason and run.pidfd is not None:
             minutes = run.facts.timeout_minutes if run.facts else 0.0  # without facts there can be no result
             try:
-                async with asyncio.timeout(max(0.0, run.record.at + minutes * 60 - self._clock())):
+                async with asyncio.timeout(max(0.0, minutes * 60 - run.record.running_s)):
                     await processes.wait_readable(run.pidfd)
             except TimeoutError:
                 reason = "timeout"

@@ -15,7 +15,7 @@ Core relies on this:
 - `JOB/gate` is locked while a launcher decides whether to start. Of two launchers for one job the second one waits,
   finds `started` and gives up: nothing runs twice, even if a core that has died sent the first one.
 - `JOB/started` appears atomically and synced, before the program runs. It names the pids and start times (in clock
-  ticks) of program and supervisor, the boot id and the time of day. A run has ended when its supervisor has.
+  ticks) of program and supervisor, and the boot id. A run has ended when its supervisor has.
 - `JOB/stop` forbids the start. The supervisor that ends a run over a bound writes there which one.
 
 No parent-death signal is set: a run and its supervisor outlive core.
@@ -172,7 +172,7 @@ def start_record(pid: int) -> bytes:
     own = os.getpid()
     record = {
         **{"pid": pid, "pid_started": ticks_of(pid), "supervisor": own, "supervisor_started": ticks_of(own)},
-        **{"boot": boot, "at": time.time()},
+        "boot": boot,
     }
     return json.dumps(record).encode() + b"\n"
 

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import json
-import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,11 @@ class StartRecord:
     """Clock ticks from boot to the start of the supervisor."""
     boot: str
     """The boot id of the machine."""
-    at: float
-    """Seconds since the epoch."""
+
+    @property
+    def running_s(self) -> float:
+        """Seconds since the program was started, by the clock of the boot, which nobody sets; that must be this one."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.pid_started / os.sysconf("SC_CLK_TCK")
 
     @classmethod
     def read(cls, path: Path) -> "StartRecord | None":
@@ -65,12 +68,12 @@ class StartRecord:
             pid, pid_started, supervisor, supervisor_started = (
                 int(facts[name]) for name in ("pid", "pid_started", "supervisor", "supervisor_started")
             )
-            boot, at = str(facts["boot"]), float(facts["at"])
+            boot = str(facts["boot"])
         except (KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not what the launcher writes ({error})") from error
-        if not (1 < pid < _PID_LIMIT and 1 < supervisor < _PID_LIMIT and math.isfinite(at)):
+        if not (1 < pid < _PID_LIMIT and 1 < supervisor < _PID_LIMIT):
             raise ValueError("no process has such a pid")
-        return cls(pid, pid_started, supervisor, supervisor_started, boot, at)
+        return cls(pid, pid_started, supervisor, supervisor_started, boot)
 
 
 def pidfd_if_alive(record: StartRecord) -> int | None:

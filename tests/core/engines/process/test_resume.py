@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -168,6 +169,18 @@ async def test_an_adopted_run_keeps_its_deadline_and_its_children_die_with_it(
     report = await engine.run(replace(job, resumed=True), ProgressLog())
     assert report.message == "Timed out after 0.05 minutes"
     assert not [pid for pid in pids if is_alive(pid)]
+
+
+async def test_a_clock_that_was_set_forward_ends_no_run(
+    make_engine: MakeEngine, orphan: Job, tmp_path: Path, go: NamedPipe
+) -> None:
+    engine = make_engine()
+    started = tmp_path / "jobs" / engine.job_id(orphan.run_id) / "started"
+    wall = {"at": time.time() - 3600}  # as the time of day was before, which a record may have
+    started.write_text(json.dumps({**json.loads(started.read_text()), **wall}))
+    running = asyncio.create_task(engine.run(replace(orphan, resumed=True), ProgressLog()))
+    go.send()
+    assert (await running).message == "Slow"
 
 
 async def test_a_cancellation_interrupted_by_a_crash_is_finished(
