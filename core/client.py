@@ -281,7 +281,7 @@ class CoreClient:
     async def measures(
         self, *, target: str = "", by: str = "", responder: str = "", alert: str = "", case: str = ""
     ) -> list[Measure]:
-        """What is in force: on this target in any spelling, by this person, of this responder, alert and case."""
+        """What is in force: on this target, by this person, of this responder, alert and case."""
         wanted = {"target": target, "by": by, "responder": responder, "alert": alert, "case": case}
         params = {name: value for name, value in wanted.items() if value}
         return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)

@@ -34,6 +34,7 @@ FEW = {
     "lease",
     "lost_host",
     "measure",
+    "measure_look",
     "measure_target",
     "migration",
     "owner",

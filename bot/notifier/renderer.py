@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.notifier")
 
+MOST_TOLD = 10  # approvers of a run that was marked as ended
+
 
 class Render(Protocol):
     """The content of a message for one clearance."""
@@ -187,6 +189,8 @@ class Renderer:
             desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
+        if undos.is_told(action):
+            desired += [replace(reply, by_person=True) for reply in await self._measure_news(action, subject, timeline)]
         return desired
 
     async def bulk_destinations(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
@@ -225,6 +229,15 @@ class Renderer:
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
+
+    async def _measure_news(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """What tells threads and approvers that what a run left was marked as ended, or is unknown."""
+        logins = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
+        found = [await self._core.slack_users(login) for login in logins]
+        team = f"{self._access.team()}:"
+        approvers = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
+        render = partial(undos.measure_reply, action, subject, approvers)
+        return await self._in_threads(f"measure:{action.id}", render, subject, timeline)
 
     async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
@@ -280,6 +293,8 @@ class Renderer:
             return [request for request in requests if request.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
+        if kind == "measure":
+            return await self._measure_news(action, subject, here)
         if kind == "ask":
             person = await self._access.person(*message.key.split(":")[2:4])
             return [await self._direct_request(action, subject, timeline, message.key, person)]

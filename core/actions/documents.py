@@ -269,7 +269,8 @@ class _DocumentReader:
             if key not in by_levels:
                 may_run = caller.may("manageAction") and not caller.why_not_cleared(target.clearance)
                 by_levels[key] = registry.names_for(target.kind, target.data_type, *levels) if may_run else []
-            text = json.dumps(rules.allowed(by_levels[key], target))
+            names = by_levels[key] if targets.named_by(artifact) is not None else []
+            text = json.dumps(rules.allowed(names, target))
             document.artifact_responders[artifact["id"]] = text
             self.chars += len(text)
 

@@ -1,13 +1,15 @@
 """What a run leaves in force: from its dispatch until it is undone (core/docs/in-force.md#measures)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal
 
 from core.actions import undo_state
 from core.audit import trail
 from core.common.database import Reads, Row, Transaction
 from core.models import Action, MeasureOfRun, Outcome
+from core.protection import Parsed, look_of
 from core.responders import target as targets
 from core.responders.target import Target
 from core.settings import ResponderSection
@@ -23,9 +25,11 @@ def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, 
     if not kind or action.undoes is not None:
         return
     values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": "starting", "since": now}
-    possible = [name for item in target.json.get("artifacts", ()) for name in targets.names_of_artifact(item)]
+    named = targets.acted_on(action, target)
+    possible = [targets.named_by(item) for item in target.json.get("artifacts", ())] if action.target is None else []
     names = _names(action, target)
-    stored.insert(tx, values, names, [] if action.target is not None else possible)
+    stored.insert(tx, values, names, {one.digest for one in possible if one is not None} - names)
+    stored.insert_looks(tx, row["id"], [(one.digest, look_of(one)) for one in named])
 
 
 State = Literal["in_force", "unknown"]
@@ -54,7 +58,7 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
     named = None if row["undoes"] is None else stored_actions.find(tx, row["undoes"])
     if named is not None:
         end(tx, named, by.created_by, now, action_id=by.id)
-    names = frozenset(_names(by, target))
+    names = _names(by, target)
     for measure in stored.on(tx, row["responder_name"], names):
         undone = stored_actions.find(tx, measure["action_id"])
         if undone is None or not _covers(tx, row, names, undone):
@@ -65,6 +69,18 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
             end(tx, undone, by.created_by, now, action_id=by.id)
         else:
             doubt(tx, undone, measure["ends_at"], now)
+    for measure in _alike(tx, row["responder_name"], targets.acted_on(by, target)):
+        other = stored_actions.find(tx, measure["action_id"])
+        if measure["state"] == "starting":
+            stored.cross(tx, measure["action_id"])
+        elif other is not None:
+            sentence = f"{by.id} undid what may be the same. Look at the target, then undo this or mark it as ended."
+            doubt(tx, other, measure["ends_at"], now, sentence)
+
+
+def _alike(reads: Reads, kind: str, named: Iterable[Parsed]) -> list[Row]:
+    """The measures of this kind from runs that act on what may be the same as one of these."""
+    return stored.alike(reads, kind, [(one.digest, look_of(one)) for one in named])
 
 
 def end(
@@ -82,13 +98,13 @@ def end(
     return undo_state.save(tx, row, login, now, None, entry, measure=shown, **changes)
 
 
-def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int) -> None:
-    """Note that nobody knows whether what a run left is in force."""
+def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int, message: str | None = None) -> None:
+    """Note that nobody knows whether what a run left is in force; `message` is why, for its threads."""
     measure = stored.find(tx, row["id"])
     if measure is not None and measure["state"] != "unknown":
         stored.set_state(tx, row["id"], "unknown", ends_at)
-        shown = MeasureOfRun(state="unknown", since=measure["since"])
-        entry = undo_state.Entry("undo.doubted")
+        shown = MeasureOfRun(state="unknown", since=measure["since"], message=message)
+        entry = undo_state.Entry("undo.doubted", text=message)
         undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
 
 
@@ -129,6 +145,18 @@ def holder(reads: Reads, row: Row) -> Holder | None:
         is_settled = not is_open and (undo is None or undo.status != "running")
         found.append(Holder(number, is_settled, _covers(reads, action, stored.names_of(reads, number), row)))
     return max(found, key=lambda one: (not one.is_settled, one.is_whole, one.number), default=None)
+
+
+def lookalike(reads: Reads, row: Row) -> Row | None:
+    """A measure that lasts longer and may be on the same as what a run left, or None."""
+    own = stored.find(reads, row["id"])
+    if own is None or row["target"] is None:
+        return None
+    target, _ = targets.of_action(reads, row)
+    named = targets.acted_on(Action.model_validate_json(row["doc"]), targets.as_asked(row, target))
+    others = (other for other in _alike(reads, own["kind"], named) if other["action_id"] != row["id"])
+    later = [other for other in others if other["state"] == "starting" or end_of(other) > end_of(own)]
+    return max(later, key=end_of, default=None)
 
 
 def _covers(reads: Reads, row: Row, names: frozenset[str], other: Row) -> bool:
@@ -172,10 +200,8 @@ def groups(reads: Reads) -> Sequence[Group]:
     return sorted(found, key=lambda group: min(row["action_id"] for row in group.rows))
 
 
-def _names(action: Action, target: Target) -> list[str]:
-    """What a run acts on, as hashes; its object, if nobody knows."""
+def _names(action: Action, target: Target) -> frozenset[str]:
+    """What a run acts on, as digests; its object, if nobody knows."""
     if action.target is None:
-        return [*targets.hashed([f"object {action.object_id}"])]
-    ids = {artifact.id for artifact in action.target}
-    items = [target.json] if target.kind == "case_artifact" else target.json["artifacts"]
-    return [name for item in items if item["id"] in ids or len(items) == 1 for name in targets.names_of_artifact(item)]
+        return frozenset({sha256(f"object\0{action.object_id}".encode()).hexdigest()})
+    return frozenset(one.digest for one in targets.acted_on(action, target))

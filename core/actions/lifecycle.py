@@ -8,7 +8,7 @@ the action is open and this process holds its lease.
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -44,7 +44,7 @@ from core.reports import report as reports
 from core.reports.operations import OperationOutcome
 from core.reports.unit_of_work import OperationContext
 from core.responders import target as targets
-from core.responders.guards import Guards
+from core.responders.guards import AskedRun, Guards
 from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target, TargetOfRun
 from core.settings import ResponderSection
@@ -198,14 +198,15 @@ class Lifecycle:
     def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
         """Vote for a waiting action. Returns it, whether it may be dispatched now, and why it ended, or "".
 
-        It ends if its requester may no longer run responders, or if its target has changed. Raises ResponderBotError:
-        not_found, forbidden, conflict, rate_limited.
+        It ends if its requester may no longer run responders, if its target has changed, or if it would run on what is
+        protected. Raises ResponderBotError: not_found, forbidden, conflict, rate_limited.
         """
         row = find(tx, action_id)
         clearance.require(tx, caller, row["id"], rights.APPROVE)
         action, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
         target = targets.of_run(tx, row)
-        if reason := rights.why_requester_may_not(tx, row["created_by"]) or target.changed:
+        reason = rights.why_requester_may_not(tx, row["created_by"]) or target.changed
+        if reason := reason or self._guards.why_protected(tx, row, self._asked_run(row, target.asked)):
             return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
         return *self._vote(tx, caller, row, target, action, approval), ""
 
@@ -233,7 +234,7 @@ class Lifecycle:
         if set(standing) == set(votes) == set(approval.approved_by) and not is_approved:
             return action, False
         if is_approved and self._guards.has_rules(row["responder_name"]):
-            self._guards.require_now(tx, row, target.asked, json.loads(row["parameters"]))
+            self._guards.require_now(tx, row, self._asked_run(row, target.asked))
         approval = rights.with_vote(approval, caller, "approve", votes, self._clock())
         action = action.model_copy(update={"approval": approval})
         if action.override is not None and caller.profile == "org-admin":
@@ -318,6 +319,7 @@ class Lifecycle:
 
     async def dispatch(self, number: int) -> Job | Report | None:
         """As `dispatch_in`, in a transaction of its own."""
+        await self._database.snapshot(lambda reads: self.compare(reads, [number]))
         return await self._database.transaction(lambda tx: self.dispatch_in(tx, number))
 
     def dispatch_in(self, tx: Transaction, number: int) -> Job | Report | None:
@@ -333,7 +335,7 @@ class Lifecycle:
         action = Action.model_validate_json(row["doc"])
         not_allowed = changed or rights.why_not_start(tx, action, row, now_on, self._guards)
         if not not_allowed and self._guards.has_rules(row["responder_name"]):
-            not_allowed = self._guards.why_not_dispatch(tx, row, target, json.loads(row["parameters"]))
+            not_allowed = self._guards.why_not_dispatch(tx, row, self._asked_run(row, target))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
         reason = not_allowed or self._registry.why_not(now_on, row["responder_name"], row["engine_name"])
@@ -350,6 +352,22 @@ class Lifecycle:
         version: Mapping[str, Any] = _version(merged.on(row["engine_name"]) if merged else None)
         self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
         return self._job(row, target, resumed=False)
+
+    def compare(self, reads: Reads, numbers: Iterable[int]) -> None:
+        """Compare runs with `[protect]` before the transaction that asks, which then finds the answers in memory."""
+        for number in numbers:
+            row = stored.find(reads, number)
+            if row is not None and self._guards.compares(row["responder_name"]) and row["target"] is not None:
+                self._guards.compare(reads, self._asked_run(row, targets.of_run(reads, row).asked))
+
+    def _asked_run(self, row: Row, target: Target) -> AskedRun:
+        name, undoes, merged = (
+            row["responder_name"],
+            row["undoes"] is not None,
+            self._registry.find(row["responder_name"]),
+        )
+        types = self._registry.parameter_types(merged) if merged is not None else {}
+        return AskedRun(name, row["created_by"], target, json.loads(row["parameters"]), row["id"], undoes, types)
 
     def _is_undo(self, row: Row) -> bool:
         return row["undoes"] is not None or self._guards.is_undo(row["responder_name"])

@@ -1,6 +1,7 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from core.actions import in_force, rights
@@ -12,9 +13,8 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
 from core.models import Action, Measure, UndoInput, number_of, parse_id
-from core.protection import targets_in
+from core.protection import KINDS, MalformedError, parse
 from core.records import clearance
-from core.responders import target as targets
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
@@ -28,7 +28,7 @@ class MeasureFilter(NamedTuple):
     """Which measures somebody asks for; "" for any."""
 
     target: str = ""
-    """What they act on or may act on, in any spelling."""
+    """What they act on or may act on; compared as a whole."""
     by: str = ""
     """Who asked for them: a login or its first part."""
     responder: str = ""
@@ -131,16 +131,21 @@ class Measures:
         return await self._database.transaction(work)
 
     async def mark_as_ended(self, caller: Caller, measure_id: str, reason: str) -> list[Action]:
-        """Note that a measure has ended, as the caller knows it; nothing is run.
+        """Note that a measure has ended, as the caller knows it; nothing is run. One with a time takes an org-admin.
 
         Raises ResponderBotError: not_found, forbidden, conflict (it is starting, or being undone).
         """
 
         def work(tx: Transaction) -> list[Action]:
             group, ended = self._changeable(tx, caller, measure_id), []
+            is_timed = any(measure["ends_at"] is not None for measure in group.rows)
+            if is_timed and caller.profile != "org-admin":
+                sentence = "It ends at its time, so only an administrator may mark it as ended; undo it, or ask one."
+                raise ResponderBotError("forbidden", sentence)
             for measure in group.rows:
                 row = self._row(tx, caller, measure)
-                rights.require_may_change_end(tx, self._guards, caller, row)
+                if not is_timed:
+                    rights.require_may_change_end(tx, self._guards, caller, row)
                 undo = Action.model_validate_json(row["doc"]).undo
                 if measure["state"] == "starting" or (undo is not None and undo.status == "running"):
                     raise ResponderBotError("conflict", "A run of it or its undo has not ended; wait until it has.")
@@ -220,7 +225,12 @@ def _seen(reads: Reads, caller: Caller, group: Group) -> Sequence[Row]:
 
 
 def _names_of(text: str) -> set[str]:
-    return {name for data_type in ("", "hostname") for name in targets.hashed(targets_in(text, data_type))}
+    """What a text may name, whatever its data type, as digests."""
+    found = set[str]()
+    for data_type in ("other", *KINDS):
+        with suppress(MalformedError):
+            found.add(parse(data_type, text).digest)
+    return found
 
 
 def _roots_of(reads: Reads, row: Row) -> set[int]:

@@ -109,7 +109,9 @@ class Runs:
         parameters = await asyncio.to_thread(checked.serialized) if checked.request.parameters else checked.serialized()
         name = checked.choice.merged.name
         if self._guards.compares(name):
-            run = AskedRun(name, caller.login, checked.target, checked.request.parameters)
+            types = self._registry.parameter_types(checked.choice.merged)
+            undoes = undoing is not None
+            run = AskedRun(name, caller.login, checked.target, checked.request.parameters, undoes=undoes, types=types)
             await self._database.snapshot(lambda reads: self._guards.compare(reads, run))
 
         engine_name = checked.choice.engine_name
@@ -185,7 +187,8 @@ class Runs:
         override = None
         if is_ruled:
             undoes = undone is not None
-            run = AskedRun(choice.merged.name, checked.caller.login, target, request.parameters, undoes=undoes)
+            login, types = checked.caller.login, self._registry.parameter_types(choice.merged)
+            run = AskedRun(choice.merged.name, login, target, request.parameters, undoes=undoes, types=types)
             reason = request.override.reason if request.override else None
             override = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:

@@ -148,12 +148,12 @@ class Undos:
     async def _undo_due(self, number: int, due_at: int) -> None:
         """Undo an action for its requester, with the rights that they have now."""
 
-        def read(reads: Reads) -> tuple[Row, in_force.Holder | None, Caller | None]:
+        def read(reads: Reads) -> tuple[Row, in_force.Holder | None, Row | None, Caller | None]:
             row = find(reads, f"~{number}")
             caller = current_caller(reads, row["created_by"], row["acted_through"] or row["created_by"])
-            return row, in_force.holder(reads, row), caller
+            return row, in_force.holder(reads, row), in_force.lookalike(reads, row), caller
 
-        row, holder, caller = await self._database.read(read)
+        row, holder, alike, caller = await self._database.read(read)
         action = Action.model_validate_json(row["doc"])
         if action.undo is None or action.undo.status == "running" or (holder and not holder.is_settled):
             await self._change_if_due(number, due_at, self._look_again)
@@ -167,6 +167,14 @@ class Undos:
         if holder is not None:
             by = holder.number
             await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
+            return
+        if alike is not None:
+            sentence = (
+                f"~{alike['action_id']} acts on what may be the same and ends later; undo it yourself if it isn't."
+            )
+            await self._change_if_due(
+                number, due_at, lambda tx, row: undo_state.postponed(tx, row, sentence, self._clock())
+            )
             return
         try:
             if caller is None or not caller.may("manageAction"):

@@ -22,7 +22,7 @@ def endpoints(measures: Measures) -> list[Endpoint]:
         "List what is in force",
         response=list[Measure],
         query={
-            "target": "what it acts on or may act on, in any spelling",
+            "target": "what it acts on or may act on",
             "by": "the login of who asked for it",
             "responder": "the responder's name or id",
             "alert": "the id of an alert",

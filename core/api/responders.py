@@ -38,7 +38,7 @@ def endpoints(registry: Registry, guards: Guards, actions: Actions, database: Da
                 return registry.offered(target, rules)
             return rights.explained(reads, registry, rules, caller, target, stored.recent_runs(reads))
 
-        return json_response(_LIST.dump_json(await database.read(read), by_alias=True, exclude_none=True))
+        return json_response(_LIST.dump_json(await database.snapshot(read), by_alias=True, exclude_none=True))
 
     @route(
         "GET /api/connector/engine/object/{kind}/{id}",

@@ -12,10 +12,13 @@ from pydantic_core import SchemaError
 
 from core.common.words import SECRET_WORDS, spaced
 from core.models.base import ApiModel
+from core.protection import MalformedError, parse
 
 OWN_PARAMETERS = ("user", "organisation", "undoes")
 """Parameters that core sets; no client and no definition can. `undoes` is the id of the run that this one undoes."""
-ParameterType = Literal["string", "text", "number", "boolean", "choice", "choices", "date", "user"]
+ParameterType = Literal[
+    "string", "text", "number", "boolean", "choice", "choices", "date", "user", "ip", "hostname", "url", "mail", "hash"
+]
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 
 MAX_PARAMETERS = 50
@@ -203,6 +206,16 @@ def _date(_: Parameter, value: Any) -> str:
     raise ValueError("a date such as 2026-01-31")
 
 
+def _target(parameter: Parameter, value: Any) -> str:
+    """In its canonical form."""
+    if not isinstance(value, str):
+        raise ValueError(f"a text that is a target of the type {parameter.type}")
+    try:
+        return parse(parameter.type, value).value
+    except MalformedError as error:
+        raise ValueError(f"a target of the type {parameter.type}: {error}") from error
+
+
 def _listed(options: Sequence[str]) -> str:
     text = ", ".join(options[:10])
     return f"{text} and {len(options) - 10} more" if len(options) > 10 else text
@@ -217,4 +230,5 @@ _READERS: Mapping[str, Callable[[Parameter, Any], Any]] = {
     "choices": _choices,
     "date": _date,
     "user": _text,
+    **dict.fromkeys(("ip", "hostname", "url", "mail", "hash"), _target),
 }

@@ -16,6 +16,7 @@ from core.field_types import (
 )
 from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile, number_of
 from core.models.parameters import Parameter, ParameterType
+from core.protection import MalformedError, TargetKind, parse
 
 
 class Identified(ApiModel):
@@ -42,6 +43,26 @@ def _is_absent(value: Any) -> bool:
     return value is None
 
 
+class ArtifactTarget(ApiModel):
+    """What an observable names (core/docs/guards.md#notations)."""
+
+    kind: TargetKind | None = Field(None, exclude_if=_is_absent)
+    """None if it names nothing."""
+    value: str | None = Field(None, exclude_if=_is_absent)
+    """Its canonical form; None where that is `data`."""
+    problem: str | None = Field(None, exclude_if=_is_absent)
+    """Why it names nothing, as a sentence without its full stop."""
+
+    @staticmethod
+    def of(data_type: str, data: str) -> "ArtifactTarget":
+        """What a text of this data type names."""
+        try:
+            parsed = parse(data_type, data)
+        except MalformedError as error:
+            return ArtifactTarget(problem=str(error))
+        return ArtifactTarget(kind=parsed.kind, value=None if parsed.value == data else parsed.value)
+
+
 class Artifact(StoredModel):
     """An observable: a text, or a file."""
 
@@ -50,6 +71,7 @@ class Artifact(StoredModel):
     data: str | None = Field(None, exclude_if=_is_absent)
     """None for a file."""
     attachment: Attachment | None = Field(None, exclude_if=_is_absent)
+    target: ArtifactTarget | None = Field(None, exclude_if=_is_absent)
     start_date: Millis | None = None
     message: str | None = None
     tlp: Level = 2
@@ -66,9 +88,10 @@ class Artifact(StoredModel):
 
     @property
     def texts(self) -> list[str]:
-        """The texts that identify it: the data, or name and hashes of the file."""
-        file = self.attachment
-        return [*([] if self.data is None else [self.data]), *([file.name, *file.hashes] if file else [])]
+        """The texts that identify it: the data and its canonical form, or name and hashes of the file."""
+        file, canonical = self.attachment, None if self.target is None else self.target.value
+        found = [file.name, *file.hashes] if file else [self.data, canonical]
+        return [text for text in found if text is not None]
 
 
 class Hold(ApiModel):
@@ -253,7 +276,7 @@ class InputTitle(ApiModel):
 class Refusal(ApiModel):
     """A rule that blocks a run (core/docs/guards.md)."""
 
-    rule: Literal["run_by", "only_on", "approval", "protect", "rate", "rate_per_target"]
+    rule: Literal["target", "run_by", "only_on", "approval", "protect", "rate", "rate_per_target"]
     message: str
     """Such as `only @containment may run it`, without `until` and a full stop; `lift` has none either."""
     lift: str
@@ -376,7 +399,7 @@ class MeasureOfRun(ApiModel):
     ended_at: Millis | None = None
     ended_by: str | None = None
     message: str | None = None
-    """Why somebody marked it as ended."""
+    """Why somebody marked it as ended, or why nobody knows any more."""
 
 
 class TargetArtifact(ApiModel):
@@ -385,8 +408,9 @@ class TargetArtifact(ApiModel):
     id: ObjectId
     data_type: str
     data: str
-    """Or the name of the file."""
+    """As the responder gets it: in its canonical form; or the name of the file."""
     tlp: Level
+    kind: TargetKind = "text"
 
 
 class Action(Identified):

@@ -1,6 +1,19 @@
-"""Protected targets: what no responder may be run on (core/docs/guards.md#protected-targets)."""
+"""Targets, and which are protected: no responder may be run on them (core/docs/guards.md)."""
 
-from core.protection.names import addresses_in, targets_in
-from core.protection.targets import FILE, ProtectedList, ProtectedTargets, Unread, entry_problem
+from core.protection.parsing import KINDS, Look, MalformedError, Parsed, TargetKind, look_of, parse
+from core.protection.protected import FILE, ProtectedList, ProtectedTargets, Unread, entry_problem
 
-__all__ = ["FILE", "ProtectedList", "ProtectedTargets", "Unread", "addresses_in", "entry_problem", "targets_in"]
+__all__ = [
+    "FILE",
+    "KINDS",
+    "Look",
+    "MalformedError",
+    "Parsed",
+    "ProtectedList",
+    "ProtectedTargets",
+    "TargetKind",
+    "Unread",
+    "entry_problem",
+    "look_of",
+    "parse",
+]

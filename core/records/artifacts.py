@@ -9,7 +9,7 @@ from typing import Literal
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACT_TAGS, MAX_ARTIFACTS
-from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, Case
+from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, ArtifactTarget, Case
 from core.records import files
 from core.records.writes import insert_children, made, record_event
 from core.store import actions, attachments, objects, texts
@@ -62,6 +62,7 @@ def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> A
         data_type=requested.data_type,
         data=requested.data if requested.attachment is None else None,
         attachment=requested.attachment,
+        target=_target_of(requested),
         start_date=now if requested.start_date is None else requested.start_date,
         message=requested.message,
         tlp=requested.tlp,
@@ -69,6 +70,12 @@ def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> A
         ioc=requested.ioc,
         sighted=requested.sighted,
     )
+
+
+def _target_of(requested: ArtifactInput) -> ArtifactTarget:
+    if requested.attachment is not None:
+        return ArtifactTarget(kind="file", value=requested.attachment.id)
+    return ArtifactTarget.of(requested.data_type, requested.data)
 
 
 def add_to_case(
@@ -172,8 +179,8 @@ def save(tx: Transaction, artifact: Artifact, user: str, now: int) -> Artifact:
     return saved
 
 
-def prepare_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact) -> None:
-    """Make an artifact unique under its new data type.
+def with_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact) -> Artifact:
+    """Make an artifact unique under its new data type; returns it with what it names as one of that type.
 
     Raises ResponderBotError: exists if its case or alert has an equal one, bad_request for a file.
     """
@@ -194,6 +201,7 @@ def prepare_new_type(tx: Transaction, stored: StoredArtifact, changed: Artifact)
         if objects.find_unique(tx, KIND, key) is not None:
             raise ResponderBotError("exists", f"The case ~{stored.case_id} has this {changed.data_type} already.")
         objects.set_unique_key(tx, number, key)
+    return changed.model_copy(update={"target": ArtifactTarget.of(changed.data_type, changed.data or "")})
 
 
 def save_shown(tx: Transaction, alert: Alert, changed: Iterable[Artifact], user: str, now: int) -> None:

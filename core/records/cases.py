@@ -142,7 +142,7 @@ class Cases(Records):
             stored = artifacts.load(tx, number)
             changed = stored.artifact.model_copy(update=requested_changes(request))
             if changed.data_type != stored.artifact.data_type:
-                artifacts.prepare_new_type(tx, stored, changed)
+                changed = artifacts.with_new_type(tx, stored, changed)
             return artifacts.save(tx, changed, caller.login, now)
 
         return await self._change(work)

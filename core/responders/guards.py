@@ -4,12 +4,11 @@ They are checked in the transaction that records a run, and again in the one tha
 rules costs no query.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import combinations, product
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any
 
 from core.audit.verify import canonical, digest
 from core.authorization import Decider, deciders, expand, full_login
@@ -17,22 +16,19 @@ from core.common.clock import Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
-from core.protection import ProtectedTargets, Unread, addresses_in
-from core.responders.profiles import is_undo
-from core.responders.target import Target, applies, artifacts_of, names_of_artifact
+from core.protection import KINDS, Parsed, ProtectedTargets, Unread, parse
+from core.responders.profiles import is_undo, with_profile
+from core.responders.target import Target, applies, artifacts_of, named_by
 from core.settings import Rate, ResponderSection, section_for
 from core.store import guards as stored
 from core.store import objects
 
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
-MAX_COMPARED = 262_144  # in units of `cost_of`; comparing that much takes a second
-MAX_LENGTH_CHARS = 15
-_LENGTH = re.compile("prefix|mask|cidr|length", re.I)
-"""Names of parameters that make a network of an address."""
+MAX_COMPARED = 262_144  # characters, with 16 for each text
 _ORDER = {
     rule: number
     for number, rule in enumerate(
-        ("run_by", "only_on", "approval", "protect", "rate", "rate_per_target"),
+        ("target", "run_by", "only_on", "approval", "protect", "rate", "rate_per_target"),
     )
 }
 _TEMPORARY = ("rate", "rate_per_target")
@@ -60,6 +56,8 @@ class AskedRun:
     """The number of the action that is about to be dispatched; 0 for a run that isn't recorded yet."""
     undoes: bool = False
     """Whether it undoes a run. It gets the target of that run and nothing else, so it may run on a protected one."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The declared types of its parameters."""
 
 
 class Guards:
@@ -78,7 +76,7 @@ class Guards:
         self._protected = protected or ProtectedTargets()
         self._domain = user_domain
         self._rules: dict[str, _Rules] = {}
-        self._has_own = any(_Rules.of(section).is_any for section in sections.values())
+        self._has_own = any(_Rules.of(section, name).is_any for name, section in sections.items())
 
     def section(self, responder_name: str) -> ResponderSection:
         """The settings of a responder; the defaults without any."""
@@ -99,7 +97,7 @@ class Guards:
     def _rules_of(self, responder_name: str) -> "_Rules":
         if responder_name not in self._rules:
             section = section_for(responder_name, self._sections) or ResponderSection()
-            self._rules[responder_name] = _Rules.of(section)
+            self._rules[responder_name] = _Rules.of(section, responder_name)
         return self._rules[responder_name]
 
     # --- runs -------------------------------------------------------------------------------------------------------
@@ -110,7 +108,7 @@ class Guards:
         refusals = [*self.of_caller(reads, run), *self.of_target(reads, run)]
         if section.approval and not run.number:
             refusals += self.of_approval(reads, run, deciders(reads))
-        refusals += self.of_protect(reads, run) if section.protect else ()
+        refusals += self.of_protect(reads, run) if self.compares(run.responder_name) else ()
         return sorted(refusals, key=lambda refusal: _ORDER[refusal.rule])
 
     def has_rules(self, responder_name: str) -> bool:
@@ -161,35 +159,26 @@ class Guards:
 
     def compares(self, responder_name: str) -> bool:
         """Whether `[protect]` holds for a responder."""
-        return bool(self._protected) and self.section(responder_name).protect
+        return bool(self._protected) and self._rules_of(responder_name).is_protected
 
-    def why_not_dispatch(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> str:
+    def why_not_dispatch(self, reads: Reads, row: Row, run: AskedRun) -> str:
         """Why a recorded action may no longer start, as a sentence, or `""`."""
-        undoes = row["undoes"] is not None
-        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
-        refusals = self.refusals(reads, run)
-        if not refusals:
-            return ""
-        override = Action.model_validate_json(row["doc"]).override
-        for refusal in refusals:
-            if override is None or not _is_overridden(refusal, override.overrides):
-                return f"{row['responder_name']} did not run: {refusal.message}; {refusal.lift}."
-        return ""
+        return _why_not_run(row, self.refusals(reads, run))
 
-    def require_now(self, reads: Reads, row: Row, target: Target, parameters: Mapping[str, Any]) -> None:
+    def why_protected(self, reads: Reads, row: Row, run: AskedRun) -> str:
+        """Why a recorded action may not run on what is protected now, as a sentence, or `""`."""
+        return _why_not_run(row, self.of_protect(reads, run)) if self.compares(run.responder_name) else ""
+
+    def require_now(self, reads: Reads, row: Row, run: AskedRun) -> None:
         """Raise for a rule that blocks for a time only, so that the action can be approved later."""
-        undoes = row["undoes"] is not None
-        run = AskedRun(row["responder_name"], row["created_by"], target, parameters, row["id"], undoes)
-        for refusal in self.refusals(reads, run):
+        for refusal in _not_overridden(row, self.refusals(reads, run)):
             if refusal.rule in _TEMPORARY:
-                override = Action.model_validate_json(row["doc"]).override
-                if override is None or not _is_overridden(refusal, override.overrides):
-                    raise _error(run.responder_name, refusal, self._clock())
+                raise _error(run.responder_name, refusal, self._clock())
 
     def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
         """Record the targets that a new action's artifact names, if a rate counts them."""
         if target.kind == "case_artifact" and any(per_target for _, per_target in self._rules_of(responder_name).rates):
-            stored.add_targets(tx, action_id, names_of_artifact(target.json))
+            stored.add_targets(tx, action_id, _names_of(target))
 
     # --- approvals --------------------------------------------------------------------------------------------------
 
@@ -233,17 +222,20 @@ class Guards:
             yield _refusal("protect", protected.problem.rstrip("."), "an administrator has to correct it")
             return
         left = MAX_COMPARED
-        for where, texts in _named_by(reads, run):
-            for text in texts:
-                left -= protected.cost_of(text)
+        for where, named in _named_by(reads, run):
+            for one in named:
+                left -= 16 + len(one.value if isinstance(one, Parsed) else one)
                 if left < 0:
                     yield _refusal(
                         "protect", f"it is given too much to compare with [protect], from {where} on", _OVERRIDE
                     )
                     return
-                if (why := protected.entry_for(text)) is not None:
+                if (why := protected.entry_for(one)) is not None:
                     yield _refusal("protect", f"{where} is {why}", _OVERRIDE)
                     break
+        for (name, first), (other, last) in combinations(_ends_in(run), 2):
+            if (why := protected.entry_between(first, last)) is not None:
+                yield _refusal("protect", f"the range from its input {name} to its input {other} is {why}", _OVERRIDE)
 
     def of_approval(
         self, reads: Reads, run: AskedRun, able: Sequence[Decider], *, is_override: bool = False
@@ -323,7 +315,7 @@ class Guards:
     def _same_target(self, reads: Reads, run: AskedRun) -> stored.SameTarget:
         target = run.target
         if target.kind == "case_artifact":
-            return stored.SameTarget(True, target.id, names_of_artifact(target.json))
+            return stored.SameTarget(True, target.id, _names_of(target))
         roots = [target.root_id]
         if target.kind == "alert":
             case = parse_id(str(target.json.get("case") or ""))
@@ -356,7 +348,7 @@ class RulesFor:
             if self._deciders is None:
                 self._deciders = deciders(self._reads)
             refusals += self._guards.of_approval(self._reads, run, self._deciders)
-        return refusals + (self._of_protect(run) if self._guards.section(responder_name).protect else [])
+        return refusals + (self._of_protect(run) if self._guards.compares(responder_name) else [])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
         """The responders that no rule blocks."""
@@ -390,12 +382,15 @@ class _Rules:
     rates: Sequence[tuple[Rate, bool]]
     policy: str
     """The hash of the section."""
+    is_protected: bool
+    """Whether `[protect]` holds for it."""
 
     @staticmethod
-    def of(section: ResponderSection) -> "_Rules":
+    def of(section: ResponderSection, responder_name: str) -> "_Rules":
         whole, per_target = (map(Rate.parse, texts) for texts in (section.rate, section.rate_per_target))
         rates = [*((rate, False) for rate in whole), *((rate, True) for rate in per_target)]
-        return _Rules(section, rates, digest(canonical(section.model_dump(mode="json"))))
+        policy = digest(canonical(section.model_dump(mode="json")))
+        return _Rules(section, rates, policy, with_profile(section, responder_name).protect)
 
     @property
     def is_any(self) -> bool:
@@ -428,63 +423,26 @@ def _tags(target: Target) -> list[str]:
     return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
 
 
-def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Iterable[str]]]:
-    """The texts of a run's target, artifacts and parameters, each with how a sentence on it begins."""
-    target, lengths = run.target, list(_lengths_in(run.parameters))
+def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Sequence[Parsed | str]]]:
+    """What a run's target and inputs name, each with how a sentence on it begins; a text where no type is declared."""
+    target = run.target
     for artifact in () if run.undoes else artifacts_of(reads, target):
         what = "its target" if target.kind == "case_artifact" else f"the observable {artifact.get('id', '')}"
-        file = artifact.get("attachment") or {}
-        texts = [artifact.get("data"), file.get("name"), *file.get("hashes", ())]
-        yield what, [text for text in texts if isinstance(text, str)]
-        addresses = addresses_in(artifact.get("data") or "") if lengths else ()
-        for address, (name, length) in product(addresses, lengths):
-            yield f"{what} with its input {name}", [f"{address}/{length}"]
+        named = named_by(artifact)
+        if named is None:
+            yield what, [artifact["data"]]
+        elif named.kind == "file":
+            yield what, [Parsed("file", digest) for digest in artifact["attachment"]["hashes"]]
+        else:
+            yield what, [named]
     for name, value in run.parameters.items():
-        yield f"its input {name}", _texts_in(value)
-    ends = list(_ends_in(run.parameters))
-    for end, (name, length) in product(ends, lengths):
-        yield f"its input {end.name} with its input {name}", [f"{end.address}/{length}"]
-    for first, last in combinations(ends, 2):
-        if first.is_text == last.is_text and first.name != last.name:
-            what = f"the range from its input {first.name} to its input {last.name}"
-            yield what, [f"{first.address}-{last.address}"]
-
-
-class _End(NamedTuple):
-    """A parameter that is an address. Two may be the ends of a range, but not a text and a number."""
-
-    name: str
-    is_text: bool
-    address: str
-
-
-def _ends_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[_End]:
-    for key, value in parameters.items():
-        name = f"{path}{key}"
-        if isinstance(value, Mapping):
-            yield from _ends_in(value, f"{name}.")
-        elif not isinstance(value, list | tuple):
-            is_text = isinstance(value, str)
-            yield from (_End(name, is_text, address) for text in _texts_in(value) for address in addresses_in(text))
-
-
-def _lengths_in(parameters: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The parameters whose name says that they are the length or the mask of a network."""
-    for key, value in parameters.items():
-        if isinstance(value, Mapping):
-            yield from _lengths_in(value, f"{path}{key}.")
-        elif _LENGTH.search(key) and (length := str(value).strip("/ ")) and len(length) <= MAX_LENGTH_CHARS:
-            yield f"{path}{key}", length
+        typed = run.types.get(name) in KINDS and isinstance(value, str)
+        yield f"its input {name}", [parse(run.types[name], value)] if typed else list(_texts_in(value))
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, float):
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
-        yield from _texts_in(int(value))
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**24:  # an address as a number
-        yield str(value % 2**32 if -(2**31) <= value < 0 else value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield str(key)
@@ -494,8 +452,35 @@ def _texts_in(value: Any) -> Iterator[str]:
             yield from _texts_in(item)
 
 
+def _ends_in(run: AskedRun) -> Iterator[tuple[str, Parsed]]:
+    """The inputs that are declared as an address."""
+    for name, value in run.parameters.items():
+        if run.types.get(name) == "ip" and isinstance(value, str):
+            yield name, parse("ip", value)
+
+
+def _names_of(target: Target) -> Sequence[str]:
+    """What an artifact names, as a digest: it may be long, and says nothing in a log."""
+    named = named_by(target.json)
+    return [] if named is None else [named.digest]
+
+
 def _refusal(rule: Any, message: str, lift: str, *, until: int | None = None) -> Refusal:
     return Refusal(rule=rule, message=message, lift=lift, until=until)
+
+
+def _why_not_run(row: Row, refusals: Iterable[Refusal]) -> str:
+    blocking = next(_not_overridden(row, refusals), None)
+    return "" if blocking is None else f"{row['responder_name']} did not run: {blocking.message}; {blocking.lift}."
+
+
+def _not_overridden(row: Row, refusals: Iterable[Refusal]) -> Iterator[Refusal]:
+    """The refusals that block a recorded action."""
+    override = None
+    for number, refusal in enumerate(refusals):
+        override = override if number else Action.model_validate_json(row["doc"]).override
+        if override is None or not _is_overridden(refusal, override.overrides):
+            yield refusal
 
 
 def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:

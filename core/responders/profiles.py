@@ -1,4 +1,7 @@
-"""What is known of public responders that contain something (core/docs/responders.md#public-responders)."""
+"""What is known of bundled responders, and of public ones that contain something.
+
+See core/docs/responders.md#public-responders.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from core.common.settings_file import SettingsSection, checked
 from core.settings import ResponderSection, by_commas
@@ -15,9 +18,9 @@ _FILE = Path(__file__).with_name("profiles.toml")
 
 
 class Profile(SettingsSection):
-    """A public responder that leaves something in force, or ends that."""
+    """A bundled responder, or a public one that leaves something in force, or ends that."""
 
-    effect: str = Field(min_length=1)
+    effect: str = ""
     """What a run does, as a sentence for people."""
     contains: bool = False
     """Whether a run leaves something in force."""
@@ -25,6 +28,8 @@ class Profile(SettingsSection):
     """The data types that its code takes; empty if it takes any, or doesn't act on what it is given."""
     undo: str = ""
     """The responder that undoes a run."""
+    protect: bool = True
+    """Whether `[protect]` holds for it."""
 
 
 @cache
@@ -39,7 +44,7 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
     profile = profiles().get(name)
     if profile is None:
         return section
-    known = {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo}
+    known = {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo, "protect": profile.protect}
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
 
 

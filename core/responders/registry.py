@@ -48,6 +48,7 @@ from core.store import hosts as stored
 log = structlog.get_logger()
 
 REFRESH_S = 10.0  # between requests for an engine's catalogue
+SHOWN_MALFORMED = 5  # of the observables that can't be acted on
 OPEN_TIMEOUT_S = 2.0  # an engine that takes longer to answer at start is known by its last stored catalogue
 
 
@@ -296,6 +297,10 @@ class Registry:
         declared = self._section(merged.name).parameter or self._parameters.get(merged.name)
         return parse_parameters(merged.first.parameters) if declared is None else declared  # no longer available
 
+    def parameter_types(self, merged: MergedResponder) -> Mapping[str, str]:
+        """The type of each parameter, by name."""
+        return {parameter.name: parameter.type for parameter in self.parameters(merged)}
+
     def input_titles(self, responder_name: str) -> Sequence[InputTitle]:
         """What people call the parameters of a responder; none of one that isn't available."""
         merged = self._by_name.get(responder_name)
@@ -333,7 +338,7 @@ class Registry:
         return [
             _offered(merged)
             for merged in self._by_name.values()
-            if self._can_run(merged, target) and not (rules and self._refusals(merged, target, rules))
+            if self._can_run(merged, target) and not self._refusals(merged, target, rules)
         ]
 
     def names_for(self, kind: Kind, data_type: str, tlp: int, pap: int) -> list[str]:
@@ -388,6 +393,14 @@ class Registry:
         why = "" if not _fits(responder, target) else targets.why_none_fits(target, self.target_types(merged))
         return [*reasons, why] if why else reasons
 
+    def _malformed(self, merged: MergedResponder, target: Target, clearance: int) -> list[Refusal]:
+        """Why there is nothing that a run could act on, if what there is of its types is malformed."""
+        types = self.target_types(merged)
+        if targets.fitting(target, types) != []:
+            return []
+        found = targets.malformed(target, types, clearance).values()
+        return [Refusal(rule="target", message=problem, lift=targets.CORRECT) for problem in found][:SHOWN_MALFORMED]
+
     def _can_run(self, merged: MergedResponder, target: Target) -> bool:
         return any(not self._reasons_not(merged, responder, target) for _, responder in merged.by_engine)
 
@@ -404,8 +417,14 @@ class Registry:
             required=types.is_required and len(artifacts) > 1,
         )
 
-    def _refusals(self, merged: MergedResponder, target: Target, rules: RulesFor) -> list[Refusal]:
+    def _refusals(
+        self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int = targets.RED
+    ) -> list[Refusal]:
         """The rules that block a run whatever it may choose to act on."""
+        if malformed := self._malformed(merged, target, clearance):
+            return malformed
+        if rules is None:
+            return []
         refusals = rules.refusals(merged.name, target)
         types = self.target_types(merged)
         artifacts = targets.fitting(target, types) or ()
@@ -472,11 +491,15 @@ class Registry:
         reasons = min((self._reasons_not(merged, responder, target) for _, responder in merged.by_engine), key=len)
         reasons = [*reasons, *more_reasons]
         # What a responder isn't for needs no further reason.
-        refusals = self._refusals(merged, target, rules) if rules and _fits(merged.first, target) else []
+        is_fit = _fits(merged.first, target)
+        refusals = self._refusals(merged, target, rules, clearance) if is_fit else []
         if not any(self._is_up(name, merged.name) for name, _ in merged.by_engine):
             names = ", ".join(name for name, _ in merged.by_engine)
             reasons = [*reasons, f"its engine {names} does not answer"]
         notes = [open_run] if open_run else []
+        if is_fit and not refusals:
+            malformed = targets.malformed(target, self.target_types(merged), clearance).values()
+            notes += [f"{problem}; {targets.CORRECT}" for problem in malformed][:SHOWN_MALFORMED]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
         return _offered(merged).model_copy(
             update={

@@ -1,4 +1,4 @@
-"""The object that a responder runs on, with its levels and the JSON that the responder gets.
+"""The object that a responder runs on, with its levels, the JSON that the responder gets and what it names.
 
 A run stores its target when it is requested, and gets that and nothing else
 (core/docs/semantics.md#a-run-is-bound-to-its-target).
@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
 from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Action, Alert, Kind, TargetArtifact, number_of, parse_id
-from core.protection import targets_in
+from core.protection import MalformedError, Parsed, parse
 from core.records import artifacts
 from core.store import objects
 
@@ -39,6 +39,8 @@ _TYPE_NAMES = {
 MAX_SHOWN = 100  # artifacts to choose from, as many as a menu in Slack has
 SHOWN_NAMES = 10  # of them in a sentence
 SHOWN_CHARS = 100
+CORRECT = "correct the observable"
+HIDDEN = "an observable that you may not see is no target in full"
 
 RED = TLP_NAMES.index("red")
 
@@ -115,21 +117,50 @@ def fitting(target: Target, types: TargetTypes) -> Sequence[TargetArtifact] | No
 
     A run on an artifact acts on that. What runs on a case, a task or a log looks for the artifacts by itself.
     """
+    found = _of_types(target, types)
+    if found is None:
+        return None
+    return [_acted_on(artifact, named) for artifact in found if (named := named_by(artifact)) is not None]
+
+
+def malformed(target: Target, types: TargetTypes, clearance: int) -> Mapping[str, str]:
+    """By id the artifacts of these types that name nothing, so that no run can act on them.
+
+    Each with the reason, as a sentence without its full stop, which shows nothing above `clearance`.
+    """
+    found = [artifact for artifact in _of_types(target, types) or () if named_by(artifact) is None]
+    return {
+        artifact["id"]: artifact["target"]["problem"] if artifact["tlp"] <= clearance else HIDDEN for artifact in found
+    }
+
+
+def _of_types(target: Target, types: TargetTypes) -> Sequence[Mapping[str, Any]] | None:
     if target.kind == artifacts.KIND:
-        is_fit = not types.names or _is_of(types, target.data_type)
-        return [_acted_on(target.json)] if is_fit else []
+        return [target.json] if not types.names or _is_of(types, target.data_type) else []
     if target.kind != "alert" or not types.names:
         return None
-    return [_acted_on(artifact) for artifact in target.json["artifacts"] if _is_of(types, artifact["dataType"])]
+    return [artifact for artifact in target.json["artifacts"] if _is_of(types, artifact["dataType"])]
 
 
 def why_none_fits(target: Target, types: TargetTypes) -> str:
     """The reason why a responder that acts on these types can't run on this, or `""`."""
-    if target.kind == artifacts.KIND:
-        if not types.names or _is_of(types, target.data_type):
-            return ""
-        return f"this observable is no {_any_of(types)}"
-    return f"this alert names no {_any_of(types)}" if fitting(target, types) == [] else ""
+    if _of_types(target, types) != []:
+        return ""
+    return f"this {'observable is' if target.kind == artifacts.KIND else 'alert names'} no {_any_of(types)}"
+
+
+def acted_on(action: Action, target: Target) -> Sequence[Parsed]:
+    """What a run acts on; empty if nobody knows."""
+    ids = {artifact.id for artifact in action.target or ()}
+    items = [target.json] if target.kind == artifacts.KIND else target.json.get("artifacts", ())
+    named = (named_by(item) for item in items if item["id"] in ids or (ids and len(items) == 1))
+    return [one for one in named if one is not None]
+
+
+def named_by(artifact: Mapping[str, Any]) -> Parsed | None:
+    """The target that an artifact names, as it is stored; None if it names nothing."""
+    stored = artifact["target"]
+    return Parsed(stored["kind"], stored.get("value", artifact.get("data"))) if "kind" in stored else None
 
 
 def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearance: int = RED) -> Target:
@@ -144,15 +175,20 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
             what = f"nobody has declared what it acts on in {_OBJECTS[target.kind]}"
             raise ResponderBotError("bad_request", f"target can't be chosen here: {what}; run it on the artifact.")
         return target
+    problems = malformed(target, types, clearance)
+    if not found and problems:
+        what = "; ".join([*problems.values()][:SHOWN_NAMES])
+        raise ResponderBotError("bad_request", f"{what}; {CORRECT}.", details={"rule": "target"})
     by_text = {text: _meant(text, found) for text in chosen}
     unknown = [text for text, meant in by_text.items() if not meant]
     if not unknown and (chosen or len(found) == 1 or not types.is_required):
         meant = {artifact.id for named in by_text.values() for artifact in named}
-        return _only(target, found, [artifact for artifact in found if artifact.id in meant or not chosen])
+        return _only(target, types, [artifact for artifact in found if artifact.id in meant or not chosen])
     shown = [artifact for artifact in found if artifact.tlp <= clearance][:MAX_SHOWN]
     names = ", ".join(f"{artifact.data[:SHOWN_CHARS]} ({artifact.id})" for artifact in shown[:SHOWN_NAMES])
     more = f" and {len(found) - len(shown[:SHOWN_NAMES])} more" if len(found) > len(shown[:SHOWN_NAMES]) else ""
     which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
+    which = next((problem for id_, problem in problems.items() if id_ in unknown), which)
     raise ResponderBotError(
         "bad_request",
         f"Choose what it should act on, as target; {which}: {names}{more}.",
@@ -160,17 +196,33 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
     )
 
 
-def _only(target: Target, found: Sequence[TargetArtifact], chosen: Sequence[TargetArtifact]) -> Target:
-    if target.kind == artifacts.KIND or len(chosen) == len(found):
-        return replace(target, acts_on=chosen)
-    left_out = {artifact.id for artifact in found} - {artifact.id for artifact in chosen}
-    kept = [artifact for artifact in target.json["artifacts"] if artifact["id"] not in left_out]
-    return replace(target, json={**target.json, "artifacts": kept}, acts_on=chosen)
+def _only(target: Target, types: TargetTypes, chosen: Sequence[TargetArtifact]) -> Target:
+    """The target with these artifacts in their canonical form, without others that fit and what names nothing."""
+    data = {artifact.id: artifact.data for artifact in chosen if artifact.kind != "file"}
+    if target.kind == artifacts.KIND:
+        (shown,) = _with_data([target.json], data)
+        if "alert" in shown:  # which has this artifact alone
+            shown = {**shown, "alert": {**shown["alert"], "artifacts": _with_data(shown["alert"]["artifacts"], data)}}
+        return replace(target, json=shown, acts_on=chosen)
+    left_out = {artifact["id"] for artifact in _of_types(target, types) or ()} - {artifact.id for artifact in chosen}
+    kept = [
+        artifact
+        for artifact in target.json["artifacts"]
+        if artifact["id"] not in left_out and named_by(artifact) is not None
+    ]
+    return replace(target, json={**target.json, "artifacts": _with_data(kept, data)}, acts_on=chosen)
 
 
-def _acted_on(artifact: Mapping[str, Any]) -> TargetArtifact:
-    data = artifact.get("data") or (artifact.get("attachment") or {}).get("name") or ""
-    return TargetArtifact(id=artifact["id"], data_type=artifact["dataType"], data=data, tlp=artifact["tlp"])
+def _with_data(shown: Iterable[Mapping[str, Any]], data: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    return [{**artifact, "data": data[artifact["id"]]} if artifact["id"] in data else artifact for artifact in shown]
+
+
+def _acted_on(artifact: Mapping[str, Any], named: Parsed) -> TargetArtifact:
+    """It has its canonical form as `data`; text has what was sent, and a file its name."""
+    data = artifact["attachment"]["name"] if named.kind == "file" else artifact["data"]
+    data = data if named.kind in ("file", "text") else named.value
+    data_type, tlp = artifact["dataType"], artifact["tlp"]
+    return TargetArtifact(id=artifact["id"], data_type=data_type, data=data, tlp=tlp, kind=named.kind)
 
 
 def _is_of(types: TargetTypes, data_type: str) -> bool:
@@ -178,15 +230,17 @@ def _is_of(types: TargetTypes, data_type: str) -> bool:
 
 
 def _meant(text: str, found: Sequence[TargetArtifact]) -> Sequence[TargetArtifact]:
-    """The artifacts that a request means by an id, or by data in any spelling."""
-    exact = [artifact for artifact in found if text in (artifact.id, artifact.data)]
-    if exact or parse_id(text) is not None:
-        return exact
-    types = {artifact.data_type for artifact in found}
-    names = {data_type: targets_in(text, data_type) for data_type in types}
-    return [
-        artifact for artifact in found if targets_in(artifact.data, artifact.data_type) == names[artifact.data_type]
-    ]
+    """The artifacts that a request means by an id, or by data; a file only by its id."""
+    if parse_id(text) is not None:
+        return [artifact for artifact in found if artifact.id == text]
+    return [artifact for artifact in found if artifact.kind != "file" and _is_named(artifact, text)]
+
+
+def _is_named(artifact: TargetArtifact, text: str) -> bool:
+    try:
+        return parse(artifact.data_type, text) == parse(artifact.data_type, artifact.data)
+    except MalformedError:
+        return False
 
 
 def _any_of(types: TargetTypes) -> str:
@@ -240,8 +294,8 @@ def of_action(reads: Reads, row: Row) -> tuple[Target, str]:
         now = Target(row["kind"], number, row["root_id"] or number, 0, 0, ids, root_tlp=RED)
         root = objects.find_any(reads, now.root_id)
         if row["target"] is not None and root is not None:
-            asked = _asked(row, now)
-            now = replace(now, tlp=asked.tlp, pap=asked.pap, root_tlp=objects.parsed(root["doc"])["tlp"])
+            before = as_asked(row, now)
+            now = replace(now, tlp=before.tlp, pap=before.pap, root_tlp=objects.parsed(root["doc"])["tlp"])
         return now, reason
 
 
@@ -251,7 +305,7 @@ def of_run(reads: Reads, row: Row) -> TargetOfRun:
     An undo gets the target of the run that it undoes, even if the object has changed since; only higher levels count.
     """
     now, gone = of_action(reads, row)
-    asked, undoes = _asked(row, now), row["undoes"] is not None
+    asked, undoes = as_asked(row, now), row["undoes"] is not None
     if gone:
         return TargetOfRun(asked, asked, "") if undoes else TargetOfRun(now, asked, gone)
     changed = _raised(now, asked)
@@ -271,13 +325,13 @@ def to_undo(reads: Reads, row: Row) -> Target:
     now, gone = of_action(reads, row)
     if not gone:
         _refuse_deleted(now)
-    asked = _asked(row, now)
+    asked = as_asked(row, now)
     tlp, pap, root_tlp = max(asked.tlp, now.tlp), max(asked.pap, now.pap), max(asked.root_tlp, now.root_tlp)
     acts_on = Action.model_validate_json(row["doc"]).target
     return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp, acts_on=acts_on)
 
 
-def _asked(row: Row, now: Target) -> Target:
+def as_asked(row: Row, now: Target) -> Target:
     """The target as it is stored with an action; `now` is the object as it is."""
     stored = from_json(row["target"])
     return replace(
@@ -314,14 +368,13 @@ def to_store(reads: Reads, target: Target) -> str:
 
 
 def artifacts_of(reads: Reads, target: Target) -> Iterable[Mapping[str, Any]]:
-    """The artifacts of a target: itself, those of the alert or those of the case."""
+    """The artifacts of a target: itself, those of the alert, or those that the case has now."""
     if target.kind == artifacts.KIND:
         return [target.json]
     if target.kind == "alert":
         of_alert: Iterable[Mapping[str, Any]] = target.json["artifacts"]
         return of_alert
-    of_case = (objects.parsed(row["doc"]) for row in objects.children(reads, artifacts.KIND, target.root_id))
-    return (artifact for artifact in of_case if target.stored is None or _digest(artifact) in target.stored)
+    return (objects.parsed(row["doc"]) for row in objects.children(reads, artifacts.KIND, target.root_id))
 
 
 def asked_artifacts(reads: Reads, row: Row) -> list[Mapping[str, Any]]:
@@ -334,20 +387,10 @@ def asked_artifacts(reads: Reads, row: Row) -> list[Mapping[str, Any]]:
     ]
 
 
-def names_of_artifact(artifact: Mapping[str, Any]) -> Sequence[str]:
-    """What the data of an artifact names, or its file's hash, as hashes: it may be long, and says nothing in a log."""
-    label = str(artifact.get("data") or (artifact.get("attachment") or {}).get("id") or "")
-    return hashed(targets_in(label, artifact["dataType"]))
-
-
-def hashed(names: Iterable[str]) -> Sequence[str]:
-    return sorted(hashlib.sha256(name.encode("utf-8", "replace")).hexdigest() for name in names)
-
-
 def _digest(artifact: Mapping[str, Any]) -> str:
-    """Equal for two artifacts with the same data type, and data or file."""
-    file = artifact.get("attachment")
-    identity = [artifact["dataType"], artifact.get("data"), file and file["id"]]
+    """Equal for two artifacts with the same data type that name the same target."""
+    named = named_by(artifact)
+    identity = [artifact["dataType"], artifact.get("data") if named is None else [named.kind, named.value]]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 
@@ -365,7 +408,7 @@ def _raised(now: Target, asked: Target) -> str:
 
 def _artifact_raised(reads: Reads, now: Target, asked: Target) -> str:
     """Which artifact has a higher TLP than before, or `""`."""
-    for artifact in artifacts_of(reads, replace(now, stored=asked.stored)):
+    for artifact in artifacts_of(reads, now):
         if artifact["tlp"] > (asked.stored or {}).get(_digest(artifact), artifact["tlp"]):
             return _was_raised("TLP", artifact["id"], artifact["tlp"])
     return ""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.common.database import Reads, Row, Transaction
+from core.protection import Look
 
 _COLUMNS = "action_id, kind, root_id, state, since, ends_at, is_crossed"
 
@@ -31,6 +32,51 @@ def insert(tx: Transaction, values: Mapping[str, Any], names: Iterable[str], pos
             {"name": name, "id": values["action_id"], "is_certain": int(name in certain)}
             for name in sorted(certain | set(possible))
         ],
+    )
+
+
+def insert_looks(tx: Transaction, action_id: int, looks: Iterable[tuple[str, Look]]) -> None:
+    """Record how what a run acts on looks, each with its digest."""
+    tx.run_all(
+        "INSERT INTO measure_look (look, name, action_id, is_label) VALUES (:look, :name, :id, :is_label)"
+        " ON CONFLICT DO NOTHING",
+        [
+            {"look": look, "name": name, "id": action_id, "is_label": is_label}
+            for name, own in looks
+            for is_label, part in enumerate(own)
+            for look in sorted(part)
+        ],
+    )
+
+
+def alike(reads: Reads, kind: str, looks: Iterable[tuple[str, Look]]) -> list[Row]:
+    """The measures of this kind from runs that act on what may be the same as one of these, by action.
+
+    Not those from runs that act on the same: `looks` have the digest of each.
+    """
+    found: dict[int, Row] = {}
+    for name, look in looks:
+        rows = reads.rows(
+            f"SELECT {_COLUMNS} FROM measure WHERE kind = :kind AND action_id IN (SELECT action_id FROM measure_look"
+            " WHERE name <> :name AND (look IN (SELECT value FROM json_each(:whole)) OR (is_label = 0"
+            " AND look IN (SELECT value FROM json_each(:label))))) AND action_id NOT IN"
+            " (SELECT action_id FROM measure_target WHERE name = :name AND is_certain = 1)",
+            {
+                "kind": kind,
+                "name": name,
+                "whole": json.dumps(sorted(look.whole)),
+                "label": json.dumps(sorted(look.label)),
+            },
+        )
+        found |= {row["action_id"]: row for row in rows}
+    return [found[number] for number in sorted(found)]
+
+
+def looks(reads: Reads) -> list[Row]:
+    """How what is in force looks: `look, name, is_label, action_id, kind`."""
+    return reads.rows(
+        "SELECT look, name, is_label, measure.action_id, kind FROM measure_look JOIN measure"
+        " ON measure.action_id = measure_look.action_id"
     )
 
 
@@ -79,6 +125,7 @@ def cross(tx: Transaction, action_id: int) -> None:
 
 def delete(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM measure_target WHERE action_id = :id", {"id": action_id})
+    tx.run("DELETE FROM measure_look WHERE action_id = :id", {"id": action_id})
     tx.run("DELETE FROM measure WHERE action_id = :id", {"id": action_id})
 
 

@@ -11,7 +11,9 @@ from bot.block_kit.text import (
     OPTION_LIMIT,
     context,
     count,
+    foreign,
     foreign_plain,
+    mentions,
     person_name,
     section,
     sections,
@@ -130,6 +132,30 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         text = f"⚠️ {on} was not undone{why}. It may still be in force. Check the target, then press *Undo now*."
     else:
         text = f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
+    shown = buttons(action, view, button)
+    return Message(text, (section(text), *([actions(*shown)] if shown else [])))
+
+
+def is_told(action: Action) -> bool:
+    """Whether the thread says that what is in force was marked as ended, or that nobody knows any more."""
+    return action.measure is not None and bool(action.measure.message)
+
+
+def measure_reply(
+    action: Action, subject: Subject, approvers: Sequence[str], *, clearance: int, button: ButtonIds
+) -> Message:
+    """Says who marked a run as ended or why nobody knows, to its approvers (ids in Slack) too."""
+    view, measure = RedactedView(subject, clearance), action.measure
+    if measure is None or not view.is_open:
+        text = f"A run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    on, why = heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
+    if measure.state == "ended":
+        by = person_name(measure.ended_by or "")
+        text = f"{on} was marked as ended by *{by}*, and nothing was run: {why}"
+    else:
+        text = f"⚠️ {on} may not be in force any more: {why}"
+    text = f"{text} {mentions(approvers)}".rstrip()
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
 

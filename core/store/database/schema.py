@@ -133,6 +133,11 @@ CREATE INDEX measure_root ON measure (root_id);
 CREATE TABLE measure_target (
   name TEXT, action_id INTEGER, is_certain INTEGER NOT NULL, PRIMARY KEY (name, action_id));
 CREATE INDEX measure_target_action ON measure_target (action_id);
+-- How what those runs act on looks to people, as hashes. name: as of measure_target. is_label: 1 for the first label of
+-- a full name.
+CREATE TABLE measure_look (
+  look TEXT, name TEXT, action_id INTEGER, is_label INTEGER NOT NULL, PRIMARY KEY (look, name, action_id));
+CREATE INDEX measure_look_action ON measure_look (action_id);
 
 CREATE TABLE event (
   seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, type TEXT NOT NULL, object_type TEXT NOT NULL,

@@ -364,26 +364,16 @@ async def test_a_repeated_request_is_the_same_run_and_its_key_no_way_round_a_rat
 
 
 SPELLED = {
-    "ip": [
-        "198.51.100.7", "::ffff:198.51.100.7", "198[.]51.100.7.", "198.51.100.7:443", "http://198.51.100.7/",
-        "hxxps://u:p@198.51.100.7:8443/x", "root@198.51.100.7", "7.100.51.198.in-addr.arpa", "3325256711", "0xc6336407",
-        "198.51.100.7/32", "198.51.100.7-198.51.100.7", "%31%39%38.51.100.7", "host=198.51.100.7", "198.51.100\t.7",
-    ],
-    "hostname": [
-        "ws-7", "WS-7.", "ws-7:22", "http://ws-7/x", "http://ws-7/y", "u@ws-7", "CORP\\ws-7$", "\\\\ws-7\\c$",
-        "HOST/ws-7", "host=ws-7", "CN=WS-7,OU=Kiosk,DC=corp,DC=example", '{"host":"ws-7"}', "ws\u200b-7",
-    ],
-    "mail": [
-        "anna@corp.example", "Anna <ANNA@corp.example>",
-        "mailto:anna@corp.example?subject=x", "anna[@]corp[.]example",
-    ],
+    "ip": ["198.51.100.7", "::ffff:198.51.100.7", "198[.]51[.]100[.]7", "198.51.100.7/32", " 198.51.100.7\n"],
+    "hostname": ["ws-7", "WS-7.", "ＷＳ-７"],
+    "url": ["https://ws-7.example/x", "hxxps://u:p@WS-7[.]example:443/a/../x#f"],
+    "mail": ["anna@corp.example", "anna[@]CORP[.]example"],
     "hash": ["d41d8cd98f00b204e9800998ecf8427e", "D41D8CD98F00B204E9800998ECF8427E "],
-}  # fmt: skip
+}
 OTHERS = [
-    ("ip", "198.51.100.8:443"), ("ip", "http://198.51.100.9/"), ("ip", "::ffff:198.51.100.10"),
-    ("hostname", "CORP\\ws-8$"), ("hostname", "host=ws-9"), ("hostname", "u@ws-10"),
-    ("hostname", "CN=WS-11,OU=Kiosk,DC=corp,DC=example"), ("mail", "ben@corp.example"), ("other", "cy@corp.example"),
-    ("other", "invoice one.pdf"), ("other", "invoice two.pdf"),
+    ("ip", "198.51.100.8"), ("hostname", "CORP\\ws-7$"), ("hostname", "ws-7.corp.example"), ("other", "198.51.100.7"),
+    ("mail", "ANNA@corp.example"), ("other", "invoice one.pdf"), ("other", "invoice two.pdf"),
+    ("url", "http://ws-7.example/x"),
 ]  # fmt: skip
 
 

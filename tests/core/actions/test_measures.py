@@ -246,6 +246,24 @@ async def test_what_contains_without_an_undo_is_in_force_until_it_is_marked_as_e
         assert (await refused(measures_of(harness).mark_as_ended(BEN, measure.id, "again"))).code == "not_found"
 
 
+async def test_what_has_a_time_is_marked_as_ended_by_an_org_admin_alone(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, run_by=("anna",), undo_after_minutes=60, approval=1) as harness:
+        started = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.actions.approve(BEN, started.id)
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(started.id)
+        measures = measures_of(harness)
+        error = await refused(measures.mark_as_ended(ANNA, started.id, "reinstalled"))
+        assert (error.code, error.message) == (
+            "forbidden",
+            "It ends at its time, so only an administrator may mark it as ended; undo it, or ask one.",
+        )
+        assert (await only(harness)).until == harness.clock.now_ms + 60 * MINUTE_MS
+        (ended,) = await measures.mark_as_ended(LEAD, started.id, "reinstalled")
+        assert ended.measure is not None
+        assert (ended.measure.ended_by, ended.measure.message) == (LEAD.login, "reinstalled")
+
+
 @pytest.mark.sqlite
 async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60, approval=1) as harness:
@@ -267,7 +285,7 @@ async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
         assert (measure.state, measure.actions) == ("unknown", [action.id for action in started])
         clock.now_ms += 60 * MINUTE_MS
         assert (await core.undos.run_due(), other.runs) == (0, [])
-        (ended, *_) = await measures.mark_as_ended(BEN, measure.id, "looked at it")
+        (ended, *_) = await measures.mark_as_ended(LEAD, measure.id, "looked at it")
         assert ended.undo is not None
         assert (ended.undo.status, ended.undo.message) == ("undone", "looked at it")
 
@@ -358,11 +376,11 @@ async def test_what_is_found_by_target_person_responder_alert_and_case(tmp_path:
     async with harness_with(tmp_path) as harness:
         await blocked(harness)
         case = await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, harness.alert_id)
-        other = await alert_with(harness, {"dataType": "hostname", "data": "host-10-0-0-5.internal"})
+        other = await alert_with(harness, {"dataType": "hostname", "data": "10.0.0.5"})
         await blocked(harness, objectId=other)
         for wanted, count in (
             ({"target": "SRV-DC01"}, 1),
-            ({"target": "https://srv-dc01/x"}, 1),
+            ({"target": "https://srv-dc01/x"}, 0),
             ({"target": "10.0.0[.]5"}, 1),
             ({"target": "::ffff:10.0.0.5"}, 1),
             ({"target": "srv-dc02"}, 0),
@@ -466,3 +484,39 @@ async def test_what_two_alerts_share_is_listed_for_who_may_see_one_of_them(tmp_p
         (await next_run(harness.engine)).finish(DONE)
         await harness.ended(undo.id)
         assert await listed(harness) == []
+
+
+# --- what may be the same ---------------------------------------------------------------------------------------------
+
+
+async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_that_unknown(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        short = await alert_with(harness, {"dataType": "hostname", "data": "lt-0198"}, sourceRef="lt-0198")
+        long = await alert_with(
+            harness, {"dataType": "hostname", "data": "LT-0198.corp.example"}, sourceRef="LT-0198.corp.example"
+        )
+        other = await alert_with(
+            harness, {"dataType": "hostname", "data": "lt-0198.lab.example"}, sourceRef="lt-0198.lab.example"
+        )
+        first = await blocked(harness, objectId=short, undoAfterMinutes=5)
+        second = await blocked(harness, objectId=long, undoAfterMinutes=60)
+        assert len(await listed(harness)) == 2
+        harness.clock.now_ms += 5 * MINUTE_MS
+        await harness.undos.run_due()
+        undo = await undo_of(harness, first)
+        assert (undo.status, undo.message) == (
+            "waiting",
+            f"{second.id} acts on what may be the same and ends later; undo it yourself if it isn't.",
+        )
+        # Two full names with one first label are two, and what ends first waits for nothing.
+        third = await blocked(harness, objectId=other, undoAfterMinutes=1)
+        harness.clock.now_ms += MINUTE_MS
+        assert (await undo_of(harness, third)).status == "available"
+        (undoing,) = await measures_of(harness).undo(BEN, first.id)
+        await released(harness)
+        await harness.ended(undoing.id)
+        left = {one.actions[0]: one for one in await listed(harness)}
+        assert {action: one.state for action, one in left.items()} == {second.id: "unknown", third.id: "unknown"}
+        known = (await harness.action(second.id)).measure
+        assert known is not None
+        assert (known.message or "").startswith(f"{undoing.id} undid what may be the same.")

@@ -60,7 +60,7 @@ async def test_responders_are_offered_for_their_kinds_whatever_case_and_product_
     case = await made(core, "/api/case", {"title": "t", "description": "d"})
     task = await made(core, f"/api/case/{case['id']}/task", {"title": "t"})
     log = await made(core, f"/api/case/task/{task['id']}/log", {"message": "m"})
-    artifact = await made(core, f"/api/case/{case['id']}/artifact", {"dataType": "ip", "data": "a"})
+    artifact = await made(core, f"/api/case/{case['id']}/artifact", {"dataType": "ip", "data": "192.0.2.1"})
     names = {
         kind: [one["name"] for one in await offered(core, kind, word["id"])]
         for kind, word in (

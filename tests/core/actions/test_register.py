@@ -95,7 +95,7 @@ class World:
         """Somebody looks, finds it free, and says so."""
         for host, measure in (await self.listed()).items():
             if not self.blocked[host]:
-                await self.measures.mark_as_ended(BEN, measure.id, "looked")
+                await self.measures.mark_as_ended(LEAD, measure.id, "looked")
                 self.expected[host] = False
                 break
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.actions.bulks import Bulks
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
-from core.models import Action, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
+from core.models import Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
 from core.responders import target as targets
 from core.responders.guards import RulesFor
 from core.responders.target import RED, Target, TargetTypes, acting_on, fitting
@@ -25,7 +25,7 @@ from tests.core.actions.test_undo import engine as undo_engine
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 
 HOST, OTHER, IP, DOMAIN = (
-    {"dataType": "hostname", "data": "SRV-DC01"},
+    {"dataType": "hostname", "data": "srv-dc01"},
     {"dataType": "hostname", "data": "lt-0419.corp.example"},
     {"dataType": "ip", "data": "10.20.1.50"},
     {"dataType": "domain", "data": "evil.example"},
@@ -65,14 +65,14 @@ async def offered(harness: Harness, *, clearance: int = RED) -> OfferedResponder
 async def test_the_only_one_that_fits_is_the_target(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=declared("Hostname, fqdn"), artifacts=[IP, HOST, DOMAIN]) as harness:
         action = await started(harness)
-        assert shown(action.target) == ["SRV-DC01"]
+        assert shown(action.target) == ["srv-dc01"]
         run = await next_run(harness.engine)
-        assert data_in(run.job.data) == ["10.20.1.50", "SRV-DC01", "evil.example"]
+        assert data_in(run.job.data) == ["10.20.1.50", "srv-dc01", "evil.example"]
         listed = await offered(harness)
         assert listed.target is not None
         assert (listed.verdict, shown(listed.target.artifacts), listed.target.required) == (
             "can_run",
-            ["SRV-DC01"],
+            ["srv-dc01"],
             False,
         )
 
@@ -92,7 +92,7 @@ async def test_one_of_several_has_to_be_chosen_and_the_others_are_not_passed_on(
         ids = await ids_of(harness)
         error = await refused(started(harness))
         assert error.message == (
-            f"Choose what it should act on, as target; several fit: SRV-DC01 ({ids['SRV-DC01']}), lt-0419.corp.example"
+            f"Choose what it should act on, as target; several fit: srv-dc01 ({ids['srv-dc01']}), lt-0419.corp.example"
             f" ({ids['lt-0419.corp.example']}), 10.20.1.50 ({ids['10.20.1.50']})."
         )
         assert [item["id"] for item in error.details["targets"]] == list(ids.values())[:3]
@@ -101,8 +101,8 @@ async def test_one_of_several_has_to_be_chosen_and_the_others_are_not_passed_on(
         assert (listed.target.total, listed.target.required, listed.target.data_types) == (3, True, ["hostname", "ip"])
         for chosen, data in (
             (ids["10.20.1.50"], ["10.20.1.50"]),
-            ("srv-dc01.", ["SRV-DC01"]),
-            (["10.20.1[.]50", ids["SRV-DC01"]], ["SRV-DC01", "10.20.1.50"]),
+            ("srv-dc01.", ["srv-dc01"]),
+            (["10.20.1[.]50", ids["srv-dc01"]], ["srv-dc01", "10.20.1.50"]),
         ):
             action = await started(harness, target=chosen)
             assert shown(action.target) == data
@@ -122,17 +122,17 @@ async def test_a_choice_names_nothing_that_the_caller_may_not_see(tmp_path: Path
         in_slack = ANNA.__class__(**{**vars(ANNA), "acted_through": "bot@example.org"})
         error = await refused(harness.actions.start(in_slack, run_input(harness)))
         assert ("lt-0419" in error.message, "and 1 more" in error.message) == (False, True)
-        assert [item["data"] for item in error.details["targets"]] == ["SRV-DC01", "lt-2"]
+        assert [item["data"] for item in error.details["targets"]] == ["srv-dc01", "lt-2"]
         listed = await offered(harness, clearance=2)
         assert listed.target is not None
-        assert (shown(listed.target.artifacts), listed.target.total) == (["SRV-DC01", "lt-2"], 3)
+        assert (shown(listed.target.artifacts), listed.target.total) == (["srv-dc01", "lt-2"], 3)
 
 
 async def test_without_a_declaration_nobody_knows_what_it_acts_on(tmp_path: Path) -> None:
     async with open_harness(tmp_path, artifacts=[HOST, OTHER]) as harness:
         assert (await started(harness)).target is None
         assert (await offered(harness)).target is None
-        error = await refused(started(harness, target="SRV-DC01"))
+        error = await refused(started(harness, target="srv-dc01"))
         assert "nobody has declared what it acts on in an alert" in error.message
 
 
@@ -141,11 +141,11 @@ async def test_a_run_on_an_artifact_acts_on_it_if_it_fits(tmp_path: Path) -> Non
     async with open_harness(tmp_path, policies=policies, artifacts=[HOST, IP]) as harness:
         ids = await ids_of(harness)
         on = {"objectType": "case_artifact", "responderId": NOTIFY.name}
-        action = await started(harness, **on, objectId=ids["SRV-DC01"])
-        assert shown(action.target) == ["SRV-DC01"]
+        action = await started(harness, **on, objectId=ids["srv-dc01"])
+        assert shown(action.target) == ["srv-dc01"]
         error = await refused(started(harness, **on, objectId=ids["10.20.1.50"]))
         assert "this observable is no host" in error.message
-        error = await refused(started(harness, **on, objectId=ids["SRV-DC01"], target="10.20.1.50"))
+        error = await refused(started(harness, **on, objectId=ids["srv-dc01"], target="10.20.1.50"))
         assert error.code == "bad_request"
 
 
@@ -160,7 +160,7 @@ async def test_what_a_run_on_a_case_acts_on_is_not_known(tmp_path: Path, kind: s
 async def test_a_definition_declares_it_and_the_settings_take_its_place(tmp_path: Path) -> None:
     block = Responder("r", BLOCK, "1.0", "", ("thehive:alert",), target=("ip",))
     engine = ScriptedEngine(offered=(block,))
-    for name, policies, data in (("a", {}, "10.20.1.50"), ("b", declared("hostname"), "SRV-DC01")):
+    for name, policies, data in (("a", {}, "10.20.1.50"), ("b", declared("hostname"), "srv-dc01")):
         (tmp_path / name).mkdir()
         async with open_harness(tmp_path / name, engine=engine, policies=policies, artifacts=[HOST, IP]) as harness:
             assert shown((await started(harness)).target) == [data]
@@ -172,8 +172,8 @@ async def test_a_definition_declares_it_and_the_settings_take_its_place(tmp_path
 async def test_a_target_that_changes_while_the_run_waits_is_refused(tmp_path: Path) -> None:
     policies = declared("hostname", approval=1)
     async with open_harness(tmp_path, policies=policies, artifacts=[HOST, OTHER, DOMAIN]) as harness:
-        gone, kept = [await started(harness, target=data) for data in ("SRV-DC01", "lt-0419.corp.example")]
-        await change(harness, artifacts=[OTHER, DOMAIN, {**HOST, "data": "SRV-DC02"}])
+        gone, kept = [await started(harness, target=data) for data in ("srv-dc01", "lt-0419.corp.example")]
+        await change(harness, artifacts=[OTHER, DOMAIN, {**HOST, "data": "srv-dc02"}])
         assert "was removed from" in await refusal(harness, gone)
         # What was not chosen has no say, and what was added isn't passed on.
         await harness.actions.approve(BEN, kept.id)
@@ -184,11 +184,11 @@ async def test_a_target_that_changes_while_the_run_waits_is_refused(tmp_path: Pa
 async def test_an_undo_has_the_target_of_what_it_undoes(tmp_path: Path) -> None:
     policies = declared("hostname", undo=RELEASE)
     async with open_harness(tmp_path, engine=undo_engine(), policies=policies, artifacts=[HOST, OTHER]) as harness:
-        action = await blocked(harness, target="SRV-DC01")
+        action = await blocked(harness, target="srv-dc01")
         await change(harness, artifacts=[OTHER])
         undoing = (await harness.undos.undo(BEN, action.id, UndoInput())).action
-        assert shown(undoing.target) == ["SRV-DC01"]
-        assert data_in((await next_run(harness.engine)).job.data) == ["SRV-DC01"]
+        assert shown(undoing.target) == ["srv-dc01"]
+        assert data_in((await next_run(harness.engine)).job.data) == ["srv-dc01"]
 
 
 async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None
         tmp_path, policies=declared("hostname"), protected=["srv-dc01"], artifacts=[HOST, OTHER]
     ) as harness:
         assert (await offered(harness)).verdict == "can_run"
-        assert (await refused(started(harness, target="SRV-DC01"))).message.startswith(f"{BLOCK} can't run: ")
+        assert (await refused(started(harness, target="srv-dc01"))).message.startswith(f"{BLOCK} can't run: ")
         assert shown((await started(harness, target="lt-0419.corp.example")).target) == ["lt-0419.corp.example"]
     (tmp_path / "all").mkdir()
     async with open_harness(
@@ -209,12 +209,12 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=declared("hostname"), artifacts=[HOST, OTHER]) as harness:
         bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
         on = {"objectType": "alert", "objectId": harness.alert_id}
-        chosen: list[Any] = ["SRV-DC01", "lt-0419.corp.example", "srv-dc01", None]
+        chosen: list[Any] = ["srv-dc01", "lt-0419.corp.example", "srv-dc01", None]
         request = {"responderId": BLOCK, "targets": [{**on, "target": target} for target in chosen]}
         found = await bulks.start(ANNA, BulkInput.model_validate(request))
         first, second, twice, several = (outcome for _, outcome in found.targets)
         assert [shown(Action.model_validate_json(str(doc)).target) for doc in (first, second)] == [
-            ["SRV-DC01"],
+            ["srv-dc01"],
             ["lt-0419.corp.example"],
         ]
         assert [getattr(refusal, "is_repeated", None) for refusal in (twice, several)] == [True, False]
@@ -243,7 +243,14 @@ ARTIFACT = st.fixed_dictionaries(
 def test_a_run_acts_on_what_fits_and_was_chosen_and_gets_nothing_else_that_fits(
     found: Sequence[Mapping[str, Any]], types: Sequence[str], chosen: Sequence[str], is_required: bool, clearance: int
 ) -> None:
-    artifacts = [{**artifact, "id": f"~{number}"} for number, artifact in enumerate(found, 1)]
+    artifacts = [
+        {
+            **artifact,
+            "id": f"~{number}",
+            "target": json.loads(ArtifactTarget.of(artifact["dataType"], artifact["data"]).to_json()),
+        }
+        for number, artifact in enumerate(found, 1)
+    ]
     alert = Target("alert", 9, 9, 2, 2, {"artifacts": artifacts})
     declared = TargetTypes(types, is_required)
     fit = fitting(alert, declared)
@@ -259,7 +266,8 @@ def test_a_run_acts_on_what_fits_and_was_chosen_and_gets_nothing_else_that_fits(
         return
     acts_on = [artifact.id for artifact in target.acts_on or ()]
     assert {artifact.id for artifact in fit} & given_ids == set(acts_on)
-    assert given_ids - set(acts_on) == {artifact["id"] for artifact in artifacts} - {artifact.id for artifact in fit}
+    named = {artifact["id"] for artifact in artifacts if "kind" in artifact["target"]}
+    assert given_ids - set(acts_on) == named - {artifact.id for artifact in fit}
     assert len(acts_on) < 2 or chosen or not is_required
     # What was settled once stays so when it is settled again, as in the transaction.
     assert acting_on(target, declared, chosen, clearance) == target

@@ -42,10 +42,11 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> lis
         view = RedactedView(run.subject, person.clearance)
         blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{runs.of_root(run.subject, view, run.link)}"))
         if "manageAction" in person.permissions and view.is_open:
-            mark = button_element(
-                "Mark as ended", ids.MARK_ENDED, button(Intent("mark_ended", run.action.id)), of=run.action.id
-            )
-            blocks.append(actions(*undos.buttons(run.action, view, button), mark))
+            shown_buttons = undos.buttons(run.action, view, button)
+            if run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin":
+                intent = button(Intent("mark_ended", run.action.id))
+                shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=run.action.id))
+            blocks += [actions(*shown_buttons)] if shown_buttons else []
     return blocks
 
 

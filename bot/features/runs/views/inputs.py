@@ -235,6 +235,7 @@ _ELEMENTS: Mapping[str, Callable[[Parameter, Any], dict[str, Any]]] = {
     "choices": _choices_element,
     "date": _date_element,
     "user": _user_element,
+    **dict.fromkeys(("ip", "hostname", "url", "mail", "hash"), _text_element),
 }
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bot.block_kit import ids
-from tests.bot.features.approvals.test_decisions import button
+from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC
+from tests.bot.running import SOC, approve
 
 SHOWN = ids.NOTICE_VIEW
 
@@ -38,7 +38,7 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     assert f"({alert.id})" in text_of(shown)
     assert "*Block*" in text_of(shown)
     assert red.id not in text_of(shown)
-    for action_id in (ids.UNDO, ids.EXTEND, ids.MARK_ENDED):
+    for action_id in (ids.UNDO, ids.EXTEND):
         assert button(shown, action_id)
     await env["anna"].command(SOC, "/responder active 203.0.113.99")
     await env.until("anna", topmost(SHOWN, "Nothing is in force on 203.0.113.99"))
@@ -62,17 +62,25 @@ async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvi
     await env.until("anna", lambda s: s.home if "*In force*" not in text_of(s.home or {}) else None)
 
 
-async def test_marking_as_ended_asks_for_a_reason_and_runs_nothing(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    await env.card_of("anna", alert)
-    await block(env, alert.id)
-    await env.ended_run(alert)
-    await env["anna"].command(SOC, "/responder active")
-    shown = await env.until("anna", topmost(SHOWN, "1 measure"))
-    await env["anna"].click(None, view_id=shown["id"], action_id=button(shown, ids.MARK_ENDED))
-    form = fine(await env.until("anna", topmost(ids.MARK_ENDED_VIEW, "Nothing runs")))
-    assert (await env["anna"].submit(form["id"], {"reason": {"value:reason": "  "}}))["errors"]
-    await env["anna"].submit(form["id"], {"reason": {"value:reason": "The firewall was replaced"}})
-    await env.until("anna", topmost(SHOWN, "is marked as ended"))
-    assert await env.client.measures() == []
-    assert len(await env.client.actions("alert", alert.id)) == 1
+async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:
+    rules = {"Block": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        card = await env.card_of("anna", alert)
+        await block(env, alert.id)
+        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        await env.ended_run(alert)
+        await env["anna"].command(SOC, "/responder active")
+        assert ids.MARK_ENDED not in text_of(await env.until("anna", topmost(SHOWN, "1 measure")))
+        await env["lea"].command(SOC, "/responder active")
+        shown = await env.until("lea", topmost(SHOWN, "1 measure"))
+        await env["lea"].click(None, view_id=shown["id"], action_id=button(shown, ids.MARK_ENDED))
+        form = fine(await env.until("lea", topmost(ids.MARK_ENDED_VIEW, "Nothing runs")))
+        assert (await env["lea"].submit(form["id"], {"reason": {"value:reason": "  "}}))["errors"]
+        await env["lea"].submit(form["id"], {"reason": {"value:reason": "The firewall was replaced"}})
+        await env.until("lea", topmost(SHOWN, "is marked as ended"))
+        assert await env.client.measures() == []
+        assert len(await env.client.actions("alert", alert.id)) == 1
+        told = text_of(await env.until("ben", in_thread(card["ts"], "was marked as ended by *lea*")))
+        assert "nothing was run: The firewall was replaced <@U0BEN>" in told

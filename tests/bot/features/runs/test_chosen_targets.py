@@ -13,7 +13,7 @@ from tests.bot.features.environment import FeatureEnvironment, card_in, feature_
 from tests.bot.running import SOC, approve
 
 HOSTS = [
-    {"dataType": "hostname", "data": "SRV-DC01", "message": "host inside"},
+    {"dataType": "hostname", "data": "srv-dc01", "message": "host inside"},
     {"dataType": "ip", "data": "10.20.1.50"},
     {"dataType": "ip", "data": "203.0.113.7", "message": "C2"},
     {"dataType": "hash", "data": "9f86d081884c7d659a2feaa0c55ad015"},
@@ -56,7 +56,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     field = target_field(form)
     options = [(option["text"]["text"], option["description"]["text"]) for option in field["element"]["options"]]
     assert options == [
-        ("SRV-DC01", "hostname · host inside"),
+        ("srv-dc01", "hostname · host inside"),
         ("10[.]20[.]1[.]50", "ip"),
         ("203[.]0[.]113[.]7", "ip · C2"),
     ]
@@ -64,23 +64,23 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     assert "SRV-SECRET" not in text_of(form)
     refused = await env["anna"].submit(form["id"], {})
     assert field["block_id"] in refused["errors"]
-    await env["anna"].submit(form["id"], chosen(field, by_data(alert)["SRV-DC01"]))
+    await env["anna"].submit(form["id"], chosen(field, by_data(alert)["srv-dc01"]))
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
-    assert await acted_on(env, alert) == ["SRV-DC01"]
-    assert f"on hostname SRV-DC01, for {alert.id} (" in text_of(request)
-    assert "on hostname SRV-DC01, for " in request["text"]  # what a locked phone shows
+    assert await acted_on(env, alert) == ["srv-dc01"]
+    assert f"on hostname srv-dc01, for {alert.id} (" in text_of(request)
+    assert "on hostname srv-dc01, for " in request["text"]  # what a locked phone shows
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
-    assert "*Target*\\n• hostname SRV-DC01 · host inside" in asked
+    assert "*Target*\\n• hostname srv-dc01 · host inside" in asked
     assert "203[.]0[.]113[.]7" not in asked
-    await env.until("anna", in_thread(card["ts"], f"on hostname SRV-DC01, for {alert.id}, started by anna"))
+    await env.until("anna", in_thread(card["ts"], f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
 
 @pytest.mark.parametrize(
     ("typed", "data"),
     [
-        ("srv-dc01", ["SRV-DC01"]),
+        ("srv-dc01", ["srv-dc01"]),
         ("10[.]20.1.50", ["10.20.1.50"]),
-        ("10.20.1.50,SRV-dc01", ["SRV-DC01", "10.20.1.50"]),
+        ("10.20.1.50,SRV-dc01", ["srv-dc01", "10.20.1.50"]),
     ],
 )
 async def test_a_command_names_what_to_act_on_in_any_spelling(
@@ -102,7 +102,7 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run tell {alert.id} target={typed}")
     told = text_of(await env.told("anna", "is none of what it can act on"))
-    assert "hostname SRV-DC01 · host inside" in told
+    assert "hostname srv-dc01 · host inside" in told
     assert "SRV-SECRET" not in told
     assert await env.client.actions("alert", alert.id) == []
 
@@ -110,13 +110,13 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
 async def test_run_again_acts_on_the_same(env: FeatureEnvironment) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
     await env.card_of("anna", alert)
-    await env["anna"].command(SOC, f"/responder run fail {alert.id} target=SRV-DC01")
-    failed = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname SRV-DC01 failed"))
+    await env["anna"].command(SOC, f"/responder run fail {alert.id} target=srv-dc01")
+    failed = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname srv-dc01 failed"))
     first = (await env.ended_run(alert)).id
     await env["anna"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
-    await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname SRV-DC01 2 runs"))
+    await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname srv-dc01 2 runs"))
     assert (await env.ended_run(alert)).id != first
-    assert await acted_on(env, alert) == ["SRV-DC01"]
+    assert await acted_on(env, alert) == ["srv-dc01"]
 
 
 async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_question(env: FeatureEnvironment) -> None:
@@ -134,11 +134,11 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     text = text_of(question)
     assert f"• {first.id} · ip 203[.]0[.]113[.]7 · " in text
-    assert f"• {third.id} · hostname SRV-DC01 · " in text
+    assert f"• {third.id} · hostname srv-dc01 · " in text
     assert f"*Will be refused on 1 target*\\n• {second.id}: several of its observables fit" in text
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused."))
-    assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["SRV-DC01"]]
+    assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []
 
 
@@ -148,7 +148,7 @@ async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironm
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 0 refused."))
-    assert [await acted_on(env, alert) for alert in alerts] == [["SRV-DC01"], ["SRV-DC01"]]
+    assert [await acted_on(env, alert) for alert in alerts] == [["srv-dc01"], ["srv-dc01"]]
 
 
 async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None:
