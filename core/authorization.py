@@ -50,9 +50,14 @@ class Caller:
             raise ResponderBotError("forbidden", sentence, details={"permission": permission})
 
     @property
+    def bound_to(self) -> int | None:
+        """The clearance that binds this request; None with an own key that has none."""
+        return self.clearance if self.is_on_behalf or self.is_key_bound else None
+
+    @property
     def sees_up_to(self) -> int:
         """The highest TLP that an answer to this request may name."""
-        return self.clearance if self.is_on_behalf or self.is_key_bound else 3
+        return 3 if self.bound_to is None else self.bound_to
 
     def why_not_cleared(self, tlp: int) -> str:
         """Why the request may not change an object with this TLP: it is on behalf of a user who may not see it.
@@ -136,6 +141,11 @@ def deciders(reads: Reads) -> list[Decider]:
 def profiles_with(permission: Permission) -> list[Profile]:
     """The profiles that have a permission."""
     return [profile for profile, permissions in _PERMISSIONS.items() if permission in permissions]
+
+
+def makers(reads: Reads, caller: Caller) -> set[str]:
+    """Who made the key that a request came with."""
+    return people.makers(reads, caller.acted_through, caller.key)
 
 
 def current_clearance(reads: Reads, login: str) -> int:

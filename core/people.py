@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import structlog
 
 from core.audit import trail
-from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, require_person
+from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, makers, require_person
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
@@ -164,7 +164,7 @@ class People:
                 stored.delete_key(tx, login, stored.REPLACED_KEY)
             else:
                 stored.keep_replaced_key(tx, login, old_until)
-            _insert_key(tx, now, login, stored.DEFAULT_KEY, key)
+            _insert_key(tx, now, login, stored.DEFAULT_KEY, key, made_by=json.dumps(_makers(tx, caller)))
             trail.record(tx, now, "key.made", by=caller.login, object=login, old_key_until=old_until)
             return NewKey(login=login, key=key)
 
@@ -514,6 +514,11 @@ def parse_slack_id(slack_id: str) -> tuple[str, str]:
 def _insert_key(tx: Transaction, now: int, login: str, name: str, key: str, **bounds: Any) -> None:
     values = {"hash": hash_key(key), "login": login, "name": name, "prefix": key[:PREFIX_CHARS], "created_at": now}
     stored.insert_key(tx, {**values, **bounds})
+
+
+def _makers(reads: Reads, caller: Caller) -> list[str]:
+    """Who could use what this caller makes: they, and who made what they came with."""
+    return sorted({caller.login, *makers(reads, caller)})
 
 
 def _network(text: str) -> str:

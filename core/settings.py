@@ -420,10 +420,19 @@ def _sources(sections: Sections) -> Mapping[str, SourceSection]:
     for name in tables:
         if problem := source_name_problem(name):
             raise settings_error(f"{sections.source}: {problem}.")
-    return {
+    found = {
         name: checked(SourceSection, table, f'{sections.source}: [source."{name}"]', sections.folder)
         for name, table in tables.items()
     }
+    owners: dict[str, str] = {}
+    for name, source in found.items():
+        for secret in {*source.hmac_keys}:
+            if (other := owners.setdefault(secret, name)) != name:
+                raise settings_error(
+                    f'{sections.source}: [source."{name}"] and [source."{other}"] have the same secret in hmac_keys,'
+                    " so each would take what is signed for the other; give each its own."
+                )
+    return found
 
 
 def source_name_problem(name: str) -> str:

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from core.actions import undo_state
-from core.authorization import Caller, current_clearance, current_permissions, profiles_with, too_high
+from core.authorization import Caller, current_clearance, current_permissions, makers, profiles_with, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Approval, Extension, OfferedResponder, SlackUsers, Vote
-from core.responders import target as targets
 from core.responders.guards import Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
@@ -42,16 +41,16 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
 def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards: Guards) -> str:
     """Why an action may not start, or `""`.
 
-    Its requester or an approver has lost their rights or, if they acted in Slack, may not see the object any more; or
-    it needs more approvals than it has. `Guards` checks the other rules of its responder.
+    Its requester or an approver has lost their rights or may not see the object any more, if a clearance
+    binds them; or it needs more approvals than it has. `Guards` checks the other rules of its responder.
     """
     login = row["created_by"]
     if reason := why_requester_may_not(reads, login):
         return reason
-    clearance = current_clearance(reads, login) if row["acted_through"] not in (None, login) else target.clearance
-    if clearance < target.clearance:
+    seen = current_clearance(reads, login) if row["acted_through"] not in (None, login) else target.clearance
+    if seen < target.clearance:
         return (
-            f"{login} asked for this, but {too_high(target.clearance, clearance, 'they')}, so it did not run;"
+            f"{login} asked for this, but {too_high(target.clearance, seen, 'they')}, so it did not run;"
             " ask somebody who may see it."
         )
     approval, section = action.approval, guards.section(row["responder_name"])
@@ -67,7 +66,7 @@ def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards
     if not void:
         return f"{row['responder_name']} needs more approvals by now, so it did not run; run it again."
     if all(may_vote(reads, guards, action, voter) for voter in void):
-        what = "see it in Slack"
+        what = "see it"
     else:
         what = "run responders" if section.approve_by is None else f"approve {row['responder_name']}"
     return (
@@ -90,11 +89,11 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
 
 
 def who_may_decide(
-    reads: Reads, guards: Guards, action: Action, asked_by: str, approval: Approval, clearance: int
+    reads: Reads, guards: Guards, action: Action, asked_by: str, approval: Approval, level: int
 ) -> list[SlackUsers]:
     """Who in Slack may approve and deny a run, or an extension of it, that somebody asked for: at most MAX_NAMED.
 
-    Those who decided last come first; nobody who has approved it is among them. `clearance` is what it takes.
+    Those who decided last come first; nobody who has approved it is among them. `level` is the clearance that it takes.
     """
     section, profiles = guards.section(action.responder_name), profiles_with("manageAction")
     is_override = action.override is not None
@@ -105,18 +104,13 @@ def who_may_decide(
         profiles=profiles,
         always=profiles_with("manageUser") if is_override else (),
         but=[asked_by, *approval.approved_by],
-        clearance=clearance,
+        clearance=level,
         limit=MAX_NAMED,
     )
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}")
     return [SlackUsers(login=login, slack_ids=slack_ids) for login, slack_ids in found.items()]
-
-
-def clearance_to_decide(reads: Reads, row: Row, action: Action) -> int:
-    """The clearance that it takes to decide on a run: that of its object, and of all that it acts on."""
-    return max([targets.of_action(reads, row)[0].clearance, *(artifact.tlp for artifact in action.target or ())])
 
 
 def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:
@@ -237,6 +231,10 @@ def _require_other(reads: Reads, caller: Caller, asked_by: str, what: str) -> No
         raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
     if asked_by == caller.login:
         raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
+    if asked_by in makers(reads, caller):
+        made = "the bot's key" if caller.is_on_behalf else "the key that you use"
+        sentence = f"{asked_by} asked for this {what} and made {made}; somebody else must approve or deny it."
+        raise ResponderBotError("forbidden", sentence)
 
 
 def _require_approver(reads: Reads, guards: Guards, caller: Caller, action: Action) -> None:
@@ -250,7 +248,8 @@ def with_vote(
     """The approval with one more vote, and without those that are no longer valid."""
     kept = [earlier for earlier in approval.votes if earlier.login in approved_by and earlier.login != caller.login]
     through = caller.acted_through if caller.is_on_behalf else None
-    votes = [*kept, Vote(login=caller.login, vote=vote, at=now, acted_through=through)]
+    own = Vote(login=caller.login, vote=vote, at=now, acted_through=through, key=caller.key, clearance=caller.bound_to)
+    votes = [*kept, own]
     return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
 
 
@@ -263,10 +262,12 @@ def _why_not_vote(guards: Guards, action: Action) -> str:
 
 
 def standing_votes(reads: Reads, guards: Guards, action: Action, approval: Approval, target: Target) -> list[str]:
-    """The approvers who still have the right and, if they voted in Slack, may see the object."""
-    in_slack = {vote.login for vote in approval.votes if vote.acted_through is not None}
+    """The approvers who still have the right, and whose vote and clearance cover all that the run acts on."""
+    level = max([target.clearance, *(artifact.tlp for artifact in action.target or ())])
+    given = {vote.login: vote.clearance for vote in approval.votes}
 
-    def sees(login: str) -> bool:
-        return login not in in_slack or current_clearance(reads, login) >= target.clearance
+    def covers(login: str) -> bool:
+        clearance = given.get(login)
+        return clearance is None or min(clearance, current_clearance(reads, login)) >= level
 
-    return [login for login in approval.approved_by if may_vote(reads, guards, action, login) and sees(login)]
+    return [login for login in approval.approved_by if may_vote(reads, guards, action, login) and covers(login)]

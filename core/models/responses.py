@@ -249,7 +249,14 @@ class Vote(ApiModel):
     vote: Literal["approve", "deny"]
     at: Millis
     acted_through: str | None = None
-    """The login whose key it came with, if not their own; then it counts only while they may see the object."""
+    """The login whose key it came with, if not their own."""
+    key: str = ""
+    """The name of that key."""
+    clearance: Level | None = None
+    """The lower one of the key's and the person's then, and it counts while this and the person's now cover the run.
+
+    None for an own key without a clearance, which nothing binds.
+    """
 
 
 class Approval(ApiModel):

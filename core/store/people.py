@@ -74,7 +74,8 @@ def able_to_decide(
     """The users with access, with these profiles and at least this clearance who are linked to Slack.
 
     `named` are logins, and groups such as `@containment`; None names everybody. Whoever has a profile of `always` need
-    not be named; nobody in `but` is returned. `login, team, slack_user`, those who decided last first.
+    not be named. Nobody in `but` is returned. `login, team, slack_user`, those who
+    decided last first.
     """
     return reads.rows(
         'SELECT login, team, slack_user FROM "user" JOIN slack_link USING (login)'
@@ -139,6 +140,12 @@ def by_slack(reads: Reads, team: str, slack_user: str) -> Row | None:
     )
 
 
+def makers(reads: Reads, owner: str, key: str) -> set[str]:
+    """Who made this key of its owner, over however many keys; nobody if the command line did."""
+    row = reads.row("SELECT made_by FROM api_key WHERE login = :owner AND name = :key", {"owner": owner, "key": key})
+    return set() if row is None else {*json.loads(row["made_by"])}
+
+
 def delete_user(tx: Transaction, login: str) -> None:
     """Delete a user with keys and links."""
     for table in ("api_key", "slack_link", '"user"'):
@@ -149,15 +156,15 @@ def delete_user(tx: Transaction, login: str) -> None:
 
 
 def insert_key(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Add a key: `hash, login, name, prefix, created_at`, and `expires_at, clearance, addresses` if it has them.
+    """Add a key: `hash, login, name, prefix, created_at`, if it has them `expires_at, clearance, addresses, made_by`.
 
     Raises ResponderBotError("exists") if the user has one with this name.
     """
     inserted = tx.run(
-        "INSERT INTO api_key (hash, login, name, prefix, created_at, expires_at, clearance, addresses)"
-        " VALUES (:hash, :login, :name, :prefix, :created_at, :expires_at, :clearance, :addresses)"
+        "INSERT INTO api_key (hash, login, name, prefix, created_at, expires_at, clearance, addresses, made_by)"
+        " VALUES (:hash, :login, :name, :prefix, :created_at, :expires_at, :clearance, :addresses, :made_by)"
         " ON CONFLICT DO NOTHING",
-        {"expires_at": None, "clearance": None, "addresses": "[]", **values},
+        {"expires_at": None, "clearance": None, "addresses": "[]", "made_by": "[]", **values},
     )
     if not inserted:
         name, login = values["name"], values["login"]

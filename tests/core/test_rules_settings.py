@@ -71,3 +71,12 @@ def test_a_wrong_rule_is_one_sentence(tmp_path: Path, text: str, words: str) -> 
     assert error.value.code == "bad_request"
     assert words in error.value.message
     assert "\n" not in error.value.message
+
+
+def test_no_two_sources_have_the_same_secret(tmp_path: Path) -> None:
+    """Else what is signed for one could be sent to the other."""
+    one, other = "the secret of the first", "the secret of the second"
+    same = f'[source.a]\nhmac_keys = ["{one}", "{other}"]\n[source.b]\nhmac_keys = ["{other}"]\n'
+    with pytest.raises(ResponderBotError, match=r"have the same secret in hmac_keys"):
+        loaded(tmp_path, same)
+    loaded(tmp_path, f'[source.a]\nhmac_keys = ["{one}"]\n[source.b]\nhmac_keys = ["{other}"]\n')

@@ -165,10 +165,12 @@ CREATE TABLE "user" (
   decided_at INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX user_decided_at ON "user" (decided_at, login);
 -- prefix: how the key begins, for the log. last_used_day: when that day began (UTC). clearance: null for the user's.
--- addresses: a JSON list of the networks that it may come from; empty for any.
+-- addresses: a JSON list of the networks that it may come from; empty for any. made_by: a JSON list of who made it, and
+-- who made the keys with which they did.
 CREATE TABLE api_key (
   hash TEXT PRIMARY KEY, login TEXT NOT NULL, name TEXT NOT NULL, prefix TEXT NOT NULL, created_at INTEGER NOT NULL,
-  expires_at INTEGER, last_used_day INTEGER, clearance INTEGER, addresses TEXT NOT NULL);
+  expires_at INTEGER, last_used_day INTEGER, clearance INTEGER, addresses TEXT NOT NULL,
+  made_by TEXT NOT NULL DEFAULT '[]');
 CREATE UNIQUE INDEX api_key_name ON api_key (login, name);
 CREATE TABLE slack_link (team TEXT, slack_user TEXT, login TEXT, PRIMARY KEY (team, slack_user));
 CREATE INDEX slack_link_login ON slack_link (login);

@@ -186,7 +186,7 @@ async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(t
         for _ in range(2):
             await finish(harness)
         assert await message_of(harness, second) == (
-            "ben@example.org approved this and may no longer see it in Slack, so it did not run; run it again if it is"
+            "ben@example.org approved this and may no longer see it, so it did not run; run it again if it is"
             " still needed."
         )
         # Clearances bind nobody who uses their own key.

@@ -28,7 +28,7 @@ MAKE_SOMETHING = {
     "POST /api/v1/caseTemplate",
 }
 """Routes that name nothing which is there."""
-OF_OTHERS = re.compile(r"/api/(access|group|host|ingest|responder|user)(/|$)")
+OF_OTHERS = re.compile(r"/api/(group|host|ingest|responder|user)(/|$)")
 """Routes of people, hosts, responders and sources, which have no level."""
 
 
