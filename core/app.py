@@ -51,7 +51,7 @@ from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
 from core.common import systemd
 from core.common.clock import Clock, now_ms
-from core.common.database import Database
+from core.common.database import Database, Reads
 from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
@@ -80,11 +80,16 @@ from core.retention.pruning import Retention
 from core.settings import CoreSettings, folder_problems, host_name
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
+from core.store import events
 from core.store import hosts as stored_hosts
+from core.store.database.backup import as_time
 from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
+CLOCKS_DIFFER_MS = 60_000  # what the clocks of hosts may differ by
+EVENTS_LOOKED_AT = 1_000  # the newest, which a clock that was wrong may have made
+RUNS_NAMED = 10
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
 
 Open = Callable[[Location, Opening], Database]
@@ -319,6 +324,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
                 parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
+                parts += await clock_parts(database, clock)
                 parts += await source_parts(sources)
         except TimeoutError:
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
@@ -419,6 +425,27 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
     return [health.ComponentHealth("timed undo", False, message)] if waiting else []
+
+
+async def clock_parts(database: Database, clock: Clock) -> list[health.ComponentHealth]:
+    """Events of a time that has not come, which a wrong clock made; empty without any."""
+
+    def read(reads: Reads) -> str:
+        now = clock()
+        ahead = events.ahead(reads, now + CLOCKS_DIFFER_MS, EVENTS_LOOKED_AT)
+        if not ahead:
+            return ""
+        changed = sorted({row["object_id"] for row in ahead if row["object_type"] == "Action"})
+        runs = dict.fromkeys([*changed[-RUNS_NAMED:], *stored_actions.timed(reads, RUNS_NAMED)])
+        newest = max(row["at"] for row in ahead)
+        named = ", ".join(f"~{number}" for number in runs)
+        return (
+            f"The newest event is of {as_time(newest)}, and this machine's clock says {as_time(now)}; set it (NTP)."
+            + (f" Timed ends and approvals follow it: look at {named}." if named else "")
+        )
+
+    sentence = await database.read(read)
+    return [health.ComponentHealth("clock", False, sentence)] if sentence else []
 
 
 async def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:

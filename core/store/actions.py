@@ -330,6 +330,16 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 """The open actions whose lease a core holds."""
 
 
+def timed(reads: Reads, limit: int) -> list[int]:
+    """The first actions that core undoes, or whose approval expires, at a time."""
+    rows = reads.rows(
+        "SELECT id FROM action WHERE undo_at IS NOT NULL UNION SELECT id FROM action"
+        " WHERE approval_expires_at IS NOT NULL ORDER BY id LIMIT :limit",
+        {"limit": limit},
+    )
+    return [row["id"] for row in rows]
+
+
 _UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
 
 

@@ -59,6 +59,15 @@ def oldest(reads: Reads, after: int, limit: int) -> list[Row]:
     )
 
 
+def ahead(reads: Reads, at: int, among: int) -> list[Row]:
+    """Of the newest events, so many as `among`, those of a later time than `at` (ms): `at, object_type, object_id`."""
+    return reads.rows(
+        "SELECT at, object_type, object_id FROM event WHERE seq > (SELECT max(seq) FROM event) - :among AND at > :at"
+        " ORDER BY seq",
+        {"among": among, "at": at},
+    )
+
+
 def delete_until(tx: Transaction, last: int) -> int:
     """Delete all events up to number `last`; returns how many."""
     return tx.run("DELETE FROM event WHERE seq <= :last", {"last": last})

@@ -13,7 +13,7 @@ import pytest
 from core.actions.runs import Undoing
 from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
 from core.actions.undos import BATCH
-from core.app import undo_parts
+from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -22,7 +22,7 @@ from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInpu
 from core.records.alerts import Alerts
 from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
-from core.store.database.backup import copy, restore_backup
+from core.store.database.backup import as_time, copy, restore_backup
 from tests import stores
 from tests.clock import SetClock
 from tests.core.actions.harness import (
@@ -479,6 +479,25 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         await harness.undos.run_due()
         await released(harness)
         assert ((await undo_of(harness, action)).status, await undo_parts(harness.undos)) == ("undone", [])
+
+
+async def test_a_clock_that_was_ahead_is_told_with_the_runs_that_follow_it(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        ended, right = await blocked(harness), harness.clock.now_ms
+        assert await clock_parts(harness.database, harness.clock) == []
+        harness.clock.now_ms = right + 90 * MINUTE_MS  # set forward
+        await harness.undos.run_due()
+        await released(harness)
+        lasts = await blocked(harness)
+        assert await clock_parts(harness.database, harness.clock) == []
+        harness.clock.now_ms = right + MINUTE_MS  # and right again
+        (part,) = await clock_parts(harness.database, harness.clock)
+        assert (part.name, part.ok) == ("clock", False)
+        assert part.message.startswith(f"The newest event is of {as_time(right + 90 * MINUTE_MS)}, and this machine's")
+        named = part.message.partition("look at ")[2].rstrip(".").split(", ")
+        assert {ended.id, lasts.id} <= set(named)
+        harness.clock.now_ms = right + 90 * MINUTE_MS
+        assert await clock_parts(harness.database, harness.clock) == []
 
 
 async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp_path: Path) -> None:
