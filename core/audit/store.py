@@ -17,10 +17,13 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 
 def insert_texts(tx: Transaction, number: int, texts: Mapping[str, tuple[str, str]]) -> None:
-    """Add the texts of a row: salt and JSON by name."""
+    """Add the texts of a row: salt and text by name."""
     tx.run_all(
         "INSERT INTO audit_text (number, name, salt, text) VALUES (:number, :name, :salt, :text)",
-        [{"number": number, "name": name, "salt": salt, "text": text} for name, (salt, text) in texts.items()],
+        [
+            {"number": number, "name": name, "salt": salt, "text": json.dumps(text)}
+            for name, (salt, text) in texts.items()
+        ],
     )
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from core.audit import store as stored
-from core.audit.verify import NO_HASH, canonical, digest
+from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.accounts import name_of
@@ -123,14 +123,14 @@ def record(
     """
     head = stored.last(tx)
     number, previous = (1, NO_HASH) if head is None else (head["number"] + 1, head["hash"])
-    salted = {name: _salted(text) for name, text in (texts or {}).items() if text}
+    salted = {name: (secrets.token_hex(SALT_BYTES), _bounded(text)) for name, text in (texts or {}).items() if text}
     row = {
         **{name: value for name, value in details.items() if value not in (None, "", [], {}, False)},
         **{"number": number, "previous": previous, "at": now, "what": what, "by": by, "object": object},
         **_through(by),
         **({"request": request_id} if by != CORE and (request_id := logs.request_id()) else {}),
         **({"root": root} if root and root != object else {}),
-        **({"texts": {name: digest(salt + text) for name, (salt, text) in salted.items()}} if salted else {}),
+        **({"texts": {name: text_digest(*salted[name]) for name in salted}} if salted else {}),
     }
     doc = canonical(row)
     hash_ = digest(doc)
@@ -186,8 +186,7 @@ def _account() -> str:
     return f"{name_of(os.getuid())}@{socket.gethostname()}"
 
 
-def _salted(text: str) -> tuple[str, str]:
-    """A salt, and the text as JSON."""
+def _bounded(text: str) -> str:
     if len(text) > TEXT_CHARS:
-        text = f"{text[:TEXT_CHARS]}... (SHA-256 of the whole: {digest(json.dumps(text))})"
-    return secrets.token_hex(SALT_BYTES), canonical(text)
+        return f"{text[:TEXT_CHARS]}... (SHA-256 of the whole: {digest(json.dumps(text))})"
+    return text

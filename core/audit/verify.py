@@ -31,8 +31,13 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fa
 
 
 def digest(text: str) -> str:
-    """The hash of a row, or of a salt followed by its text as JSON."""
+    """The SHA-256 of a text, such as a row."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def text_digest(salt: str, text: str) -> str:
+    """What a row has of a text: no other salt and text give the same JSON."""
+    return digest(canonical([salt, text]))
 
 
 def row_line(hash_: str, row: str) -> str:
@@ -136,7 +141,7 @@ class Audit:
             raise ForgedError(f"{what}: it was inserted, swapped or changed.")
         for earlier in [key for key in self._texts if key < name]:
             self._miss(earlier)
-        if digest(text["salt"] + canonical(text["text"])) != self._texts.pop(name):
+        if text_digest(text["salt"], text["text"]) != self._texts.pop(name):
             raise ForgedError(f"The text {name!r} of row {number} (line {place}) was changed.")
 
     def _close_row(self) -> None:

@@ -179,6 +179,47 @@ async def test_each_bad_export_is_one_sentence(database: Database) -> None:
             verify.verify(forged, published)
 
 
+QUOTED = 'the "host" of "anna" is "10.0.0.1", she said "\\"'
+
+
+def cuts(salt: str, text: str) -> list[tuple[str, str]]:
+    """Each salt with the beginning of a text's JSON, and the text that the rest is, as far as it is one."""
+    whole, found = canonical(text), []
+    for place in range(1, len(whole)):
+        for end in ("", '"'):
+            try:
+                rest = json.loads(end + whole[place:])
+            except ValueError:
+                continue
+            found += [(salt + whole[:place], rest), (salt[: len(salt) - place] + whole[:place], rest)]
+    return found + [(salt[:place], text) for place in range(len(salt))] + [(salt[:-1] + "\n", text)]
+
+
+@pytest.mark.parametrize("where", ["export", "database"])
+async def test_no_text_loses_its_beginning_to_its_salt(database: Database, where: str) -> None:
+    clock = SetClock()
+    await database.transaction(
+        lambda tx: trail.record(tx, clock(), "user.enabled", by="lead@x", object="anna@x", texts={"reason": QUOTED})
+    )
+    lines = await lines_of(database, clock)
+    head, at = head_of(lines), 2
+    payload = json.loads(lines[at])["payload"]
+    forged = cuts(payload["salt"], payload["text"])
+    assert len(forged) > 2 * len(QUOTED)
+    for salt, text in forged:
+        if where == "export":
+            changed = [*lines[:at], canonical({"payload": {**payload, "salt": salt, "text": text}}).encode() + b"\n"]
+            changed += lines[at + 1 :]
+        else:
+            values = {"salt": salt, "text": canonical(text)}
+            await database.transaction(
+                lambda tx, values=values: tx.run("UPDATE audit_text SET salt = :salt, text = :text", values)  # type: ignore[misc]
+            )
+            changed = await lines_of(database, clock)
+        with pytest.raises(ForgedError, match=r"The text 'reason' of row 1 \(line 3\) was changed"):
+            verify.verify(changed, head)
+
+
 async def test_the_rows_of_several_processes_are_one_chain(database: Database, tmp_path: Path) -> None:
     clocks = SetClock(), SetClock()
     async with opened(tmp_path / "core.db") as other:
