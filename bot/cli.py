@@ -413,6 +413,7 @@ def _doctor(args: argparse.Namespace) -> int:
             checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
         if _is_local_core(settings, local_core):
             first.extend(await _key_checks(local_core))
+            first.append(await _audit_check(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
         for line in lines:
             _print_check(*line)
@@ -428,6 +429,15 @@ def _print_check(is_well: bool, name: str, message: str) -> None:
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
     """Whether the bot's core is the one that `[core]` of the same settings describes."""
     return settings.bot.core_url == _core_url(core)
+
+
+async def _audit_check(core: "CoreSettings") -> tuple[bool, str, str]:
+    """The head of the audit, for whoever copies it away."""
+    try:
+        head = await core_cli.audit_head(core)
+    except ResponderBotError as error:
+        return False, "audit", error.message
+    return True, "audit", f"its head is {head}; copy it away once a week" if head else "it has no rows yet"
 
 
 async def _key_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:

@@ -42,10 +42,6 @@ class BotSection(SettingsSection):
     allow_http: bool = False
     """Whether the key may go unencrypted to another machine."""
     database: DatabaseLocation = Path("responder-bot-slack.db")
-    access_channel: str = Field(
-        "", pattern=r"^([CG][A-Z0-9]+)?$", description="the id of a channel of admins, such as C0123456789"
-    )
-    """Where admins decide on requests for access; "" sends each of them a direct message."""
     health_port: int | None = Field(None, ge=0, le=65535)
     """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
     metrics_token: str = ""

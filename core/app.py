@@ -43,9 +43,7 @@ from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
-from core.audit import trail
-from core.audit.delivery import Delivery
-from core.audit.heads import publish_forever, send_forever
+from core.audit import heads
 from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
@@ -247,7 +245,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     stack.push_async_callback(registry.close)
     await registry.open()
     await record_settings(database, clock, host.name, settings.model_dump())
-    logged = await database.read(trail.last_published)
     lifecycle = Lifecycle(
         database,
         registry,
@@ -277,9 +274,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = partial(_prune, settings, retention, database, clock, keeping)
     start(repeat("pruning", PRUNE_EVERY_S, pruning))
-    start(publish_forever(database, clock, logged))
-    if section.audit_syslog:
-        start(send_forever(database, clock, section.audit_syslog, host.name))
+    start(heads.log_forever(database))
     start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
     probe = health.StoreProbe(database)
@@ -308,10 +303,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
             structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
     others: dict[str, Callable[[], Awaitable[str]]] = {}
-    if section.audit_url:
-        delivery = Delivery(database, clock, section.audit_url, section.audit_token, observe_lag=metrics.set_audit_lag)
-        others["collector of the audit"] = delivery.problem
-        start(delivery.run())
 
     reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
 

@@ -548,6 +548,16 @@ async def unused_keys(settings: "CoreSettings") -> Sequence[tuple[str, str]]:
         return await People(database, settings.core.user_domain, now_ms).unused_keys()
 
 
+async def audit_head(settings: "CoreSettings") -> str:
+    """The head of the audit; "" without any row. Raises ResponderBotError if the database can't be opened."""
+    from core.audit.heads import head
+
+    if _missing_file(settings.core.database):
+        return ""
+    async with _opened(settings.core.database) as database:
+        return await database.read(head)
+
+
 def _user_add(args: argparse.Namespace) -> int:
     async def work(people: "People") -> None:
         clearance = CLEARANCES[args.clearance]
@@ -910,7 +920,7 @@ def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
 
 def _backup(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
-    from core.store.database.backup import copy
+    from core.store.database.backup import audit_head, copy
 
     core_database, bot_database = _database_files(
         args,
@@ -932,6 +942,8 @@ def _backup(args: argparse.Namespace) -> int:
         raise
     copied = [args.file, beside] if has_bot else [args.file]
     print(f"Copied to {' and '.join(map(str, copied))}; `responder-bot restore` restores it.", file=sys.stderr)
+    if head := audit_head(args.file):
+        print(f"The head of the audit in it is {head}.", file=sys.stderr)
     return 0
 
 

@@ -273,11 +273,6 @@ class CoreClient:
         """Who decided what about an object and what belongs to it, oldest first."""
         return await self._ask(list[AuditRow], "GET", f"/api/audit/{_quoted(object_id)}")
 
-    async def heads(self, after: int | None) -> list[AuditRow]:
-        """The next rows of the audit that were published as heads; the last one if `after` is None."""
-        params = {} if after is None else {"after": str(after)}
-        return await self._ask(list[AuditRow], "GET", "/api/audit/heads", params=params)
-
     async def measures(
         self, *, target: str = "", by: str = "", responder: str = "", alert: str = "", case: str = ""
     ) -> list[Measure]:

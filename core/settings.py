@@ -10,7 +10,6 @@ from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -60,12 +59,6 @@ def _network(text: str) -> str:
 Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST_OR_ONE]
 
 
-def _with_port(url: str) -> str:
-    """Raises ValueError for a port beyond 65535."""
-    _ = urlsplit(url).port
-    return url
-
-
 class CoreSection(SettingsSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
@@ -99,20 +92,6 @@ class CoreSection(SettingsSection):
     )
     """Whose `X-Forwarded-For` says where a request comes from."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    audit_url: str = Field(
-        "",
-        pattern=r"^(https://\S+|http://(127\.0\.0\.1|localhost|\[::1\])[:/]\S*)?$",
-        description="an address such as https://collector.example.org/audit; http:// on this machine only",
-    )
-    """Where the rows of the audit are delivered; "" for nowhere."""
-    audit_token: str = ""
-    """What is sent there as a bearer token."""
-    audit_syslog: Annotated[str, AfterValidator(_with_port)] = Field(
-        "",
-        pattern=r"^(tls://([^\s/:@\[\]]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?)?$",
-        description="an address such as tls://logs.example.org:6514",
-    )
-    """The log server that gets the heads of the audit; "" for none."""
     metrics_token: str = ""
     """What whoever reads `/metrics` has to send; "" asks for nothing."""
 

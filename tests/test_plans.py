@@ -25,7 +25,6 @@ from tests.documents import ROOT
 
 FEW = {
     "api_key",
-    "audit_delivery",
     "backup",
     "dropped_file",
     "group_member",
@@ -217,7 +216,6 @@ CORES_ROWS = """
     SELECT n, n, CASE n % 500 WHEN 1 THEN 'erased' ELSE 'run.ended' END,
       '~' || n, '~' || n / 5, '', '{}'
     FROM generate_series(1, 50000) AS n;
-    INSERT INTO audit_head (number, at) SELECT n, n FROM generate_series(1, 20000) AS n;
     INSERT INTO audit_text (number, name, salt, text) SELECT n, 'note', '', '' FROM generate_series(1, 50000) AS n;
     INSERT INTO pause (id, responder_name, opened_at, failures, within_minutes, action_id, closed_at)
     SELECT n, 'r' || n % 5, n, 3, 9, n, n FROM generate_series(1, 20000) AS n

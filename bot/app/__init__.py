@@ -21,7 +21,6 @@ from bot.app.workers import Workers
 from bot.block_kit.text import utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
-from bot.features.audit.heads import Heads
 from bot.features.base import Check, Services
 from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
@@ -71,7 +70,7 @@ class Bot:
         """Set once payloads arrive for the first time."""
         self._slack_problem = ""
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
-        self.channels = channels = Channels(settings.channel, self.slack, settings.bot.access_channel)
+        self.channels = channels = Channels(settings.channel, self.slack)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
         self.outbox = MessageOutbox(store, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
@@ -89,7 +88,6 @@ class Bot:
             team=lambda: installation.team_id,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
-        self._heads = Heads(core, self.outbox, channels.access_channel)
         self.leading = asyncio.Event()
         """Set while this replica holds the lease."""
         services = Services(
@@ -220,7 +218,6 @@ class Bot:
             self.notifier.run(),
             self.outbox.sender.run(),
             repeat("pruning", PRUNE_EVERY_S, self._prune),
-            self._heads.run(),
         )
         tasks = [asyncio.create_task(worker) for worker in work]
         self.leading.set()

@@ -15,7 +15,7 @@ from bot.features.base import Check
 from bot.outbox.errors import classify
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
-from core.models import SEVERITY_NAMES, TLP_NAMES
+from core.models import SEVERITY_NAMES
 
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
 RETRY_EVERY_S = 10.0
@@ -35,19 +35,11 @@ class _ChannelState:
 
 
 class Channels:
-    """The clearance of each channel. One that is shared shows only TLP:CLEAR, as does one that Slack tells nothing of.
+    """The clearance of each channel. One that is shared shows only TLP:CLEAR, as does one that Slack tells nothing of."""
 
-    `access_channel` is the one where admins decide on requests for access; unless it has a section of its own it shows
-    only TLP:CLEAR as well.
-    """
-
-    def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient, access_channel: str = "") -> None:
+    def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient) -> None:
         self._sections = {section.id: section for section in sections}
         self._has_own = bool(self._sections)
-        self._access_channel = access_channel
-        if access_channel:
-            own = ChannelSection(id=access_channel, clearance=TLP_NAMES[CLEAR], alerts=None)
-            self._sections.setdefault(access_channel, own)
         self._slack = slack
         self._states: dict[str, _ChannelState] = {}
         self._request: str | None = None  # the last one to refresh that was seen
@@ -73,11 +65,6 @@ class Channels:
             for section in self._sections.values()
             if section.mention
         }
-
-    def access_channel(self) -> str:
-        """The channel for requests for access, whose cards name people; "" while it isn't certain to be our own."""
-        state = self._states.get(self._access_channel)
-        return self._access_channel if state and state.is_internal else ""
 
     def clearance(self, channel: str) -> int | None:
         """The highest TLP that the channel may show now, or SHARED; None if it isn't in the settings."""
@@ -159,13 +146,6 @@ class Channels:
         if state.problem:
             return Check(f"channel {channel}", False, state.problem)
         message = f"shows up to {tlp_name(clearance)}"
-        if channel == self._access_channel and not state.is_internal:
-            sentence = (
-                f"{message}, since it is shared; requests for access go to each admin instead, as they name people"
-            )
-            return Check(f"channel {channel}", False, sentence)
-        if channel == self._access_channel:
-            message += "; requests for access are decided there"
         return Check(f"channel {channel}", True, message if state.is_internal else f"{message}, since it is shared")
 
 

@@ -67,7 +67,7 @@ async def checks(
         results.append(await _transport_check(settings, slack))
         if not team:
             return [*results, *running]
-        results += await Channels(settings.channel, slack, settings.bot.access_channel).checks()
+        results += await Channels(settings.channel, slack).checks()
         if settings.bot.core_api_key:
             clearance_of = _known_to_core(core) if key.ok else None
         results += await _people_checks(settings, slack, team, bot_user_id, clearance_of)

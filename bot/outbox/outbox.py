@@ -126,15 +126,6 @@ class MessageOutbox:
 
         await self._write(desired, move)
 
-    async def commit_heads(self, desired: Sequence[DesiredMessage], number: int) -> None:
-        """Upsert the messages of heads of the audit up to that number, in one transaction."""
-        await self._write(desired, lambda tx, _: state.set_value(tx, "audit_head", str(number)))
-
-    async def head(self) -> int | None:
-        """The number of the last head that was posted; None before the first time."""
-        text = await self._store.read(lambda reads: state.value(reads, "audit_head"))
-        return int(text) if text else None
-
     async def commit_refresh(
         self,
         desired: Sequence[DesiredMessage],

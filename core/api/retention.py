@@ -60,16 +60,14 @@ def endpoints(holds: Holds, retention: Retention, audit: AuditReader) -> list[En
 
     @route(
         "GET /api/audit/heads",
-        "Read the rows that were published as heads, oldest first; without `after` the last one",
+        "Read the head, which is the last row of those that you may see; nothing if you have it",
         response=list[AuditRow],
         permission="readAudit",
-        or_permission="actOnBehalf",
-        purpose="read the heads of the audit",
-        query={"after": "the number of the last head that you have"},
+        purpose="read the audit",
+        query={"after": "the number of the head that you have"},
     )
     async def heads(request: Request) -> Response:
-        after = _number(request, "after", 0) if "after" in request.query else -1
-        return json_list_response(await audit.heads(request.caller, after))
+        return json_list_response(await audit.heads(request.caller, _number(request, "after", 0)))
 
     return [
         *route,

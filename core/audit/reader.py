@@ -14,6 +14,7 @@ from core.common.errors import ResponderBotError
 from core.models import AuditRow, parse_id
 
 MAX_ROWS = 1_000
+LOOK_BACK = 100  # rows, of which one may be seen
 
 
 LevelOf = Callable[[Reads, int], int]
@@ -45,17 +46,12 @@ class AuditReader:
         return await self._read(caller, f"~{number}", 0, MAX_ROWS)
 
     async def heads(self, caller: Caller, after: int) -> list[AuditRow]:
-        """The next rows after number `after` that were published as heads; the last one without `after` (-1)."""
+        """The last row of those that the caller may see, if its number is greater than `after`."""
 
         def read(reads: Reads) -> list[AuditRow]:
-            last = stored.last_published(reads)
-            if after < 0:
-                return [] if last is None else self._rows(reads, caller, "", last["number"] - 1, 1)
-            return [
-                row
-                for number in trail.heads_after(reads, after)
-                for row in self._rows(reads, caller, "", number - 1, 1)
-            ]
+            last = stored.last(reads)
+            first = 0 if last is None else max(after, last["number"] - LOOK_BACK)
+            return self._rows(reads, caller, "", first, LOOK_BACK)[-1:]
 
         return await self._database.snapshot(read)
 
@@ -90,7 +86,6 @@ class AuditReader:
                     by=doc["by"],
                     object=doc["object"],
                     sentence=sentence(doc, said),
-                    is_right=doc["what"] in trail.RIGHTS,
                     row=doc,
                     texts=said,
                 )

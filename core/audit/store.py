@@ -32,25 +32,6 @@ def last(reads: Reads) -> Row | None:
     return reads.row("SELECT number, hash FROM audit WHERE number = (SELECT max(number) FROM audit)")
 
 
-def insert_published(tx: Transaction, number: int, at: int) -> None:
-    """Note that the row with this number was published as the head."""
-    tx.run("INSERT INTO audit_head (number, at) VALUES (:number, :at)", {"number": number, "at": at})
-
-
-def last_published(reads: Reads) -> Row | None:
-    """`number, at` of the head that was published last."""
-    return reads.row("SELECT number, at FROM audit_head WHERE number = (SELECT max(number) FROM audit_head)")
-
-
-def heads_after(reads: Reads, number: int, limit: int) -> list[Row]:
-    """The next rows (`number, hash`) after a number that were published as heads."""
-    return reads.rows(
-        "SELECT number, (SELECT hash FROM audit WHERE audit.number = audit_head.number) AS hash FROM audit_head"
-        " WHERE number > :number ORDER BY number LIMIT :limit",
-        {"number": number, "limit": limit},
-    )
-
-
 def settings(reads: Reads, host: str) -> dict[str, str]:
     """The digests of the settings with which a host started last, by key."""
     rows = reads.rows("SELECT name, digest FROM setting WHERE host = :host", {"host": host})
@@ -62,21 +43,6 @@ def set_settings(tx: Transaction, host: str, digests: Mapping[str, str]) -> None
     tx.run_all(
         "INSERT INTO setting (host, name, digest) VALUES (:host, :name, :digest)",
         [{"host": host, "name": name, "digest": digest} for name, digest in digests.items()],
-    )
-
-
-def delivered(reads: Reads, url: str) -> int:
-    """The number of the last row that the collector at this address has; 0 for none."""
-    row = reads.row("SELECT number FROM audit_delivery WHERE url = :url", {"url": url})
-    return 0 if row is None else int(row["number"])
-
-
-def set_delivered(tx: Transaction, url: str, number: int, at: int) -> None:
-    """Note what a collector has, unless another core has delivered more."""
-    tx.run(
-        "INSERT INTO audit_delivery (url, number, at) VALUES (:url, :number, :at) ON CONFLICT (url)"
-        " DO UPDATE SET number = :number, at = :at WHERE audit_delivery.number < :number",
-        {"url": url, "number": number, "at": at},
     )
 
 
@@ -131,7 +97,6 @@ def delete_until(tx: Transaction, last: int) -> int:
     """Delete all rows up to number `last` with their texts; returns how many rows."""
     values = {"last": last}
     tx.run("DELETE FROM audit_text WHERE number <= :last", values)
-    tx.run("DELETE FROM audit_head WHERE number <= :last", values)
     return tx.run("DELETE FROM audit WHERE number <= :last", values)
 
 

@@ -11,15 +11,14 @@ import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from core.audit import store as stored
 from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.accounts import name_of
-from core.common.clock import MINUTE_MS
-from core.common.database import Reads, Transaction
+from core.common.database import Transaction
 
 SALT_BYTES = 16
 TEXT_CHARS = 8_192
@@ -27,7 +26,7 @@ TEXT_CHARS = 8_192
 CORE = "core"
 """Who decided, if no person did."""
 
-Right = Literal[
+What = Literal[
     "user.added",
     "user.disabled",
     "user.enabled",
@@ -39,11 +38,6 @@ Right = Literal[
     "key.revoked",
     "group.members",
     "erased",
-]
-"""Changes of rights, and what is gone for ever; these are announced at once."""
-RIGHTS = frozenset(get_args(Right))
-What = Literal[
-    Right,
     "run.requested",
     "run.refused",
     "run.approved",
@@ -77,10 +71,6 @@ What = Literal[
     "audit.exported",
 ]
 """Each decision and refusal; the list with its fields is in core/docs/audit.md."""
-MAX_HEADS = 50
-"""Heads that are read at once."""
-PUBLISH_MS = 60 * MINUTE_MS
-"""How often the head is published, if there are new rows."""
 
 
 class Origin(NamedTuple):
@@ -138,35 +128,7 @@ def record(
     stored.insert(tx, {**values, "hash": hash_, "doc": doc})
     if salted:
         stored.insert_texts(tx, number, salted)
-    if what in RIGHTS:
-        stored.insert_published(tx, number, now)
     return number
-
-
-def is_due(reads: Reads, now: int) -> bool:
-    """Whether an hour has passed since a head was published, and there are new rows."""
-    head, published = stored.last(reads), stored.last_published(reads)
-    if head is None or published is None:
-        return head is not None
-    return published["number"] < head["number"] and not now - PUBLISH_MS < published["at"] <= now
-
-
-def publish_if_due(tx: Transaction, now: int) -> None:
-    """Publish the head, once an hour over all hosts."""
-    head = stored.last(tx)
-    if head is not None and is_due(tx, now):
-        stored.insert_published(tx, head["number"], now)
-
-
-def heads_after(reads: Reads, number: int) -> dict[int, str]:
-    """The next heads that were published after that of row `number`, as `<number>:<hash>` by number."""
-    return {row["number"]: f"{row['number']}:{row['hash']}" for row in stored.heads_after(reads, number, MAX_HEADS)}
-
-
-def last_published(reads: Reads) -> int:
-    """The number of the row that was published last; 0 before the first time."""
-    row = stored.last_published(reads)
-    return 0 if row is None else int(row["number"])
 
 
 def _through(by: str) -> Mapping[str, str]:

@@ -55,8 +55,6 @@ class Audit:
     hash: str = NO_HASH
     is_ended: bool = False
     """Whether the line with the head was read."""
-    has_texts: bool = True
-    """False for what is delivered to a collector."""
     has_published: bool = False
     """Whether a row, or the anchor, has the hash that was given."""
     pruned_to: int = 0
@@ -72,7 +70,6 @@ class Audit:
         if anchor is None:
             raise ForgedError("Line 1 is no anchor: the beginning was removed or changed.")
         self.number, self.hash = anchor["number"], anchor["hash"]
-        self.has_texts = anchor.get("texts", True)
         self.first = self.number + 1
         self.has_published = self.hash == published
 
@@ -149,8 +146,7 @@ class Audit:
             self._miss(name)
 
     def _miss(self, name: str) -> None:
-        if self.has_texts:
-            self.missing.setdefault(self.number, set()).add(name)
+        self.missing.setdefault(self.number, set()).add(name)
         del self._texts[name]
 
     def finish(self, published: str, published_number: int | None) -> None:
@@ -221,8 +217,6 @@ def report(audit: Audit, published: str) -> Iterator[str]:
     if audit.first > 1:
         before = f"Rows up to {audit.first - 1} are not in this export"
         yield f"{before}; row {audit.pruned_to} and those before it were pruned." if audit.pruned_to else f"{before}."
-    if not audit.has_texts:
-        yield "It has no texts, as what is delivered to a collector."
     yield from audit.remarks
     if published:
         yield "The published head is among them, so all rows up to it are as they were then."

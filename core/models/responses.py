@@ -603,8 +603,6 @@ class AuditRow(ApiModel):
     """What it is about: an id, a login, `@` and a group, and so on."""
     sentence: str
     """The row for people."""
-    is_right: bool
-    """Whether it changes somebody's rights."""
     row: dict[str, Any]
     """All that is in the chain."""
     texts: dict[str, str]

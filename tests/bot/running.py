@@ -141,7 +141,6 @@ async def running_bot(
     clock_ms: Callable[[], int] = now_ms,
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
-    access_channel: str = "",
     rate_limiter: RateLimiter | None = None,
     database: Location | None = None,
     **core_parts: Any,
@@ -156,8 +155,6 @@ async def running_bot(
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
         add_people_and_channels(emulator, people)
-        if access_channel:
-            emulator.add_channel(access_channel, name="admins", members=[*people, emulator.bot_user_id])
         for channel in shared:
             members = [*people, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
@@ -166,10 +163,9 @@ async def running_bot(
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await add_users(core, people)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
-        own = settings.bot.model_copy(update={"access_channel": access_channel})
         if database is not None:
-            own = own.model_copy(update={"database": database})
-        settings = settings.model_copy(update={"bot": own})
+            own = settings.bot.model_copy(update={"database": database})
+            settings = settings.model_copy(update={"bot": own})
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))

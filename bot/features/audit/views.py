@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import DAY_AND_TIME, code, context, defang_indicators, foreign, section, slack_date
+from bot.block_kit.text import DAY_AND_TIME, defang_indicators, foreign, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -22,15 +22,6 @@ def story(object_id: str, rows: Sequence[AuditRow]) -> Message:
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
     return Message(title, tuple(listed(title, [_line(row) for row in shown])))
-
-
-def published(row: AuditRow) -> Message:
-    """A head of the audit, with what it says if it changes rights."""
-    head = code(f"{row.number}:{row.hash}", 100)
-    if not row.is_right:
-        return Message(f"Head of the audit: {row.number}", (context(f"Head of the audit: {head}"),))
-    said = _said(row)
-    return Message(said, (section(f":key: {said}"), context(f"Head of the audit: {head}")))
 
 
 def _line(row: AuditRow) -> str:

@@ -142,7 +142,6 @@ class Metrics:
         self._requests = Counter(
             "responder_bot_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
         )
-        self._audit_lag = gauge("audit_lag_seconds", "Age of the oldest row of the audit that its collector lacks")
         self._refused_keys = Counter(
             "responder_bot_refused_keys", "Requests without a valid key", ("reason",), registry=self.registry
         )
@@ -185,10 +184,6 @@ class Metrics:
     def count_refused_key(self, reason: str) -> None:
         """Count a request without a valid key."""
         self._refused_keys.labels(reason).inc()
-
-    def set_audit_lag(self, seconds: float) -> None:
-        """Set how many seconds ago the oldest row of the audit was written that its collector lacks."""
-        self._audit_lag.set(seconds)
 
     def set_event_lag(self, seconds: float) -> None:
         """Set how many seconds the oldest event of the last page had waited for its reader."""

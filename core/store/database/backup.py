@@ -77,6 +77,13 @@ def restore_backup(backup: Path, target: Path, table: str) -> tuple[int, Path | 
     return made_at, kept
 
 
+def audit_head(backup: Path) -> str:
+    """`<number>:<hash>` of the last row of the audit in a backup; "" without any."""
+    with closing(_open_read_only(backup)) as connection:
+        row = connection.execute("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1").fetchone()
+    return f"{row[0]}:{row[1]}" if row else ""
+
+
 @contextmanager
 def _marked_copy(source: Path, target: Path, now: int) -> Iterator[Path]:
     """A marked copy beside `target`, under a temporary name; deleted at the end unless it was moved."""

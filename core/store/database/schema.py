@@ -187,10 +187,6 @@ CREATE INDEX audit_erased ON audit (number) WHERE what = 'erased';
 -- What rows name by a salted hash, as JSON, so that it can be erased.
 CREATE TABLE audit_text (
   number INTEGER, name TEXT, salt TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (number, name));
--- The rows that were published as heads.
-CREATE TABLE audit_head (number INTEGER PRIMARY KEY, at INTEGER NOT NULL);
--- What each collector has: the number of the last row.
-CREATE TABLE audit_delivery (url TEXT PRIMARY KEY, number INTEGER NOT NULL, at INTEGER NOT NULL);
 -- The settings with which each host started last, as digests.
 CREATE TABLE setting (host TEXT, name TEXT, digest TEXT NOT NULL, PRIMARY KEY (host, name));
 
