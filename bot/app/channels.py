@@ -35,7 +35,7 @@ class _ChannelState:
 
 
 class Channels:
-    """The clearance of each channel. One that is shared shows only TLP:CLEAR, as does one that Slack tells nothing of."""
+    """The clearance of each channel. One that is shared, or that Slack tells nothing of, shows only TLP:CLEAR."""
 
     def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient) -> None:
         self._sections = {section.id: section for section in sections}

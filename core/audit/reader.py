@@ -14,7 +14,8 @@ from core.common.errors import ResponderBotError
 from core.models import AuditRow, parse_id
 
 MAX_ROWS = 1_000
-LOOK_BACK = 100  # rows, of which one may be seen
+LOOK_BACK = 100
+"""How many rows are looked at for one that the caller may see."""
 
 
 LevelOf = Callable[[Reads, int], int]

@@ -162,10 +162,10 @@ async def test_who_acts_through_the_bot_is_named_with_it(core: RunningCore) -> N
     answer = await core.send(
         "POST", "/api/user/analyst/disable", profile="service", headers={**ADMIN, "X-Slack-Origin": "T1:U1:C1"}
     )
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code == 403, answer.text
     row = (await rows_of(core.core.database))[-1]
     assert (row["what"], row["by"], row["through"]) == (
-        "user.disabled",
+        "request.refused",
         "org-admin@responder-bot.local",
         "service@responder-bot.local",
     )
