@@ -16,7 +16,6 @@ MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minu
 FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
 FOLLOWERS = 20  # alerts of a digest that get cards of their own at once
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
-BUCKETS, BUCKET_MS = 12, 300_000  # the bars of a card
 EVERY_S = 3.0  # how often news changes the cards of groups
 CLOSE_S = 0.15  # new alerts that come closer together than this are gathered:
 GATHER_S = 0.05  # core holds back those that come alone for so long, so that they are rendered together
@@ -59,9 +58,7 @@ class GroupContent:
     first_at: int
     last_at: int
     muted_until: int
-    is_ungrouped: bool
     severities: tuple[int, int, int, int]  # counts from low to critical
-    buckets: Sequence[int]  # counts of the hour before the newest alert, oldest first
     sampled: int  # how many of the newest alerts the following is about; each with the most frequent first
     titles: Sequence[tuple[str, int]]
     sources: Sequence[tuple[str, int]]

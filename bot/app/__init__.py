@@ -14,7 +14,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
-from bot.app.downloads import download
 from bot.app.health import BotHealth
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.workers import Workers
@@ -96,7 +95,6 @@ class Bot:
             core=core,
             clock_ms=clock_ms,
             clearance=channels.clearance,
-            download=self._download,
             checks=self.checks,
             commands=COMMANDS,
             publish_home=home.publish,
@@ -263,9 +261,6 @@ class Bot:
     async def _refresh_channels(self) -> None:
         await self._ready.wait()
         await self.channels.refresh_periodically(self.outbox.channels_changed_at)
-
-    async def _download(self, url: str) -> bytes:
-        return await download(url, self._settings.slack, self._session)
 
     # checks for `doctor` and `/health`
 

@@ -46,15 +46,12 @@ LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no
 START_RESPONDER = "start_responder"  # external_select
 SEVERAL_ALERTS = "several_alerts"
 SEVERAL_TARGETS = "several_targets"  # multi_external_select
-TEMPLATE_FROM_JSON = "template_from_json"
 VALUE = "value"  # the element of an input block, whose block id names the field
 
 # Views.
 START_VIEW = "start"
 SEVERAL_VIEW = "several"
 TEMPLATE_VIEW = "template"
-TEMPLATE_JSON_VIEW = "template_json"
-TEMPLATE_CHECK_VIEW = "template_check"
 EXTEND_VIEW = "extend"
 EXTEND_ALL_VIEW = "extend_all"
 EXTENSION_APPROVE_VIEW = "extension_approve"

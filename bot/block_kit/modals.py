@@ -184,9 +184,3 @@ def chosen(view: View, block_id: str) -> Sequence[str]:
     """The values of the options that were chosen in a menu of several, each once."""
     selected = elements(view).get(block_id, {}).get("selected_options")
     return list(dict.fromkeys(map(option_value, selected))) if isinstance(selected, list) else []
-
-
-def files(view: View, block_id: str) -> Sequence[Mapping[str, Any]]:
-    """The files of a file_input, as Slack describes them."""
-    uploaded = elements(view).get(block_id, {}).get("files")
-    return [f for f in uploaded if isinstance(f, Mapping)] if isinstance(uploaded, list) else []

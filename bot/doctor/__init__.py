@@ -30,7 +30,6 @@ LEFT_OUT: Mapping[str, str] = {
     "channels:history": _LOST.format("to a public channel"),
     "groups:history": _LOST.format("to a private channel"),
     "im:history": _LOST.format("to a person"),
-    "files:read": "a case template can't be uploaded as a file",
 }
 """What it costs to leave out each optional scope of the manifest."""
 

@@ -47,7 +47,6 @@ class Services:
     core: "CoreClient"  # with the bot's own key, which may only read
     clock_ms: Callable[[], int]
     clearance: Callable[[str], int | None]  # of a channel; None if it isn't in the settings
-    download: Callable[[str], Awaitable[bytes]]  # an uploaded file by its url_private; raises ResponderBotError
     login: Callable[[str, str], Awaitable[str]]  # by team and Slack user; "" if nobody is linked
     slack_user: Callable[[str, str], Awaitable[str]]  # by team and login; "" if nobody is linked
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`

@@ -94,7 +94,7 @@ class AlertGrouper:
         alerts.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
         is_full = await self._waiting(channel, rank) >= MOST_WAITING
-        group = alerts.group if alerts.group and not alerts.group.is_ungrouped else None
+        group = alerts.group
         is_muted = group is not None and group.muted_until > self._now
         breaks_through = alert.severity == 4 and (alerts.critical <= CRITICAL_ALIKE or is_muted)
         is_one_too_many = grouping is not None and alerts.group is None and alerts.count > grouping.after

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bot.clearance import SHARED
 from bot.outbox.messages import IS_STALE
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
-from bot.storms import BUCKET_MS, BUCKETS, MIN_STORM, STORM_MS, GroupContent, Storm
+from bot.storms import MIN_STORM, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class AlertGroup:
     began_at: int
     last_at: int  # when its newest alert came
     muted_until: int = 0
-    is_ungrouped: bool = False  # alerts like these get cards of their own again
     changes: int = 0
     rank: int | None = None  # of the update that its card needs; None: it needs none
 
@@ -117,13 +116,11 @@ class AlertGroups:
     async def open_group(self, channel: str, alike: str, since: int, now: int) -> AlertGroup | None:
         """The newest group of such alerts ("": the digest) with one since then, or that is muted now.
 
-        One that was ungrouped is open while such alerts come. None if somebody has deleted its card.
+        None if somebody has deleted its card.
         """
         row = await self._row(
             """SELECT g.*, m.status FROM alert_group g LEFT JOIN message m ON m.key = g.key
-               WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now
-                   OR (g.is_ungrouped = 1 AND EXISTS (SELECT 1 FROM channel_alert p
-                       WHERE p.channel = :channel AND p.alike = :alike AND p.at > :since)))
+               WHERE g.channel = :channel AND g.alike = :alike AND (g.last_at > :since OR g.muted_until > :now)
                ORDER BY g.last_at DESC LIMIT 1""",
             {"channel": channel, "alike": alike, "since": since, "now": now},
         )
@@ -198,16 +195,6 @@ class AlertGroups:
                WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}""",
             values,
         )
-        since = group.last_at - BUCKETS * BUCKET_MS
-        counts = await self._rows(
-            f"""SELECT (at - :since - 1) / {BUCKET_MS} AS nth, count(*) AS n
-                FROM channel_alert INDEXED BY channel_alert_of_group
-                WHERE group_key = :key AND group_key <> '' AND at > :since AND {_MAY_BE_COUNTED} GROUP BY nth""",
-            {**values, "since": since},
-        )
-        buckets = [0] * BUCKETS
-        for bucket in counts:
-            buckets[min(max(bucket["nth"], 0), BUCKETS - 1)] += bucket["n"]
         sample = await self._rows(
             f"""SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
                ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
@@ -219,12 +206,10 @@ class AlertGroups:
             is_digest=group.is_digest,
             last_at=group.last_at,
             muted_until=group.muted_until,
-            is_ungrouped=group.is_ungrouped,
             count=row["n"] if row else 0,
             cards=row["cards"] if row else 0,
             first_at=row["first_at"] if row else group.began_at,
             severities=(row["s1"], row["s2"], row["s3"], row["s4"]) if row else (0, 0, 0, 0),
-            buckets=buckets,
             sampled=len(sample),
             titles=_most_frequent(alert.title for alert in shown),
             sources=_most_frequent(alert.source for alert in shown),
@@ -273,18 +258,10 @@ class AlertGroups:
     # --- what people change -----------------------------------------------------------------------------------------
 
     async def mute(self, key: str, until: int) -> None:
-        """Count alerts like these in the group until then, also if it was ungrouped, but critical ones; 0: no more."""
-        await self._change(
-            key, "is_ungrouped = CASE :value WHEN 0 THEN is_ungrouped ELSE 0 END, muted_until = :value", until
-        )
+        """Count alerts like these in the group until then, but critical ones; 0: no more."""
 
-    async def ungroup(self, key: str) -> None:
-        """Give alerts like these cards of their own from now on."""
-        await self._change(key, "is_ungrouped = :value, muted_until = 0", 1)
-
-    async def _change(self, key: str, assignment: str, value: int) -> None:
         def work(tx: Transaction) -> None:
-            tx.run(f"UPDATE alert_group SET {assignment} WHERE key = :key", {"key": key, "value": value})
+            tx.run("UPDATE alert_group SET muted_until = :until WHERE key = :key", {"key": key, "until": until})
             request_update(tx, key, FOR_PERSON)
 
         await self._store.transaction(work)
@@ -385,8 +362,7 @@ def forget_texts(tx: Transaction) -> None:
 
 
 def _group(row: Row) -> AlertGroup:
-    values = {name: row[name] for name in AlertGroup.__dataclass_fields__}
-    return AlertGroup(**{**values, "is_ungrouped": bool(values["is_ungrouped"])})
+    return AlertGroup(**{name: row[name] for name in AlertGroup.__dataclass_fields__})
 
 
 def _channel_alert(row: Row) -> ChannelAlert:

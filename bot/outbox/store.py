@@ -140,7 +140,7 @@ CREATE TABLE refresh (
 -- that it must be rendered; or NULL.
 CREATE TABLE alert_group (
   key TEXT PRIMARY KEY, channel TEXT NOT NULL, alike TEXT NOT NULL, began_at INTEGER NOT NULL,
-  last_at INTEGER NOT NULL, muted_until INTEGER NOT NULL DEFAULT 0, is_ungrouped INTEGER NOT NULL DEFAULT 0,
+  last_at INTEGER NOT NULL, muted_until INTEGER NOT NULL DEFAULT 0,
   changes INTEGER NOT NULL DEFAULT 0, rank INTEGER, over_at INTEGER) WITHOUT ROWID;
 CREATE INDEX alert_group_open ON alert_group (channel, alike, last_at);
 CREATE INDEX alert_group_changed ON alert_group (rank) WHERE (rank IS NOT NULL OR over_at IS NOT NULL);

@@ -308,16 +308,13 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
     origin: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
     name = draw(st.sampled_from([CLOSE, "close", "Responder", '"', "x"]) | LETTERS)
     clicks = [ids.RUN, ids.RUN_ANYWAY, ids.RUN_AGAIN, ids.DISMISS, ids.MENU, ids.MORE, ids.CANCEL, ids.APPROVE,
-              ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE,
-              ids.TEMPLATE_FROM_JSON]  # fmt: skip
+              ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE]  # fmt: skip
     action_id = draw(st.sampled_from(clicks))
     view = draw(
         st.sampled_from(
             [
                 ids.START_VIEW,
                 ids.TEMPLATE_VIEW,
-                ids.TEMPLATE_JSON_VIEW,
-                ids.TEMPLATE_CHECK_VIEW,
                 ids.APPROVE_VIEW,
                 ids.DENY_VIEW,
             ]

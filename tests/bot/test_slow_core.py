@@ -59,7 +59,7 @@ async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_pa
         await proxy.request_held.wait()
         assert await env.client.actions("alert", alert_id) == []
         proxy.release()
-        await anna.until(lambda view: "done in" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
 
 
 async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from core.models import Alert, Document
 READ_AT_ONCE = 200
 CHANGED_AT_ONCE = 100
 CASE_LIMIT = 1_000  # alerts in one case
-LIFTED = 20  # alerts that get a card of their own when a group is undone
 NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
 MORNING = 8  # o'clock, where the bot runs
 
@@ -146,18 +145,6 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
     await responses.respond(context, notices.notice(text), "Case made")
 
 
-async def _ungroup(context: Context, group: AlertGroup, _intent: Intent) -> None:
-    outbox = context.services.outbox
-    await outbox.alert_groups.ungroup(group.key)
-    newest = await outbox.alert_groups.members(group.key, 0, LIFTED)
-    members = [member for member in newest if not member.has_card]
-    context.refresh_requests.extend(RefreshRequest(card_key(lifted.root_id, group.channel)) for lifted in members)
-    context.refresh_requests.append(RefreshRequest(group.key))
-    text = "Further alerts like these get cards of their own"
-    text += f", and the newest {len(members)} of these get one now." if members else "."
-    await responses.respond(context, notices.notice(text), "Ungrouped")
-
-
 async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     now = context.services.clock_ms()
     until = 0 if intent.argument == "0" else until_morning(now)
@@ -209,7 +196,6 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
     "group_run": _choose_responder,
     "group_read": _ask_to_close,
     "group_case": _make_case,
-    "group_ungroup": _ungroup,
     "group_mute": _mute,
 }
 

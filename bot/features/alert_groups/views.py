@@ -29,7 +29,6 @@ MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
 TITLE_LIMIT = 200
 NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
-LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Message:
@@ -58,10 +57,11 @@ def _group(content: GroupContent) -> list[Block]:
     first, last = content.first_at, content.last_at
     times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
     blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
-    lines = [_most("Observables", content.facts, content), _bar(content)]
+    lines = [_most("Observables", content.facts, content)]
     if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
         lines.insert(0, _most("Titles", content.titles, content))
-    return [*blocks, section("\n".join(line for line in lines if line))]
+    text = "\n".join(line for line in lines if line)
+    return [*blocks, section(text)] if text else blocks
 
 
 def _digest(content: GroupContent) -> list[Block]:
@@ -74,9 +74,9 @@ def _digest(content: GroupContent) -> list[Block]:
         _most("Titles", content.titles, content),
         _most("Sources", content.sources, content),
         _most("Observables", content.facts, content),
-        _bar(content),
     ]
-    return [*blocks, section("\n".join(line for line in lines if line))]
+    text = "\n".join(line for line in lines if line)
+    return [*blocks, section(text)] if text else blocks
 
 
 def _common_title(content: GroupContent) -> str:
@@ -118,30 +118,23 @@ def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) 
     if label == "Observables":
         shown = [_observable(value, number) for value, number in counts[:MOST]]
     else:
-        shown = [f"{foreign(defang_indicators(value), 80)} ×{number}" for value, number in counts[:MOST]]
+        shown = [f"{foreign(defang_indicators(value), 80)}{_times(number)}" for value, number in counts[:MOST]]
     more = f" · and {len(counts) - MOST} more" if len(counts) > MOST else ""
     return f"*{label}*{of}: {' · '.join(shown)}{more}"
 
 
 def _observable(value: str, number: int) -> str:
     data_type, _, data = value.partition(" ")
-    return f"{foreign(data_type, 30)} {code(defang(data, data_type), 80)} ×{number}"
+    return f"{foreign(data_type, 30)} {code(defang(data, data_type), 80)}{_times(number)}"
 
 
-def _bar(content: GroupContent) -> str:
-    """Counts of the hour up to the newest alert, in steps of 5 minutes."""
-    most = max(content.buckets, default=0)
-    if not most:
-        return ""
-    bars = "".join(LEVELS[-(-number * (len(LEVELS) - 1) // most)] for number in content.buckets)
-    return f"*Last hour*: `{bars}` at most {most:,} in 5 min"
+def _times(number: int) -> str:
+    return f" ×{number}" if number > 1 else ""
 
 
 def _state(content: GroupContent, now_ms: int) -> str:
     if content.is_digest and now_ms - content.last_at >= STORM_MS:
         return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
-    if content.is_ungrouped:
-        return "Ungrouped: further alerts like these get cards of their own."
     if content.muted_until > now_ms:
         until = slack_date(content.muted_until, DAY_AND_TIME)
         return (
@@ -164,7 +157,6 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     if not content.is_digest:
         is_muted = content.muted_until > now_ms
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
-        entries += [] if content.is_ungrouped else [("Ungroup", Intent("group_ungroup", key))]
         entries += [("Unmute", Intent("group_mute", key, "0"))] if is_muted else []
         entries += [] if is_muted else [(text, Intent("group_mute", key, hours)) for text, hours in mutes]
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]

@@ -1,4 +1,4 @@
-"""The buttons and the overflow menu of a card: assign, unassign, what ran here, watch, close, make a case, refresh."""
+"""The buttons and the overflow menu of a card: assign, unassign, what ran here, watch, close, make a case."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -23,7 +23,7 @@ async def on_overflow_menu(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     handler = _HANDLERS.get(intent.what)
     if handler is None:
-        await context.respond(notices.notice("This entry is from an older card. Use Refresh and try again."))
+        await context.respond(notices.notice("This entry is from an older card, and does nothing any more."))
         return
     await handler(context, intent)
 

@@ -20,7 +20,7 @@ async def on_responder_options(context: Context) -> Json:
             token, channel=context.channel, message_ts=context.message_ts, user=context.user
         )
     except ResponderBotError:
-        return message_option("This menu is too old: choose Refresh, or type /responder list and the id")
+        return message_option("This menu is too old: type /responder list and the id")
     return await _options(context, intent.object_id)
 
 

@@ -1,14 +1,12 @@
 """The modal that creates a case template, and what is submitted with it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from bot.block_kit import ids, modals
-from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import code, context, count, foreign, foreign_plain, plain, section
+from bot.block_kit.text import context, count, foreign, foreign_plain, section
 from bot.message import Block
 from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
@@ -42,7 +40,6 @@ def template_view() -> dict[str, Any]:
             placeholder="cost | integer | 42",
             hint=f"One in each line: name | kind | value. Kinds: {', '.join(_PARSERS)}.",
         ),
-        actions(button_element("Paste or upload JSON instead", ids.TEMPLATE_FROM_JSON)),
     ]
     return modals.modal(TITLE, blocks, callback_id=ids.TEMPLATE_VIEW, submit="Create", close="Cancel")
 
@@ -152,64 +149,6 @@ def errors_by_block(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -
             text = f"{name}: {text}"
         by_block[block_id] = f"{by_block[block_id]} {text}" if block_id in by_block else text
     return by_block
-
-
-# --- from JSON ------------------------------------------------------------------------------------------------------
-
-
-def json_view() -> dict[str, Any]:
-    """Asks for the JSON of a case template, pasted or as a file."""
-    upload = {
-        "type": "input",
-        "block_id": "file",
-        "label": plain("A file"),
-        "optional": True,
-        "element": {"type": "file_input", "action_id": "value:file", "filetypes": ["json"], "max_files": 1},
-    }
-    blocks = [
-        section("Paste the JSON of a case template, or upload it as a file. It is shown before it is created."),
-        modals.text_field("json", "JSON", multiline=True, placeholder='{"name": "Phishing", "tasks": [...]}'),
-        upload,
-    ]
-    return modals.modal("Template from JSON", blocks, callback_id=ids.TEMPLATE_JSON_VIEW, submit="Check", close="Back")
-
-
-def check_view(body: Mapping[str, Any], *, text: str, file_url: str) -> dict[str, Any]:
-    """Shows what would be created, in words and as JSON while it fits a field."""
-    blocks: list[Block] = [section(line) for line in describe(body)]
-    if not file_url:
-        blocks.append(modals.text_field("json", "JSON", multiline=True, initial=text, optional=False))
-    metadata = json.dumps({"file": file_url})
-    return modals.modal(
-        "Create this?", blocks, callback_id=ids.TEMPLATE_CHECK_VIEW, submit="Create", metadata=metadata, close="Back"
-    )
-
-
-def describe(body: Mapping[str, Any]) -> list[str]:
-    """A template in a few lines; its values are foreign and may be of any type."""
-    tasks = body.get("tasks") if isinstance(body.get("tasks"), list) else []
-    fields = body.get("customFields") if isinstance(body.get("customFields"), Mapping) else {}
-    tags = body.get("tags") if isinstance(body.get("tags"), list) else []
-    head = f"*{foreign(str(body.get('name') or '(no name)'), 200)}*\n{foreign(str(body.get('description') or ''), 500)}"
-    lines = [head.rstrip(), ", ".join(_level(key, body.get(key, 2)) for key in ("severity", "tlp", "pap"))]
-    if tags:
-        lines.append("Tags " + " ".join(code(str(tag), 60) for tag in tags[:20]))
-    if tasks:
-        titles = [str(t.get("title") or "(no title)") if isinstance(t, Mapping) else str(t) for t in tasks[:15]]
-        shown = [f"• {foreign(title, 150)}" for title in titles]
-        left = [f"and {len(tasks) - 15} more"] if len(tasks) > 15 else []
-        lines.append("\n".join([f"*{count(len(tasks), 'task')}*", *shown, *left]))
-    if fields:
-        lines.append("Custom fields " + ", ".join(foreign(str(name), 60) for name in list(fields)[:20]))
-    return lines
-
-
-def _level(key: str, value: object) -> str:
-    """`High`, `TLP:AMBER`; what is no level as it is, since core says what is wrong with it."""
-    names = SEVERITY_NAMES if key == "severity" else TLP_NAMES
-    if not isinstance(value, int) or value not in range(len(names)) or not names[value]:
-        return f"{key} {foreign(str(value), 20)}"
-    return names[value].capitalize() if key == "severity" else f"{key.upper()}:{names[value].upper()}"
 
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:

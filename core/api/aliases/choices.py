@@ -55,27 +55,19 @@ def choice_lists(people: People, database: Database) -> Mapping[str, ChoiceList]
 
 
 def endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
-    """Routes of these lists; the oldest ones answer with objects, by name, instead of arrays."""
+    """Routes of these lists."""
 
     async def custom_fields(_: Request) -> Response:
         return json_response(json.dumps(await lists["listCustomField"]()))
 
-    async def custom_fields_by_name(_: Request) -> Response:
-        return json_response(json.dumps({field["name"]: field for field in await lists["listCustomField"]()}))
-
     async def data_types(_: Request) -> Response:
         return json_response(json.dumps(await lists["listObservableType"]()))
-
-    async def data_types_by_name(_: Request) -> Response:
-        return json_response(json.dumps({name: name for name in DATA_TYPES}))
 
     handlers: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
         "/api/customField": custom_fields,
         "/api/v1/customField": custom_fields,
-        "/api/list/custom_fields": custom_fields_by_name,
         "/api/observable/type": data_types,
         "/api/v1/observable/type": data_types,
-        "/api/list/list_artifactDataType": data_types_by_name,
     }
     return [Endpoint("GET", path, handler, "List values to choose from") for path, handler in handlers.items()]
 

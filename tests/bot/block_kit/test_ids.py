@@ -7,7 +7,6 @@ from bot.features.registry import ACTIONS, OPTIONS, SHORTCUTS, VIEWS
 BUTTONS = {
     "responder_run", "responder_run_anyway", "responder_run_again", "responder_dismiss", "responder_menu",
     "responder_more", "action_cancel", "action_approve", "action_deny", "card_refresh", "card_details", "card_link",
-    "template_from_json",
     "value",
 }  # fmt: skip
 MENUS = {"responder_menu", "start_responder"}
@@ -16,8 +15,6 @@ FORMS = {
     "deny",
     "start",
     "template",
-    "template_json",
-    "template_check",
 }
 SHORTS = {"run_responder", "run_responder_on_message"}
 

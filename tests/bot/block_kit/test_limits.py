@@ -260,25 +260,6 @@ def test_the_template_modal_fits() -> None:
     fine_view(templates.template_view())
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["name", "tasks", "tags", "customFields", "tlp"]),
-        st.recursive(
-            samples.foreign_text | st.none() | st.integers(),
-            lambda inner: (
-                st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["title", "name"]), inner, max_size=2)
-            ),
-            max_leaves=8,
-        ),
-    ),
-    samples.foreign_text,
-)
-def test_any_json_is_shown_before_it_is_created(body: dict[str, Any], text: str) -> None:
-    fine_view(templates.check_view(body, text=text, file_url=""))
-    fine_view(templates.check_view(body, text=text, file_url="https://files.slack.com/x"))
-    fine_view(templates.json_view())
-
-
 def test_the_view_of_a_created_template_fits() -> None:
     made = CaseTemplate(
         id_="~5",

@@ -1,6 +1,5 @@
 """Modals, shortcuts and the App Home."""
 
-import json
 from typing import Any
 
 from bot.block_kit import ids
@@ -28,50 +27,6 @@ async def test_template_modal_creates_a_template_and_shows_a_taken_name(env: Fea
     again = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
     answer = await lea.submit(again["id"], typed(name="Phishing"))
     assert answer["errors"] == {"name": 'The case template "Phishing" already exists'}
-
-
-async def test_template_from_json_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
-    lea = env["lea"]
-    await lea.command(SOC, "/responder template")
-    view = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
-    await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
-    above = fine(await env.until("lea", topmost(ids.TEMPLATE_JSON_VIEW)))
-    answer = await lea.submit(above["id"], typed(json='{"name": '))
-    assert answer["errors"]["json"].startswith("This is not valid JSON: ")
-    body = json.dumps({"name": "Ransom", "tasks": [{"title": "Unplug"}], "severity": 4})
-    await lea.submit(above["id"], typed(json=body))
-    check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "Unplug")))
-    assert "Critical, TLP:AMBER, PAP:AMBER" in text_of(check)
-    await lea.submit(check["id"], typed(json=body))
-    await env.until("lea", topmost(ids.NOTICE_VIEW, "was created"))
-    await env.until("lea", lambda s: len(s.modals) == 1)  # no empty form is left below
-    assert (await env.client.case_template("Ransom")).severity == 4
-
-
-async def test_template_from_a_file_is_shown_before_it_is_created(env: FeatureEnvironment) -> None:
-    lea = env["lea"]
-
-    async def upload(content: bytes) -> dict[str, Any]:
-        file = await lea.upload("template.json", content)
-        return {"file": {"value:file": [file["id"]]}}
-
-    await lea.command(SOC, "/responder template")
-    view = await env.until("lea", topmost(ids.TEMPLATE_VIEW))
-    await lea.click(None, view_id=view["id"], action_id=ids.TEMPLATE_FROM_JSON)
-    above = await env.until("lea", topmost(ids.TEMPLATE_JSON_VIEW))
-    for content, words in (
-        (b"\xff\xfe", "not UTF-8"),
-        (b"[1]", "A template is a JSON object"),
-        (b"{" * 9, "not valid JSON"),
-    ):
-        answer = await lea.submit(above["id"], await upload(content))
-        assert words in answer["errors"]["json"]
-    tasks = [{"title": f"Step {n}", "description": "x" * 200} for n in range(60)]  # more than a field could hold
-    await lea.submit(above["id"], await upload(json.dumps({"name": "Long", "tasks": tasks}).encode()))
-    check = fine(await env.until("lea", topmost(ids.TEMPLATE_CHECK_VIEW, "60 tasks")))
-    await lea.submit(check["id"], {})
-    await env.until("lea", topmost(ids.NOTICE_VIEW, "with 60 tasks"))
-    assert len((await env.client.case_template("Long")).tasks) == 60
 
 
 async def test_missing_permission_for_templates_is_told_before_the_modal_opens(env: FeatureEnvironment) -> None:

@@ -491,12 +491,9 @@ async def test_choice_lists_are_answered(core: RunningCore) -> None:
     for path in ("/api/customField", "/api/v1/customField"):
         listed = (await core.send("GET", path)).json()
         assert {field["reference"]: field["type"] for field in listed} == kinds
-    by_name = (await core.send("GET", "/api/list/custom_fields")).json()
-    assert {name: field["type"] for name, field in by_name.items()} == kinds
     assert {field["name"]: field["type"] for field in await run_query(core, {"_name": "listCustomField"})} == kinds
     for path in ("/api/observable/type?range=all", "/api/v1/observable/type"):
         assert {"ip", "file"} <= {kind["name"] for kind in (await core.send("GET", path)).json()}
-    assert (await core.send("GET", "/api/list/list_artifactDataType")).json()["ip"] == "ip"
     assert [
         kind["name"] for kind in await run_query(core, {"_name": "listObservableType"}) if kind["isAttachment"]
     ] == ["file"]

@@ -35,7 +35,6 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
 
 MAX_RUNS = 15  # lines
-MAX_OVERFLOW = 5  # entries, which is Slack's limit
 MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 13,000 (msg_blocks_too_long)
@@ -207,7 +206,7 @@ def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    """What is seldom wanted; of a closed alert also Details, which has its menus. Slack takes five entries."""
+    """What is seldom wanted; of a closed alert also Details, which has its menus."""
     entries = [("Details", Intent("details", alert.id))] if is_folded(alert) else []
     entries += [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
     if alert.status == "Ignored":
@@ -216,8 +215,6 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
         entries.append(("Close", Intent("read", alert.id)))
     if not alert.case and alert.status != "Imported":
         entries.append(("Make a case", Intent("case", alert.id)))
-    if len(entries) < MAX_OVERFLOW:
-        entries.append(("Refresh", Intent("refresh", alert.id)))
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
     return {"type": "overflow", "action_id": ids.MORE, "options": options}
 

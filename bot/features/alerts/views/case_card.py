@@ -115,7 +115,7 @@ def _facts(case: Case, document: Document, view: RedactedView) -> Block:
 
 
 def _controls(case: Case, button: ButtonIds) -> Block:
-    entries = [("What ran here", "actions"), ("Watch", "watch"), ("Refresh", "refresh")]
+    entries = [("What ran here", "actions"), ("Watch", "watch")]
     options = [{"text": plain(text), "value": button(Intent(what, case.id))} for text, what in entries]
     return {
         "type": "actions",

@@ -15,7 +15,6 @@ from bot.block_kit.text import (
     context,
     count,
     defang_indicators,
-    duration,
     foreign,
     foreign_plain,
     person_name,
@@ -256,22 +255,12 @@ def was_not_started(action: Action) -> bool:
 
 
 def state(action: Action, view: RedactedView | None = None) -> str:
-    """`done in 3.2 s`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
+    """`done`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
     now = state_of(action)
     if now == "approval":
         return f"needs {count(missing_approvals(action), 'approval')}"
     by = f" by {person_name(action.ended_by)}" if action.ended_by and (view is None or view.is_open) else ""
-    link = {"succeeded": " in ", "failed": " after ", "stopped": " after "}.get(now)
-    ran_ms = own_duration(action)
-    took = f"{link}{duration(ran_ms)}" if link and ran_ms is not None else ""
-    return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}{took}"
-
-
-def own_duration(action: Action) -> int | None:
-    """How long the run itself took, in ms, without the wait for approval; None if that isn't known."""
-    if action.end_date is None or action.dispatched_at is None:
-        return None
-    return action.end_date - action.dispatched_at
+    return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}"
 
 
 def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:

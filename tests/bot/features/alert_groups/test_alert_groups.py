@@ -277,31 +277,6 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
         await env.card(anna, later)
 
 
-async def test_an_ungrouped_group_gives_alerts_cards_of_their_own_again(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
-        alert_ids = await post(env, range(6))
-        card = await group_card(anna, 6)
-        await choose(anna, card, "Ungroup")
-        for alert_id in alert_ids:
-            await env.card(anna, alert_id)
-        for alert_id in await post(env, range(6, 9)):
-            await env.card(anna, alert_id)
-        (group,) = group_cards(await anna.messages(SOC))
-        assert "Ungrouped" in str(group)
-        elsewhere = await anna.messages(OPEN)  # whose group stays as it is
-        assert not any(find_card(elsewhere, alert_id) for alert_id in alert_ids[3:])
-        for n in range(9, 17, 4):  # as long as they keep coming, also after the window of the grouping
-            clock.advance(20 * 60_000)
-            for alert_id in await post(env, range(n, n + 4)):
-                await env.card(anna, alert_id)
-        await choose(anna, card, "Mute for 1 h")
-        muted = await anna.until(lambda view: "Muted until" in str(found := view.message(SOC, card["ts"])) and found)
-        assert "Ungrouped" not in str(muted)
-        await post(env, range(17, 20))
-        await group_card(anna, 9)
-
-
 @pytest.mark.slow
 async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_person_may_see_them(
     tmp_path: Path,

@@ -49,7 +49,7 @@ async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvir
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
     await env.ephemeral("anna", f"on {alert.id}")
     assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
-    done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✅ *Tell* done in"))
+    done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✅ *Tell* done"))
     assert within_limits(done)["ts"] == card["ts"]
     assert "Told the firewall." in text_of(done)
     assert "*closed* by anna (Tell)" in text_of(done)

@@ -31,7 +31,7 @@ def test_an_end_reply_has_result_labels_changes_and_first_lines() -> None:
         }
     )
     assert texts_of(end_reply(done, SUBJECT, clearance=2, button=button)) == [
-        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.",
+        "✅ *Close False Positive* done on ~12, started by anna.",
         "Closed.",
         "`closed: fp`",
         "• tagged the alert false-positive\n• not done: CloseTask (there is no task)",
@@ -180,11 +180,11 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 
 def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
     assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
-        "✅ A run on ~12: done in 3.2 s, details withheld (TLP:AMBER)",
+        "✅ A run on ~12: done, details withheld (TLP:AMBER)",
     ]
     hidden = Subject.alert(alert(tlp=1, artifacts=[artifact(tlp=2)]))
     assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), hidden, clearance=1, button=button)) == [
-        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.",
+        "✅ *Close False Positive* done on ~12, started by anna.",
         "Result: details withheld (TLP:AMBER); `/responder actions ~12` shows it to those who may see it.",
     ]
 
@@ -264,8 +264,7 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
 
 def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
     assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
-        "✅ *Close False Positive* done in 3.2 s on ~12, started by anna.\nET MALWARE Beacon to known C2\n"
-        "Marked as read.",
+        "✅ *Close False Positive* done on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
         "You watch this. `/responder watch` lists what you watch, and how to end it.",
     ]
 

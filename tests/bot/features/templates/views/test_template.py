@@ -99,4 +99,3 @@ def test_values_of_any_shape_are_read_without_a_crash() -> None:
         {"state": {"values": {"a": None, "b": {"c": None}, "d": {"e": {"value": 3}}}}},
     ]
     assert [modals.values(view) for view in odd] == [{}, {}, {"d": ""}]
-    assert modals.files({"state": {"values": {"file": {"x": {"files": [1, {"id": "F1"}]}}}}}, "file") == [{"id": "F1"}]
