@@ -62,7 +62,7 @@ from core.engines.definitions import BUNDLED
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
 from core.people import NOTE_EVERY_S, People
-from core.protection import ProtectedTargets
+from core.protection import Parsed, ProtectedTargets, look_of
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
@@ -258,6 +258,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
             operations.OperationLimits(section.max_operations, section.operations_limit_bytes),
         ),
     )
+    await asyncio.to_thread(look_of, Parsed("text", ""))  # what it loads takes a while
     await lifecycle.end_restored()
     if any(engine.runs_here for engine in made):
         await feed.newest.remember_in(section.jobs)

@@ -16,11 +16,21 @@ from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, Alert, Approval, Artifact, Document, OfferedResponder, parse_id
+from core.models import (
+    Action,
+    Alert,
+    Approval,
+    Artifact,
+    Document,
+    OfferedResponder,
+    TargetArtifact,
+    is_same_target,
+    parse_id,
+)
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
-_LINKED = re.compile(r"^(?:https?://|mailto:)")  # what Slack puts in front of a domain or a mail address
+_LINKED = re.compile(r"^(?:h(?:tt|xx)ps?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
 
 async def find(core: CoreClient, object_id: str) -> Subject:
@@ -104,9 +114,20 @@ def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]
     most = max((data.count(" ") + 1 for data in known), default=0)
     for length in range(min(most, len(words)), 0, -1):
         for start in range(len(words) - length, -1, -1):
-            if artifacts := known.get(plain_data(" ".join(words[start : start + length]))):
+            typed = " ".join(words[start : start + length])
+            if artifacts := [one for one in known.get(plain_data(typed), ()) if is_named(one, typed)]:
                 return " ".join([*words[:start], *words[start + length :]]), artifacts
     return text, []
+
+
+def is_named(artifact: Artifact | TargetArtifact, typed: str) -> bool:
+    """Whether what somebody typed, or Slack made a link of, is this artifact and not just alike; a file by its name."""
+    plain = refanged(visible(typed)).strip()
+    texts = {typed, plain, _LINKED.sub("", plain).rstrip("/")}
+    of_file = isinstance(artifact, Artifact) and artifact.data is None
+    is_file = of_file or (isinstance(artifact, TargetArtifact) and artifact.kind == "file")
+    same = (is_same_target(artifact.data_type, artifact.data or "", text) for text in texts)
+    return is_file or artifact.id in texts or any(same)
 
 
 def plain_data(data: str) -> str:

@@ -7,10 +7,12 @@ from typing import Literal
 
 from core.actions import undo_state
 from core.audit import trail
+from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
-from core.models import Action, MeasureOfRun, Outcome
+from core.models import Action, MeasureOfRun, Outcome, TargetArtifact
 from core.protection import Parsed, look_of
 from core.responders import target as targets
+from core.responders.guards import time_text
 from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored_actions
@@ -157,6 +159,40 @@ def lookalike(reads: Reads, row: Row) -> Row | None:
     others = (other for other in _alike(reads, own["kind"], named) if other["action_id"] != row["id"])
     later = [other for other in others if other["state"] == "starting" or end_of(other) > end_of(own)]
     return max(later, key=end_of, default=None)
+
+
+class Lookalikes:
+    """What is in force on what may be the same as a target, for somebody who is about to contain that."""
+
+    def __init__(self, reads: Reads, caller: Caller) -> None:
+        self._reads = reads
+        self._sees_up_to = caller.sees_up_to
+        self._by_look: dict[tuple[str, str], list[Row]] = {}
+        for row in stored.looks(reads):
+            self._by_look.setdefault((row["kind"], row["look"]), []).append(row)
+
+    def sentences(self, kind: str, artifacts: Iterable[TargetArtifact], now: int) -> list[str]:
+        """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until 15:31 UTC`."""
+        found: dict[int, str] = {}
+        for artifact in artifacts if kind and self._by_look else ():
+            named = Parsed(artifact.kind, artifact.data.strip())
+            look = look_of(named)
+            rows = [row for one in look.whole for row in self._by_look.get((kind, one), ())]
+            rows += [row for one in look.label for row in self._by_look.get((kind, one), ()) if not row["is_label"]]
+            for row in rows if artifact.kind != "file" else ():
+                if row["name"] != named.digest:
+                    found.setdefault(row["action_id"], self._sentence(artifact, row, now))
+        return [sentence for _, sentence in sorted(found.items()) if sentence]
+
+    def _sentence(self, artifact: TargetArtifact, look: Row, now: int) -> str:
+        row, measure = stored_actions.find(self._reads, look["action_id"]), stored.find(self._reads, look["action_id"])
+        if row is None or measure is None or targets.of_action(self._reads, row)[0].clearance > self._sees_up_to:
+            return ""
+        acted_on = Action.model_validate_json(row["doc"]).target or ()
+        known = (one for one in acted_on if Parsed(one.kind, one.data.strip()).digest == look["name"])
+        other = next((one.data for one in known if one.tlp <= self._sees_up_to), "")
+        until = f" until {time_text(measure['ends_at'], now)}" if measure["ends_at"] is not None else ""
+        return f"{artifact.data} looks like {other}, which ~{row['id']} has in force{until}" if other else ""
 
 
 def _covers(reads: Reads, row: Row, names: frozenset[str], other: Row) -> bool:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from core.actions import undo_state
+from core.actions import in_force, undo_state
 from core.authorization import Caller, current_clearance, current_permissions, makers, profiles_with, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
@@ -155,6 +155,7 @@ def explained(
         target,
         may_run=caller.may("manageAction"),
         open_runs=open_runs(reads, target.id),
+        lookalikes=in_force.Lookalikes(reads, caller).sentences,
         why_not=caller.why_not_cleared(target.clearance),
         rules=rules,
         clearance=caller.sees_up_to,

@@ -106,6 +106,7 @@ from core.models.responses import (
     Undo,
     UserEntry,
     Vote,
+    is_same_target,
 )
 
 __all__ = [
@@ -206,6 +207,7 @@ __all__ = [
     "UndoTimeInput",
     "UserEntry",
     "Vote",
+    "is_same_target",
     "number_of",
     "parse_id",
     "parse_parameters",

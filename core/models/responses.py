@@ -63,6 +63,14 @@ class ArtifactTarget(ApiModel):
         return ArtifactTarget(kind=parsed.kind, value=None if parsed.value == data else parsed.value)
 
 
+def is_same_target(data_type: str, data: str, text: str) -> bool:
+    """Whether a text names the same target as the data of an artifact of this data type."""
+    try:
+        return parse(data_type, text) == parse(data_type, data)
+    except MalformedError:
+        return False
+
+
 class Artifact(StoredModel):
     """An observable: a text, or a file."""
 

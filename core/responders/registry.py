@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -26,6 +26,7 @@ from core.models import (
     Parameter,
     Policy,
     Refusal,
+    TargetArtifact,
     parse_parameters,
 )
 from core.responders import target as targets
@@ -363,20 +364,22 @@ class Registry:
         rules: RulesFor | None = None,
         clearance: int = targets.RED,
         recent_runs: Mapping[str, int] | None = None,
+        lookalikes: Callable[[str, Sequence[TargetArtifact], int], Sequence[str]] = lambda *_: (),
     ) -> list[OfferedResponder]:
         """All responders with verdict, reasons and policy; `open_runs` is `rights.open_runs` of the object.
 
         `rules` are those of the settings, for the caller. `why_not` is why the caller may not act on this object, or
         "". The list includes those that can't be used at all, if they are for this kind of object. No artifact above
         `clearance` is named as one to act on. `recent_runs` counts runs by responder.
+        `lookalikes` says what is in force on what may be the same, by what undoes it, the artifacts and the time now.
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
             more_reasons.append("you haven't the permission manageAction; an administrator can give it")
         usable = [
-            self._explain(merged, target, more_reasons, open_runs.get(merged.name), rules, clearance).model_copy(
-                update={"recent_runs": (recent_runs or {}).get(merged.name, 0)}
-            )
+            self._explain(
+                merged, target, more_reasons, open_runs.get(merged.name), rules, clearance, lookalikes
+            ).model_copy(update={"recent_runs": (recent_runs or {}).get(merged.name, 0)})
             for merged in self._by_name.values()
         ]
         return sorted([*usable, *self._unusable(target)], key=lambda responder: responder.name)
@@ -487,6 +490,7 @@ class Registry:
         open_run: str | None,
         rules: RulesFor | None,
         clearance: int,
+        lookalikes: Callable[[str, Sequence[TargetArtifact], int], Sequence[str]],
     ) -> OfferedResponder:
         reasons = min((self._reasons_not(merged, responder, target) for _, responder in merged.by_engine), key=len)
         reasons = [*reasons, *more_reasons]
@@ -501,11 +505,15 @@ class Registry:
             malformed = targets.malformed(target, self.target_types(merged), clearance).values()
             notes += [f"{problem}; {targets.CORRECT}" for problem in malformed][:SHOWN_MALFORMED]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
+        acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
+        if acts_on is not None and not reasons and not refusals:
+            kind = section.undo or (merged.name if section.contains else "")
+            notes += lookalikes(kind, acts_on.artifacts, self._clock())
         return _offered(merged).model_copy(
             update={
                 "title": self.title(merged.name),
                 "parameters": list(self.parameters(merged)),
-                "target": self._target(merged, target, clearance),
+                "target": acts_on,
                 "verdict": "cannot_run" if reasons or refusals else "can_run",
                 "reasons": [*reasons, *notes],
                 "refusals": refusals or None,

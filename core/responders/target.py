@@ -14,8 +14,19 @@ from pydantic_core import from_json
 
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
-from core.models import KINDS, OBJECT_TYPES, TLP_NAMES, Action, Alert, Kind, TargetArtifact, number_of, parse_id
-from core.protection import MalformedError, Parsed, parse
+from core.models import (
+    KINDS,
+    OBJECT_TYPES,
+    TLP_NAMES,
+    Action,
+    Alert,
+    Kind,
+    TargetArtifact,
+    is_same_target,
+    number_of,
+    parse_id,
+)
+from core.protection import Parsed
 from core.records import artifacts
 from core.store import objects
 
@@ -233,14 +244,11 @@ def _meant(text: str, found: Sequence[TargetArtifact]) -> Sequence[TargetArtifac
     """The artifacts that a request means by an id, or by data; a file only by its id."""
     if parse_id(text) is not None:
         return [artifact for artifact in found if artifact.id == text]
-    return [artifact for artifact in found if artifact.kind != "file" and _is_named(artifact, text)]
-
-
-def _is_named(artifact: TargetArtifact, text: str) -> bool:
-    try:
-        return parse(artifact.data_type, text) == parse(artifact.data_type, artifact.data)
-    except MalformedError:
-        return False
+    return [
+        artifact
+        for artifact in found
+        if artifact.kind != "file" and is_same_target(artifact.data_type, artifact.data, text)
+    ]
 
 
 def _any_of(types: TargetTypes) -> str:

@@ -118,12 +118,14 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
 
 def _named(typed: str, artifacts: Sequence[TargetArtifact]) -> list[str]:
     """The ids of the artifacts with this id or data; if there are none, of those that the parts at commas name."""
-    known: dict[str, list[str]] = {}
+    known: dict[str, list[TargetArtifact]] = {}
     for artifact in artifacts:
         for name in {artifact.id, subjects.plain_data(artifact.data)}:
-            known.setdefault(name, []).append(artifact.id)
+            known.setdefault(name, []).append(artifact)
     parts = [typed] if subjects.plain_data(typed) in known else typed.split(",")
-    found = [known.get(subjects.plain_data(part), []) for part in parts]
+    found = [
+        [one.id for one in known.get(subjects.plain_data(part), []) if subjects.is_named(one, part)] for part in parts
+    ]
     return [artifact_id for each in found for artifact_id in each] if all(found) else []
 
 

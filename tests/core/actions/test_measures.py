@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from core.actions.measures import MeasureFilter, Measures
+from core.actions.rights import explained
+from core.common.database import Reads
 from core.engines.base import Report
-from core.models import Action, AlertInput, Measure, UndoInput
+from core.models import Action, AlertInput, Measure, UndoInput, number_of
 from core.records.alerts import Alerts
+from core.responders.guards import RulesFor
+from core.responders.target import load
 from core.settings import ResponderSection
 from core.store import retention
 from core.store.database.backup import copy, restore_backup
@@ -501,6 +505,15 @@ async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_tha
         first = await blocked(harness, objectId=short, undoAfterMinutes=5)
         second = await blocked(harness, objectId=long, undoAfterMinutes=60)
         assert len(await listed(harness)) == 2
+
+        def notes(reads: Reads) -> list[str]:
+            target, rules = load(reads, "alert", number_of(long)), RulesFor(harness.guards, reads, ANNA.login)
+            found = explained(reads, harness.registry, rules, ANNA, target, {})
+            return next(one.reasons or [] for one in found if one.name == BLOCK)
+
+        assert await harness.database.read(notes) == [
+            f"lt-0198.corp.example looks like lt-0198, which {first.id} has in force until 22:18 UTC"
+        ]
         harness.clock.now_ms += 5 * MINUTE_MS
         await harness.undos.run_due()
         undo = await undo_of(harness, first)

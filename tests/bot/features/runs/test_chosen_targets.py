@@ -95,6 +95,19 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     assert await acted_on(env, alert) == data
 
 
+async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Block": {"target": "url"}}) as env:
+        urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
+        alert = await env.create_alert(artifacts=urls)
+        await env["anna"].command(SOC, f"/responder run block {alert.id} target=https://files.example/A")
+        await env.told("anna", "is none of what it can act on.")
+        await env["anna"].command(SOC, f"/responder run block {alert.id} target=hxxps://files[.]example/a")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
+        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.told("anna", f"Started Block on {alert.id}")
+        assert await acted_on(env, alert) == ["https://files.example/a"]
+
+
 @pytest.mark.parametrize("typed", ["web-3", "9f86d081884c7d659a2feaa0c55ad015", "srv-secret", '""'])
 async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
     env: FeatureEnvironment, typed: str

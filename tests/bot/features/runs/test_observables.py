@@ -180,7 +180,7 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
     await env.told("anna", f"Block Address can't run on {alert.id} itself, but on")
     await say(SOC, f"/responder run tell {link} {alert.id}")
     await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example")
-    for data in ("Invoice 7.exe", '"invoice 7[.]exe"'):
+    for data in ("Invoice 7.exe", '"Invoice 7[.]exe"'):
         await say(SOC, f"/responder run tell {alert.id} {data}")
         await env.told("anna", "*Tell* can't run on filename Invoice 7.exe")
     await say(SOC, f'/responder run tell {alert.id} "http://evil.example/?a=b c"')
