@@ -50,7 +50,7 @@ class Skipped:
     public_reason: str = ""
     """The reason for everyone else, without paths, such as `not configured: url missing`."""
     is_wanted: bool = True
-    """False for a bundled responder that the settings don't mention, which is no problem."""
+    """False for one with configuration items that the settings don't mention, which is no problem."""
 
 
 @dataclass(frozen=True)

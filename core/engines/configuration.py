@@ -88,8 +88,10 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRe
     config: dict[str, Any] = dict(definition.config)
     missing = []
     for item in definition.items:
-        value = _item_value(item, values.get(item.name, values.get(variable_name(item.name))))
-        if item.required and value in (None, [], "") and item.name not in sources:
+        given_value = values.get(item.name, values.get(variable_name(item.name)))
+        value = _item_value(item, given_value)
+        is_missing = value in (None, [], "") or (item.is_secret and given_value is None)
+        if item.required and is_missing and item.name not in sources:
             missing.append(item.name)
         config[item.name] = value
     if missing:

@@ -653,6 +653,8 @@ class OfferedResponder(ApiModel):
     """Why it can't run, besides `refusals`; or notes, if it can."""
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
+    lacks: list[str] | None = None
+    """What it reads and this object has not: `case`, or custom fields."""
     policy: Policy | None = None
     recent_runs: int | None = None
     """How many of the newest runs are of it, by which menus put first what is used most."""

@@ -4,16 +4,18 @@ See core/docs/responders.md#public-responders.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from core.common.settings_file import SettingsSection, checked
+from core.responders.target import Target
 from core.settings import ResponderSection, by_commas
 
+CASE = "case"
 _FILE = Path(__file__).with_name("profiles.toml")
 
 
@@ -30,6 +32,8 @@ class Profile(SettingsSection):
     """The responder that undoes a run."""
     protect: bool = True
     """Whether `[protect]` holds for it."""
+    needs: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = ()
+    """What its code reads beside the target: `case`, or the names of custom fields."""
 
 
 @cache
@@ -46,6 +50,35 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
         return section
     known = {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo, "protect": profile.protect}
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
+
+
+def lacking(responder_name: str, target: Target) -> Sequence[str]:
+    """What a responder needs by its profile and an object lacks.
+
+    Custom fields are those of the object or of its case; of an observable without a case, those of its alert, which a
+    case that is made of that has too.
+    """
+    profile, json = profiles().get(responder_name), target.json
+    if profile is None or not profile.needs:
+        return ()
+    of = json if target.kind in ("alert", "case") else json.get("case") or json.get("alert") or {}
+    has_case = target.kind == "case" or bool(json.get("case")) or bool(json.get("case_task"))
+    fields = of.get("customFields") or {} if isinstance(of, Mapping) else {}
+    return [need for need in profile.needs if not (has_case if need == CASE else _has_value(fields.get(need)))]
+
+
+def why_lacking(lacks: Sequence[str]) -> str:
+    """The reason why it can't run without what is lacking, or `""`."""
+    if CASE in lacks:
+        return "it reads the case, and there is none; make a case of the alert"
+    names = ", ".join(lacks)
+    return names and f"it reads the custom field{'s' if len(lacks) > 1 else ''} {names}, without a value here; set it"
+
+
+def _has_value(field: Any) -> bool:
+    """Whether a custom field, such as `{"string": "003", "order": 0}`, has a value."""
+    values = field.items() if isinstance(field, Mapping) else ()
+    return any(value not in (None, "") for key, value in values if key not in ("order", "_id"))
 
 
 def is_undo(responder_name: str) -> bool:

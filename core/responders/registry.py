@@ -40,7 +40,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
-from core.responders.profiles import profiles, with_profile
+from core.responders.profiles import lacking, profiles, why_lacking, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -393,8 +393,10 @@ class Registry:
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""
         reasons = _reasons_not(responder, target)
-        why = "" if not _fits(responder, target) else targets.why_none_fits(target, self.target_types(merged))
-        return [*reasons, why] if why else reasons
+        if _fits(responder, target):
+            lacks = why_lacking(lacking(merged.name, target)) if target.json else ""  # `names_for` has no object
+            reasons += filter(None, (targets.why_none_fits(target, self.target_types(merged)), lacks))
+        return reasons
 
     def _malformed(self, merged: MergedResponder, target: Target, clearance: int) -> list[Refusal]:
         """Why there is nothing that a run could act on, if what there is of its types is malformed."""
@@ -516,6 +518,7 @@ class Registry:
                 "target": acts_on,
                 "verdict": "cannot_run" if reasons or refusals else "can_run",
                 "reasons": [*reasons, *notes],
+                "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
                 "policy": self.policy(merged.name),
             }

@@ -116,11 +116,16 @@ class CatalogueLoader:
         return LoadedCatalogue((_fingerprint(self._environments.root), *signature[1:]), by_id, catalogue)
 
     def _prepare(self, definition: Definition) -> RunnableResponder | Skipped:
-        section = self._section(definition)
+        named = section_for(definition.name, self._sections)
+        section = named or ResponderSection()
         configured = configure(definition, _values(section))
+        is_ours = definition.file.is_relative_to(BUNDLED)
+        if named is None and definition.items and not is_ours and not isinstance(configured, Skipped):
+            configured = _unnamed(definition)
         responder = self._responder(definition)
         if isinstance(configured, Skipped):
-            return replace(configured, responder=responder, is_wanted=self._is_wanted(definition))
+            is_wanted = named is not None or not (definition.items or is_ours)
+            return replace(configured, responder=responder, is_wanted=is_wanted)
         responder = replace(responder, max_tlp=configured.max_tlp, max_pap=configured.max_pap)
         return self._equip(responder, configured, section)
 
@@ -143,14 +148,6 @@ class CatalogueLoader:
         code = digest_of(definition.folder)
         return RunnableResponder(replace(responder, code=code), configured, interpreter, section)
 
-    def _is_wanted(self, definition: Definition) -> bool:
-        """Whether it should be usable: the settings name it, or it isn't bundled."""
-        is_named = section_for(definition.name, self._sections) is not None
-        return is_named or not definition.file.is_relative_to(BUNDLED)
-
-    def _section(self, definition: Definition) -> ResponderSection:
-        return section_for(definition.name, self._sections) or ResponderSection()
-
     def _responder(self, definition: Definition) -> Responder:
         return Responder(
             id=responder_id(self._organisation, definition.name),
@@ -164,6 +161,14 @@ class CatalogueLoader:
             target=definition.target,
             items=(*(item.name for item in definition.items), *RUN_SETTINGS),
         )
+
+
+def _unnamed(definition: Definition) -> Skipped:
+    """Why a responder isn't offered that has configuration items, each with a default, and no section."""
+    command = f"`responder-bot responders settings {definition.name}`"
+    reason = f"{definition.file}: the settings don't name it; add the section that {command} prints."
+    public = "not configured; an administrator can name it in the settings"
+    return Skipped(definition.name, reason, public_reason=public)
 
 
 def _in_unicode(skipped: Skipped) -> Skipped:

@@ -10,14 +10,18 @@ from core.actions.measures import MeasureFilter, Measures
 from core.api.aliases.choices import DATA_TYPES
 from core.common.errors import ResponderBotError
 from core.engines.base import Report, Responder
-from core.models import OfferedResponder, UndoInput, parse_id
+from core.models import AlertUpdate, CaseUpdate, CreateCaseInput, OfferedResponder, UndoInput, parse_id
+from core.records.alerts import Alerts
+from core.records.cases import Cases
 from core.responders import target as targets
 from core.responders.profiles import profiles
 from core.settings import ResponderSection
-from tests.core.actions.harness import ANNA, Harness, next_run, open_harness, run_input
+from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.scripted_engine import ScriptedEngine
 
-ISOLATE, RELEASE = "MSDefender-IsolateMachine_1_0", "MSDefender-UnisolateMachine_1_0"
+ISOLATE, RELEASE = "CrowdStrikeFalcon_HostContainment_1_0", "CrowdStrikeFalcon_LiftContainmentHost_1_0"
+DEFENDER = "MSDefender-IsolateMachine_1_0"
+WAZUH, WAZUH_FIELDS = "Wazuh_1_0", ["wazuh_agent_id", "wazuh_alert_id", "wazuh_rule_id"]
 ARTIFACTS = [{"dataType": "hostname", "data": "SRV-DC01"}, {"dataType": "hash", "data": "a" * 64}]
 DONE = Report(True, full={"message": "done"})
 
@@ -60,6 +64,45 @@ def test_there_are_twenty_and_each_entry_can_be_true() -> None:
             assert profiles()[profile.undo].target == profile.target, name
 
 
+async def why_not(harness: Harness, object_id: str, name: str = DEFENDER) -> tuple[Sequence[str], Sequence[str]]:
+    """Why it can't run, and what is lacking."""
+    responder = await offered(harness, object_id, name)
+    return responder.reasons or [], responder.lacks or []
+
+
+async def test_what_reads_the_case_can_run_once_there_is_one(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=offering(public(DEFENDER)), artifacts=ARTIFACTS) as harness:
+        host, _ = await artifact_ids(harness)
+        reason = "it reads the case, and there is none; make a case of the alert"
+        assert await why_not(harness, host) == ([reason], ["case"])
+        request = run_input(harness, DEFENDER, objectType="case_artifact", objectId=host)
+        with pytest.raises(ResponderBotError, match="there is none; make a case of the alert"):
+            await harness.actions.start(ANNA, request)
+        alerts = Alerts(harness.database, harness.clock, "soc")
+        await alerts.create_case(LEAD, harness.alert_id, CreateCaseInput())
+        assert await why_not(harness, host) == ([], [])
+        assert (await harness.actions.start(ANNA, request)).action.status == "Waiting"
+
+
+async def test_custom_fields_that_are_read_are_named_where_they_have_no_value(tmp_path: Path) -> None:
+    artifacts = [{"dataType": "ip", "data": "198.51.100.7"}]
+    async with open_harness(tmp_path, engine=offering(public(WAZUH)), artifacts=artifacts) as harness:
+        (address,) = await artifact_ids(harness)
+        assert (await why_not(harness, address, WAZUH))[1] == ["case", *WAZUH_FIELDS]
+        alerts = Alerts(harness.database, harness.clock, "soc")
+        fields = {name: {"string": "003"} for name in WAZUH_FIELDS}
+        await alerts.update(LEAD, harness.alert_id, AlertUpdate.model_validate({"customFields": fields}))
+        assert (await why_not(harness, address, WAZUH))[1] == ["case"]
+        case = await alerts.create_case(LEAD, harness.alert_id, CreateCaseInput())
+        assert await why_not(harness, address, WAZUH) == ([], [])
+        cases = Cases(harness.database, harness.clock)
+        await cases.update_case(
+            LEAD, case.id, CaseUpdate.model_validate({"customFields.wazuh_rule_id": {"string": None}})
+        )
+        reason = "it reads the custom field wazuh_rule_id, without a value here; set it"
+        assert await why_not(harness, address, WAZUH) == ([reason], ["wazuh_rule_id"])
+
+
 async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(tmp_path: Path) -> None:
     engine = offering(public(ISOLATE), public(RELEASE))
     async with open_harness(tmp_path, engine=engine, artifacts=ARTIFACTS) as harness:
@@ -67,7 +110,7 @@ async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(t
         responder = await offered(harness, host, ISOLATE)
         assert responder.policy is not None
         assert (responder.policy.undo, responder.policy.confirm) == (RELEASE, profiles()[ISOLATE].effect)
-        assert (await offered(harness, file, ISOLATE)).reasons == ["this observable is no host or address"]
+        assert (await offered(harness, file, ISOLATE)).reasons == ["this observable is no host"]
 
         request = run_input(harness, ISOLATE, objectType="case_artifact", objectId=host, undoAfterMinutes=5)
         started = await harness.actions.start(ANNA, request)

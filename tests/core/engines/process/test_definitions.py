@@ -251,6 +251,38 @@ def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> 
     assert secrets_of(configured, {}) == ["open sesame"]  # a default value is public, and would blot out half of a text
 
 
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [({}, ["app_secret"]), ({"app_id": "x"}, ["app_secret"]), ({"APP_SECRET": "mine"}, [])],
+)
+def test_a_credential_that_is_only_the_default_is_not_configured(
+    tmp_path: Path, given: dict[str, Any], missing: list[str]
+) -> None:
+    items = [
+        item("app_id", required=True, defaultValue="abcdef12-ab12-abc12-ab12-abcdef123456"),
+        item("app_secret", required=True, defaultValue="ABCDEFGHIJKLMNOPQRSTUVWXYZ1234567890="),
+    ]
+    configured = configure(definition(tmp_path, configurationItems=items), given)
+    assert isinstance(configured, Skipped) == bool(missing)
+    if isinstance(configured, Skipped):
+        assert configured.public_reason == f"not configured: {', '.join(missing)} missing; an administrator can set it"
+
+
+@pytest.mark.parametrize("items", [[], [item("limit", "number", defaultValue=100)]])
+async def test_a_responder_with_configuration_items_is_offered_once_the_settings_name_it(
+    make_engine: MakeEngine, tmp_path: Path, items: list[dict[str, Any]]
+) -> None:
+    root = tmp_path / "own"
+    put(root, configurationItems=items)
+    found = await catalogue(make_engine, root)
+    assert [responder.name for responder in found.responders] == ([] if items else ["Mailer_1_0"])
+    for skipped in found.skipped:
+        assert (skipped.is_wanted, skipped.public_reason.partition(";")[0]) == (False, "not configured")
+        assert "`responder-bot responders settings Mailer_1_0`" in skipped.reason
+    (named,) = (await catalogue(make_engine, root, config={"Mailer_1_0": {}})).responders
+    assert named.name == "Mailer_1_0"
+
+
 def test_only_a_python_file_needs_no_execute_permission(tmp_path: Path) -> None:
     root = tmp_path / "own"
     put(root, command="Mailer/run")
