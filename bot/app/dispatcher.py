@@ -47,6 +47,8 @@ CHANNEL_EVENTS = (  # after these, Slack is asked again what the channels may sh
     "member_joined_channel",  # of the bot itself; other members change nothing
     "channel_archive",
     "channel_unarchive",
+    "group_archive",  # of a private channel
+    "group_unarchive",
     "channel_shared",
     "channel_unshared",
 )

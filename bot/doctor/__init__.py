@@ -30,6 +30,7 @@ LEFT_OUT: Mapping[str, str] = {
     "channels:history": _LOST.format("to a public channel"),
     "groups:history": _LOST.format("to a private channel"),
     "im:history": _LOST.format("to a person"),
+    "users:read": "nobody can be linked by e-mail",
 }
 """What it costs to leave out each optional scope of the manifest."""
 

@@ -204,11 +204,12 @@ class SlackEmulator:
         """Add a user group or set its members."""
         self._team.usergroups[usergroup_id] = tuple(users)
 
-    def archive(self, channel_id: str) -> None:
-        """Archive a channel and send the app the event."""
+    def archive(self, channel_id: str, is_archived: bool = True) -> None:
+        """Archive a channel, or no longer, and send the app the event."""
         channel = self._team.channel(channel_id)
-        channel.is_archived = True
-        self._announce_channel(channel, {"type": "channel_archive", "channel": channel.id})
+        channel.is_archived = is_archived
+        event = "archive" if is_archived else "unarchive"
+        self._announce_channel(channel, {"type": f"{_kind(channel)}_{event}", "channel": channel.id})
 
     def share(self, channel_id: str, is_shared: bool = True) -> None:
         """Connect a channel to another organization, or disconnect it, and send the app the event."""
@@ -222,7 +223,7 @@ class SlackEmulator:
         channel = self._team.channel(channel_id)
         channel.name = name
         shown = {"id": channel.id, "name": name, "created": channel.created}
-        self._announce_channel(channel, {"type": "channel_rename", "channel": shown})
+        self._announce_channel(channel, {"type": f"{_kind(channel)}_rename", "channel": shown})
 
     def _announce_channel(self, channel: Channel, event: Json) -> None:
         self._team.publish_channel(channel)
@@ -298,3 +299,8 @@ def _own_addresses_only(url: str) -> Middleware:
         return await handler(request)
 
     return check
+
+
+def _kind(channel: Channel) -> str:
+    """How the events of a channel begin; those of a private one have names of their own."""
+    return "group" if channel.is_private else "channel"

@@ -146,9 +146,7 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
         body=GroupInput,
         response=Group,
         permission="manageUser",
-        or_permission="actOnBehalf",
         purpose="change a group",
-        for_bot=True,
     )
     async def set_members(request: Request) -> Response:
         return json_response(await people.set_members(request.caller, request.path["name"], request.body.members))

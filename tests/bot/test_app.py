@@ -27,6 +27,8 @@ from bot.slack_emulator import EmulatorView, SlackEmulator
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
+from tests.bot.features.environment import MANIFEST
+from tests.bot.outbox.harness import until_read
 from tests.bot.running import (
     ANNA,
     BEN,
@@ -109,6 +111,21 @@ async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: 
         assert str(settings.core.port) not in str(response)
         async with serving(settings, grace_s=0):
             _later, _ = await env.new_card(anna, sourceRef="eve-2", title="After the pause")
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+async def test_the_bot_looks_again_once_a_channel_is_archived_or_no_longer(tmp_path: Path, is_private: bool) -> None:
+    cases = "C0CASES"
+    channel = {"id": cases, "clearance": "amber", "alerts": {}, "group": False}
+    async with running_bot(tmp_path, manifest=MANIFEST, channels=[channel]) as env:
+        env.emulator.add_channel(cases, name="cases", is_private=is_private)
+        changed_at = env.bot.outbox.channels_changed_at
+        for is_archived in (True, False):
+            before = await changed_at()
+            env.emulator.archive(cases, is_archived)
+            async with asyncio.timeout(20):
+                await until_read(changed_at, lambda now, before=before: now != before)  # type: ignore[misc]
+        await env.card(await env.person(ANNA), await env.post_alert(), cases)
 
 
 # --- signed requests ------------------------------------------------------------------------------------------------

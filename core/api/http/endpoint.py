@@ -132,8 +132,6 @@ class Endpoint:
     """Whether a key with the profile `source` may read it too."""
     reads_bytes: bool = False
     """The handler reads the body itself, as bytes, and checks who sends it, who may sign it in place of a key."""
-    for_bot: bool = False
-    """Whether a key that acts for others may change it without naming the user."""
     by_name: bool = False
     """Whether the last segment is a name that users choose: it also matches a literal route of another method."""
     query: Mapping[str, str] = field(default_factory=dict)

@@ -276,7 +276,7 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if endpoint.permission and not (endpoint.or_permission and caller.may(endpoint.or_permission)):
         purpose = endpoint.purpose or endpoint.summary
         reason = caller.why_not(endpoint.permission, purpose, label=endpoint.permission_label)
-    if endpoint.writes and not endpoint.for_bot and caller.may("actOnBehalf"):
+    if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, name the user in the header X-On-Behalf-Of"
         reason = f"{reason}; {hint}" if reason else f"{hint[0].upper()}{hint[1:]}."
     elif caller.profile == "source" and (reason or not (endpoint.permission or endpoint.allow_source_profile)):

@@ -244,13 +244,22 @@ async def test_what_happens_to_channels_and_to_the_app_itself_is_told(
         emulator.share("C0SOC")
         emulator.share("C0SOC", False)
         emulator.archive("C0SOC")
+        emulator.archive("C0SOC", False)
+        emulator.add_channel("C0PRIVATE", name="private", is_private=True)
+        emulator.rename("C0PRIVATE", "secret")
+        emulator.archive("C0PRIVATE")
+        emulator.archive("C0PRIVATE", False)
         emulator.uninstall()
-        payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(6)]
+        payloads = [(await socket.receive_json(timeout=5))["payload"] for _ in range(10)]
     assert [payload["event"]["type"] for payload in payloads] == [
         "channel_rename",
         "channel_shared",
         "channel_unshared",
         "channel_archive",
+        "channel_unarchive",
+        "group_rename",
+        "group_archive",
+        "group_unarchive",
         "tokens_revoked",
         "app_uninstalled",
     ]
