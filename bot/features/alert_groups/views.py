@@ -61,7 +61,7 @@ def _group(content: GroupContent) -> list[Block]:
     if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
         lines.insert(0, _most("Titles", content.titles, content))
     text = "\n".join(line for line in lines if line)
-    return [*blocks, section(text)] if text else blocks
+    return [*blocks, *([section(text)] if text else [])]
 
 
 def _digest(content: GroupContent) -> list[Block]:
@@ -76,7 +76,7 @@ def _digest(content: GroupContent) -> list[Block]:
         _most("Observables", content.facts, content),
     ]
     text = "\n".join(line for line in lines if line)
-    return [*blocks, section(text)] if text else blocks
+    return [*blocks, *([section(text)] if text else [])]
 
 
 def _common_title(content: GroupContent) -> str:
