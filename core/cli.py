@@ -312,12 +312,14 @@ def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "
 
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
-    verb = _group(subparsers, "responders", "list, install and check responders")
+    verb = _group(subparsers, "responders", "list, install, configure and check responders")
     verb("list", _responders_list, "list available responders, and the others with the reason")
     install = verb("install", _responders_install, "build the environments that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
+    settings = verb("settings", _responders_settings, "print the section of the settings for a responder, to paste")
+    settings.add_argument("responder", metavar="NAME", help="with its version, such as Mailer_1_0")
     verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
 
 
@@ -800,6 +802,24 @@ def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Seque
         print(f"  {sentence}")
 
 
+def _responders_settings(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    from difflib import get_close_matches
+
+    from core.engines.definitions import BUNDLED, load
+    from core.responders.settings_section import settings_section
+
+    folders = [folder for engine in settings.engine if engine.type == "process" for folder in engine.responders]
+    found = {definition.name: definition for definition in reversed(load([*folders, BUNDLED]).definitions)}
+    if args.responder not in found:
+        near = get_close_matches(args.responder, found, 1)
+        hint = f"did you mean {near[0]}?" if near else "`responder-bot responders list` shows their names."
+        sentence = f"No folder of [[engine]] responders has a responder {args.responder}; {hint}"
+        raise ResponderBotError("not_found", sentence)
+    print(settings_section(found[args.responder]), end="")
+    return 0
+
+
 def _responders_install(args: argparse.Namespace) -> int:
     settings = _settings(args)
     from core.engines.definitions import BUNDLED
@@ -814,10 +834,8 @@ def _responders_install(args: argparse.Namespace) -> int:
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
     specs = environment_specs(roots, settings.responder)
     if not specs:
-        print(
-            f"There is no responder in {args.folder}: no folder in it has a usable definition (*.json).",
-            file=sys.stderr,
-        )
+        sentence = f"There is no responder in {args.folder}: no folder in it has a usable definition (*.json)."
+        raise ResponderBotError("not_found", sentence)
     built = asyncio.run(environments.install(specs, _show_building))
     failed = [status for status in built if status.state == "failed"]
     print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")

@@ -60,6 +60,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot responders install": "",
     "responder-bot responders install [DIR]": "responder-bot responders install core/bundled",
     "responder-bot responders list": "",
+    "responder-bot responders settings NAME": "responder-bot responders settings ResponderBot_Mail_1_0",
     "responder-bot user key NAME --keep-old": "responder-bot user key --help",
     "responder-bot source add NAME --preset PRESET": "responder-bot source add --help",
     "responder-bot source test suricata FILE": f"responder-bot source test suricata {SURICATA}",

@@ -39,6 +39,7 @@ class ConfigurationItem:
     default: Any
     is_secret: bool = False
     """True when its name or description contains one of SECRET_WORDS: reports never show its value."""
+    description: str = ""
 
 
 @dataclass(frozen=True)
@@ -317,11 +318,13 @@ def _item(raw: Mapping[str, Any]) -> ConfigurationItem:
     if kind not in _ITEM_TYPES:
         known = ", ".join(_ITEM_TYPES)
         raise UnusableDefinitionError(f"the configuration item {name!r} has the unknown type {kind!r}; known: {known}.")
+    description = str(raw.get("description") or "")
     return ConfigurationItem(
         name,
         kind,
         multi=raw.get("multi") is True,
         required=raw.get("required") is True,
         default=raw.get("defaultValue"),
-        is_secret=kind != "boolean" and is_secret(name, str(raw.get("description") or "")),
+        is_secret=kind != "boolean" and is_secret(name, description),
+        description=description,
     )
