@@ -57,6 +57,7 @@ class Subject:
     artifacts: tuple[Artifact, ...] = field(default=(), repr=False)  # of an alert; an artifact has those of its alert
     parent_tlp: int = CLEAR  # of its case or alert, which a responder gets with it
     parent_title: str = ""  # likewise, of an artifact
+    case_tlp: int = CLEAR  # of an alert's case, which runs on its artifacts get
     others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
 
     @property
@@ -99,7 +100,7 @@ class Subject:
             title=artifact_title(artifact),
             tlp=max(self.tlp, artifact.tlp),
             link="",
-            parent_tlp=self.tlp,
+            parent_tlp=max(self.tlp, self.case_tlp),
             parent_title=self.title,
         )
 
@@ -113,8 +114,8 @@ class Subject:
     def in_document(document: Document, object_id: str) -> "Subject | None":
         """An object of a document; None if it isn't there."""
         if document.alert is not None:
-            alert = replace(Subject.alert(document.alert), others=tuple(document.other_artifacts))
-            return alert.part(object_id)
+            others, case_tlp = tuple(document.other_artifacts), document.case_tlp or CLEAR
+            return replace(Subject.alert(document.alert), others=others, case_tlp=case_tlp).part(object_id)
         if document.case is None:
             return None
         subject = Subject._in_case(document, document.case, object_id)
@@ -255,9 +256,10 @@ class RedactedView:
         """A digest of what is withheld: a message with another one shows too much or too little."""
         own = None if self.is_open else self.subject.tlp
         reports = None if self.shows_reports else self.highest_tlp
+        of_parts = None if may_see(self.clearance, self.subject.case_tlp) else self.subject.case_tlp
         masked = sorted(self._hidden_texts()) if self.is_open else []
         is_silent = self.clearance == SHARED and reports is not None
-        return hashlib.sha256(json.dumps([own, reports, masked, is_silent]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([own, reports, of_parts, masked, is_silent]).encode()).hexdigest()
 
 
 # --- masking --------------------------------------------------------------------------------------------------------

@@ -112,9 +112,9 @@ class Renderer:
         if alert is None:
             return []
         actions, total = timeline.document.actions, timeline.action_count
-        policies, others = timeline.document.policies, timeline.document.other_artifacts
-        subject = replace(Subject.alert(alert), others=tuple(others))
-        render = partial(alert_card, alert, actions, total=total, policies=policies, others=others, now_ms=now)
+        policies = timeline.document.policies
+        subject = Subject.in_document(timeline.document, alert.id) or Subject.alert(alert)
+        render = partial(alert_card, alert, actions, total=total, policies=policies, subject=subject, now_ms=now)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads

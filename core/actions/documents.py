@@ -15,7 +15,7 @@ from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Action, Approval, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
-from core.records.clearance import level_of as clearance_of
+from core.records.clearance import level_of
 from core.records.events import Feed
 from core.reports import report as reports
 from core.responders import target as targets
@@ -131,6 +131,7 @@ class Documents:
             "id": f'"~{document.root_id}"',
             "deleted": json.dumps(document.is_deleted),
             **({document.kind: document.root} if document.kind else {}),
+            **({} if document.case_tlp is None else {"caseTlp": str(document.case_tlp)}),
             "alertIds": _ids(document.alert_ids),
             **{name: _array(document.parts[kind].values()) for kind, name in _PARTS},
             "otherArtifacts": _array(document.others[number] for number in others),
@@ -157,6 +158,8 @@ class _Document:
     kind: Literal["alert", "case", ""] = ""
     root: str = ""
     is_deleted: bool = True
+    case_tlp: int | None = None
+    """Of an alert in a case: that of the case."""
     alert_ids: Sequence[int] = ()
     parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
     others: dict[int, str] = field(default_factory=dict)
@@ -303,7 +306,10 @@ class _DocumentReader:
         if document.kind == "alert":
             numbers = [number_of(artifact["id"]) for artifact in root.get("artifacts", ())]
             self._list_actions_on_artifacts(document, numbers)
-            self._add_others(document, parse_id(root.get("case") or ""), but=set(numbers))
+            case_id = parse_id(root.get("case") or "")
+            if case_id is not None:
+                document.case_tlp = level_of(self._reads, case_id)
+            self._add_others(document, case_id, but=set(numbers))
         elif document.kind == "case":
             self._add_others(document, root_id)
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
@@ -408,7 +414,7 @@ class _DocumentReader:
             self._put_deciders(document, row, action, extension.asked_by, extension.approval)
 
     def _put_deciders(self, document: _Document, row: Row, action: Action, asked_by: str, approval: Approval) -> None:
-        clearance = clearance_of(self._reads, row["id"])
+        clearance = level_of(self._reads, row["id"])
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.

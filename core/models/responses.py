@@ -719,6 +719,8 @@ class Document(ApiModel):
     """The case is deleted; without `alert` and `case` the object doesn't exist any more."""
     alert: Alert | None = Field(None, exclude_if=_is_absent)
     case: Case | None = Field(None, exclude_if=_is_absent)
+    case_tlp: Level | None = Field(None, exclude_if=_is_absent)
+    """Of an alert in a case: that of the case, which runs on its artifacts get with them; red for one that is gone."""
     alert_ids: list[ObjectId] = Field(default_factory=list)
     """The first alerts that became this case or were merged into it."""
     tasks: list[Task] = Field(default_factory=list)

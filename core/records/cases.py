@@ -47,6 +47,7 @@ _NAMES: Mapping[Kind, str] = {
     "case_task_log": "Log",
     "case_artifact": "Artifact",
 }
+MAX_ALERTS = 10_000  # of a case, whose level changes
 DEFAULT_LEVEL = 2  # medium, amber
 T = TypeVar("T")
 S = TypeVar("S", bound=StoredModel)
@@ -273,6 +274,9 @@ def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case 
     saved = case.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
     objects.update(tx, number, saved.to_json())
     record_event(tx, "case", "updated", number, number, user, now)
+    if saved.tlp != before.tlp:  # what runs on artifacts of its alerts have said may be shown elsewhere now
+        for alert in objects.alerts_of(tx, number, MAX_ALERTS):
+            record_event(tx, "alert", "updated", alert, alert, user, now)
     return saved
 
 

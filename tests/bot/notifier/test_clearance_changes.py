@@ -30,10 +30,21 @@ from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
+from tests.responder_folders import write_responder
 
 TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
 REPORTED = ("Looked it up.", "The firewall said no.", "line 150 of the report")
 SECRETS = (TITLE, OBSERVED, LOGGED, *REPORTED)
+CASED = "Quagga case"
+"""The title of the case, which responders get with its observables."""
+ECHO = '''"""Repeats the titles that it got."""
+import json, re, sys
+from pathlib import Path
+job = Path(sys.argv[1])
+titles = re.findall('"title": *"([^"]*)"', (job / "input" / "input.json").read_text())
+report = {"success": True, "full": {"message": "It got " + ", ".join(titles)}, "operations": []}
+(job / "output" / "output.json").write_text(json.dumps(report))
+'''
 ROUTED = (SOC, OPEN, RED)
 
 
@@ -78,6 +89,7 @@ class PostedAlert:
         await self.started("Isolate_1_0", address=OBSERVED)  # the card of an alert with a case shows no observables
         self.case_id = (await scene.client.create_case_from_alert(self.alert_id)).id
         await scene.client.mark_alert_unread(self.alert_id)  # the card of one that is closed has no observables
+        assert (await scene.core.send("PATCH", f"/api/case/{self.case_id}", {"title": CASED})).status_code == 200
         self.task_id = (await scene.client.add_task(self.case_id, {"title": "Look"})).id
         await self.log()
         await settled(scene, scene.bot)
@@ -91,8 +103,18 @@ class PostedAlert:
         )
         return await self.scene.client.run(body)
 
+    async def echoed(self, kind: str) -> None:
+        """Have the observable, the alert or the case run through the responder that repeats it."""
+        alert = (await self.scene.core.send("GET", f"/api/alert/{self.alert_id}")).json()
+        observable = next(item["id"] for item in alert["artifacts"] if item["dataType"] == "ip")
+        object_id = {"case_artifact": observable, "alert": self.alert_id, "case": self.case_id}[kind]
+        body = RunInput.model_validate({"responderId": "Echo_1_0", "objectType": kind, "objectId": object_id})
+        await self._ended(await self.scene.client.run(body))
+
     async def ran(self, name: str) -> None:
-        action = await self.started(name)
+        await self._ended(await self.started(name))
+
+    async def _ended(self, action: Action) -> None:
         while action.end_date is None:
             action = await self.scene.client.action(action.id, wait_s=10)
 
@@ -164,6 +186,7 @@ def with_clearance(settings: BotSettings, channel: str, clearance: int) -> BotSe
 async def posted_alert(folder: Path, **more: Any) -> AsyncIterator[PostedAlert]:
     os.mkfifo(folder / "go")
     policies = write_responders(folder)
+    write_responder(folder / "responders", "Echo", ECHO, dataTypeList=["ip", "thehive:alert", "thehive:case"])
     engine = EngineSection(name="local", responders=(folder / "responders",))
     parts = {"clock_ms": QuickClock(), "engine": (engine,), "responder": policies, **more}
     async with running_bot(folder, **parts) as scene:
@@ -346,6 +369,27 @@ async def test_direct_messages_to_an_unlinked_person_are_withheld(tmp_path: Path
         assert await it.seen(it.direct) == set()
 
 
+@pytest.mark.parametrize("kind", ["case_artifact", "case"])
+@pytest.mark.parametrize("is_raised_first", [True, False])
+async def test_what_a_run_says_counts_as_high_as_the_case_that_it_got(
+    tmp_path: Path, kind: str, is_raised_first: bool
+) -> None:
+    """An amber alert in a red case: runs on its observables show on its card, and got the case."""
+    async with posted_alert(tmp_path) as it:
+        path = f"/api/case/{it.case_id}"
+        if is_raised_first:
+            assert (await it.scene.core.send("PATCH", path, {"tlp": 3})).status_code == 200
+        await it.echoed(kind)
+        await settled(it.scene, it.scene.bot)
+        if not is_raised_first:
+            assert CASED in await stored(it.ben, SOC)
+            assert (await it.scene.core.send("PATCH", path, {"tlp": 3})).status_code == 200
+            await settled(it.scene, it.scene.bot)
+        shown = {channel: await stored(it.ben, channel) for channel in (*ROUTED, it.direct)}
+    assert [channel for channel, text in shown.items() if CASED in text] in ([RED], [])
+    assert TITLE in shown[SOC]  # the alert is amber
+
+
 # --- random changes --------------------------------------------------------------------------------------------------
 
 levels = st.integers(0, 3)
@@ -354,6 +398,7 @@ steps = st.one_of(
     st.tuples(st.just("case"), levels),
     st.tuples(st.just("observable"), levels),
     st.tuples(st.sampled_from(["share", "unshare"]), st.sampled_from([SOC, RED])),
+    st.tuples(st.just("echo"), st.sampled_from(["case_artifact", "alert", "case"])),
     st.tuples(st.sampled_from(["run", "log", "settle"]), st.none()),
     st.tuples(
         st.sampled_from(["ratelimit", "lose_answer", "lose_request", "fail"]),
@@ -398,6 +443,8 @@ class ChangingLevels:
             it.scene.emulator.share(given, self.shared[given])
         elif what == "run":
             await it.ran("Report_1_0")
+        elif what == "echo":
+            await it.echoed(given)
         elif what == "log":
             await it.log()
         elif what == "settle":
@@ -425,8 +472,10 @@ class ChangingLevels:
             for words, level in rising.items():
                 is_shown = may_see(clearance, level) and self._is_told(words, channel)
                 assert (words in everything) is is_shown, (channel, words)
+            assert CASED not in everything or may_see(clearance, self.case), channel
             for data, level in self.observed.items():
-                assert data not in everything or may_see(clearance, max(level, self.alert)), (channel, data)
+                least = max(level, min(self.alert, self.case))  # it belongs to both
+                assert data not in everything or may_see(clearance, least), (channel, data)
 
     def _is_told(self, words: str, channel: str) -> bool:
         """Whether it is posted there at all: direct messages have no logs and no files."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bot.block_kit import ids
@@ -32,7 +31,7 @@ from bot.clearance import RedactedView, Subject, tlp_name, withheld
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Artifact, Policy
+from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Policy
 
 MAX_RUNS = 15  # lines
 MAX_IN_FORCE = 5  # of a responder, that can be undone
@@ -57,14 +56,14 @@ def alert_card(
     button: ButtonIds,
     now_ms: int,
     policies: Mapping[str, Policy] | None = None,
-    others: Sequence[Artifact] = (),
+    subject: Subject | None = None,
 ) -> Message:
     """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
 
-    `policies` are those of the responders, by name: who approves reads there what a run does. `others` are the other
-    artifacts of the alert's case.
+    `policies` are those of the responders, by name: who approves reads there what a run does. `subject` is the alert
+    with what its case gives it.
     """
-    view = RedactedView(replace(Subject.alert(alert), others=tuple(others)), clearance)
+    view = RedactedView(subject or Subject.alert(alert), clearance)
     newest = runs.newest_first([action for action in actions if not view.of(action.object_id).is_secret])
     total -= len(actions) - len(newest)
     if not view.is_open:
