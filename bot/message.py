@@ -24,10 +24,13 @@ class Message:
 
     text: str
     blocks: tuple[Block, ...] = ()
+    is_broadcast: bool = False
+    """Whether a reply in a thread is also shown in the channel."""
 
     def payload(self) -> dict[str, Any]:
         """The fields of chat.postMessage and chat.update; the last lines are left out where Slack would refuse them."""
-        return {"text": self.text, "blocks": [dict(block) for block in _fitting(self.blocks)]}
+        more = {"reply_broadcast": True} if self.is_broadcast else {}
+        return {"text": self.text, "blocks": [dict(block) for block in _fitting(self.blocks)], **more}
 
 
 NOT_SHOWN = Message("Not shown in a shared channel.")

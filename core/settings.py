@@ -22,6 +22,7 @@ from core.common.settings_file import (
     RetentionSection,
     Sections,
     SettingsSection,
+    SlackId,
     checked,
     read_sections,
     section,
@@ -196,6 +197,10 @@ class ResponderSection(SettingsSection):
     """Who may run it; None for whoever may run responders, an empty list for nobody."""
     approve_by: Names | None = Field(None, description=_NAMES)
     """Who may approve and deny its runs, which then need an approval; None for whoever may run responders."""
+    ask: tuple[SlackId, ...] = Field(
+        (), description='a list of ids of user groups and people in Slack, such as ["S0123456789"]'
+    )
+    """Who is asked to approve, in place of whoever may; it gives no right."""
     only_on: OnlyOnSection | None = None
     rate: Rates = ()
     rate_per_target: Rates = ()

@@ -85,6 +85,7 @@ class Bot:
             mentions=channels.mentions,
             workspace_url=lambda: installation.workspace_url,
             team=lambda: installation.team_id,
+            slack_user=identity.slack_user,
         )
         self.notifier = Notifier(core, self.outbox, access, clock_ms)
         self.leading = asyncio.Event()

@@ -1,18 +1,19 @@
-"""Short responses that only one person sees: not linked, channel not set up, errors, confirmations."""
+"""Short texts: not linked, channel not set up, errors, confirmations, reminders."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, escape, foreign, section
+from bot.block_kit.text import DAY_AND_TIME, MESSAGE_TEXT_LIMIT, clip, count, escape, foreign, section, slack_date
 from bot.clearance import tlp_name
-from bot.message import ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.models import Permission, Person
 
 MAX_PEOPLE = 3  # that are named
+HALF = "Half of the time to decide is over."
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
 # Requests that may have run something although their response was lost have sentences of their own.
@@ -131,3 +132,20 @@ def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
     text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
     again = button_element("Show again", ids.REFRESH, button(Intent("show_again", object_id, channel)))
     return Message(text, (section(text), actions(again)))
+
+
+def reminded(text: str, blocks: Sequence[Block]) -> Message:
+    """The same request once more, at half of the time."""
+    return Message(clip(f"{HALF} {text}", MESSAGE_TEXT_LIMIT), (section(f"⏰ *{HALF}*"), *blocks))
+
+
+def reminder(on: str, who: str) -> Message:
+    """Tells in a thread those who get no direct message that half of the time is over; `on` is what waits."""
+    return Message(clip(f"{HALF} {on}", MESSAGE_TEXT_LIMIT), (section(f"{who} ⏰ {HALF}".strip()),))
+
+
+def counted(number: int, since: int, command: str) -> Message:
+    """Tells somebody who was asked often within minutes how many more requests came."""
+    text = f"{count(number, 'more request')} for approval"
+    lists = f"`{command} pending` and your Home list all that wait."
+    return Message(f"{text}.", (section(f"*{text}* since {slack_date(since, DAY_AND_TIME)}. {lists}"),))

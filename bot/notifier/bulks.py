@@ -1,9 +1,12 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from bot.block_kit.text import mentions
 from bot.features.bulks import views as bulks
+from bot.notifier.asking import Asking
+from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
 from core.models import BulkCounts, Person
@@ -16,41 +19,96 @@ class BulkMessages:
     """Renders them from counts, which name no object.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
-    for each person who watches. In a channel one reply in its thread tells how it ended.
+    for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.
     """
 
     def __init__(
         self,
         core: "CoreClient",
         outbox: MessageOutbox,
+        access: ChannelAccess,
         recipient: Callable[[str, str], Awaitable[Person | None]],
+        slack_user: Callable[[str], Awaitable[str]],
     ) -> None:
-        """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more."""
+        """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more.
+
+        `slack_user` is the Slack user of a login; "" for nobody.
+        """
         self._core = core
         self._outbox = outbox
+        self._access = access
         self._recipient = recipient
+        self._slack_user = slack_user
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
-    async def of(self, bulk: BulkCounts, as_of: int, destinations: Iterable[str] = ()) -> list[DesiredMessage]:
+    async def of(
+        self, bulk: BulkCounts, as_of: int, destinations: Collection[str], asking: Asking
+    ) -> list[DesiredMessage]:
         """The messages of a bulk there, and where it has some unless they reflect more than `as_of` already.
 
-        `destinations` are channels, and `team:user` for direct messages.
+        `destinations` are channels, `team:user` for direct messages, and user groups that are mentioned. When it is
+        new and waits for approval, that asks them.
         """
         posted = {message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
+        asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
+        replies: list[DesiredMessage] = []
+        was_asked = bool(asks) or any(is_person(_user(key)) for key in posted)
+        if bulk.awaiting:
+            channels = [one for one in destinations if not _is_asked(one)]
+            asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
+            rung = [one for one in asked if await asking.may_ask(_user(one), one.rpartition(":")[0])]
+            destinations = [*channels, *(one for one in rung if is_person(_user(one)))]
+            if not was_asked:
+                replies = [await self._ask(bulk, one, asked, rung, asking) for one in channels]
+                asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
         keys = {bulk_key(bulk.id, destination): None for destination in destinations}
         if as_of < self._as_of.get(bulk.id, 0):
             keys = {key: None for key in keys if key not in posted}
         else:
             self._as_of.pop(bulk.id, None)
             keys |= dict.fromkeys(sorted(posted))
-        return [message for key in keys for message in await self._messages(key, bulk)]
+        rendered = [message for key in keys for message in await self._messages(key, bulk)]
+        is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
+        return [*rendered, *replies, *(await self._told(bulk) if is_news else [])]
+
+    async def _ask(
+        self, bulk: BulkCounts, channel: str, asked: Collection[str], rung: Sequence[str], asking: Asking
+    ) -> DesiredMessage:
+        """The reply that mentions in a channel those who are asked; without any, who the channel mentions."""
+        who, is_broadcast = [_user(one) for one in rung], False
+        if not asked and await asking.may_ask(channel):
+            who, is_broadcast = self._access.mention(channel, 1), True
+        content = bulks.ask(bulk, mentions(who), is_broadcast=is_broadcast)
+        thread_of = bulk_key(bulk.id, channel)
+        return DesiredMessage(f"{BULK}ask:{bulk.id}:{channel}", channel, content, thread_of=thread_of)
+
+    async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
+        """The message once more for those who were asked, since half of the time is over."""
+        posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk_id}:")]
+        again = [
+            f"{BULK}:{bulk_id}:{team}:again:{user}"
+            for _, _, team, *more, user in (key.split(":") for key in posted if is_person(_user(key)))
+            if not more
+        ]
+        asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
+        return await self.read(asked, by_person=False, only_waiting=True)
+
+    async def _told(self, bulk: BulkCounts) -> list[DesiredMessage]:
+        """The direct message to whoever asked for a bulk, once it is over."""
+        user, team = await self._slack_user(bulk.created_by), self._access.team()
+        if not user or await self._recipient(team, user) is None:
+            return []
+        return [DesiredMessage(f"{BULK}told:{bulk.id}:{team}:{user}", user, bulks.ended(bulk))]
 
     def followed(self, last: int) -> None:
         """The feed was followed up to this event: what is asked for from now on is newer."""
         self._as_of = {bulk: as_of for bulk, as_of in self._as_of.items() if as_of > last}
 
-    async def read(self, keys: Iterable[str], *, by_person: bool) -> list[DesiredMessage]:
-        """The messages with these keys, as core has their bulks now. Raises ResponderBotError without its answer."""
+    async def read(self, keys: Iterable[str], *, by_person: bool, only_waiting: bool = False) -> list[DesiredMessage]:
+        """The messages with these keys, as core has their bulks now; `only_waiting` of those that wait for approval.
+
+        Raises ResponderBotError without core's answer.
+        """
         remaining = list(keys)
         bulks: dict[str, BulkCounts] = {}
         async for response in self._core.documents_in_pages(key.split(":")[1] for key in remaining):
@@ -59,7 +117,7 @@ class BulkMessages:
         rendered = [(key, bulks.get(key.split(":")[1])) for key in remaining]
         desired: list[DesiredMessage] = []
         for key, bulk in rendered:
-            if bulk is not None:
+            if bulk is not None and (bulk.awaiting or not only_waiting):
                 desired += await self._messages(key, bulk, by_person=by_person)
         return desired
 
@@ -83,3 +141,12 @@ class BulkMessages:
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
             desired.append(DesiredMessage(late, channel, bulks.late(bulk), thread_of=key))
         return desired
+
+
+def _user(destination: str) -> str:
+    """The last part of a destination or a key: a channel, a person or a user group."""
+    return destination.rpartition(":")[2]
+
+
+def _is_asked(destination: str) -> bool:
+    return _user(destination).startswith("S") or is_person(_user(destination))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.notifier.asking import Asking
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
@@ -53,7 +54,7 @@ class Notifier:
         self._clock = clock_ms
         self._database = DatabaseCheck(core, outbox)
         self._renderer = Renderer(core, outbox, channels, clock_ms)
-        self._bulks = BulkMessages(core, outbox, self._renderer.recipient)
+        self._bulks = BulkMessages(core, outbox, channels, self._renderer.recipient, self._renderer.slack_user)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
@@ -172,17 +173,32 @@ class Notifier:
                     named.setdefault(request.root_id, set()).add(request.log_id)
             documents = await self._documents(named)
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
-            progress = [request.root_id for request in requests if is_bulk(request.root_id)]
+            progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.is_reminder]
             desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
+            asking = self._asking(is_reminder=True)
             for request in requests:
                 document = documents.get(request.root_id)
-                if document is not None:
+                if document is not None and request.is_reminder:
+                    desired += await isolated(self._reminders(document, asking), request.root_id, otherwise=[])
+                elif document is not None:
                     work = self._requested(document, request.log_id, grouper, desired, only_in=request.channel)
+                    desired += await isolated(work, request.root_id, otherwise=[])
+                elif is_bulk(request.root_id) and request.is_reminder:
+                    work = self._bulks.remind(request.root_id.partition(":")[2], asking)
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_group(request.root_id):
                     grouper.changes.needs_update(request.root_id, FOR_PERSON)
-            await self._outbox.commit_refresh(desired, requests, grouper.changes)
+            desired += asking.counts
+            await self._outbox.commit_refresh(desired, requests, grouper.changes, asking.state)
             await self._render_groups(grouper)
+
+    def _asking(self, *, is_reminder: bool = False) -> Asking:
+        return Asking(self._outbox, self._channels.command, self._clock(), is_reminder=is_reminder)
+
+    async def _reminders(self, document: Document, asking: Asking) -> list[DesiredMessage]:
+        """The requests on an alert or a case for which half of the time is over."""
+        timeline = await self._renderer.timeline(document)
+        return [one for action in document.actions for one in await self._renderer.requests(action, timeline, asking)]
 
     async def _requested(
         self,
@@ -240,12 +256,13 @@ class Notifier:
         changes = FeedChanges.of(held.events)
         grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, changes.roots)
         mentions = Mentions(self._outbox, self._channels, self._renderer, self._clock())
+        asking = self._asking()
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         awaited = [document for document in documents if changes.has_run_on(document)]
         for document in awaited:
             desired += await isolated(
-                self._of_root(document, changes, grouper, mentions, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, mentions, asking, desired), document.id, otherwise=[]
             )
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
@@ -257,7 +274,7 @@ class Notifier:
                 continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             desired += await isolated(
-                self._of_root(document, changes, grouper, mentions, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, mentions, asking, desired), document.id, otherwise=[]
             )
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
@@ -267,10 +284,16 @@ class Notifier:
             for document in documents:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
-            desired += await isolated(self._bulks.of(bulk, as_of, destinations), bulk.id, otherwise=[])
+            desired += await isolated(self._bulks.of(bulk, as_of, destinations, asking), bulk.id, otherwise=[])
         last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(
-            desired, last, last_event=last_event, grouped=grouper.changes, mentioned=mentions.mentioned
+            [*desired, *asking.counts],
+            last,
+            last_event=last_event,
+            grouped=grouper.changes,
+            mentioned=mentions.mentioned,
+            asked=asking.state,
+            reminders=asking.reminders,
         )
         for root_id, request_ids in changes.request_ids.items():
             log.info("cards_rendered", root=root_id, request_ids=list(request_ids))
@@ -303,6 +326,7 @@ class Notifier:
         changes: FeedChanges,
         grouper: AlertGrouper,
         mentions: Mentions,
+        asking: Asking,
         unstored: Iterable[DesiredMessage],
     ) -> list[DesiredMessage]:
         """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
@@ -328,7 +352,7 @@ class Notifier:
             action, has_ended = timeline.action(action_id), action_id in changes.ended
             if action is not None:
                 desired += await isolated(
-                    self._renderer.action_messages(action, timeline, has_ended=has_ended), root_id, otherwise=[]
+                    self._renderer.action_messages(action, timeline, asking, has_ended=has_ended), root_id, otherwise=[]
                 )
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})

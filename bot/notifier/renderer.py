@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 import structlog
 from slack_sdk.errors import SlackClientError
 
+from bot.block_kit import notices
 from bot.block_kit.names import titled_as
 from bot.block_kit.text import mentions
 from bot.clearance import RedactedView, Subject
@@ -16,21 +17,26 @@ from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
+from bot.features.runs.views import runs
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
+from bot.notifier.asking import Asking, asked_in
+from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
 from bot.outbox.links import card_link
 from bot.outbox.models import card_key, case_key, is_person
-from bot.outbox.watches import APPROVALS, RESPONDER
+from bot.outbox.watches import RESPONDER
 from core.common.errors import ResponderBotError
 from core.models import (
     OPEN_STATUSES,
     Action,
     Alert,
+    Approval,
     Case,
     Document,
+    Extension,
     Person,
 )
 
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger("bot.notifier")
+
+AGAIN = ":again"  # ends the key of what asks somebody once more
 
 MOST_TOLD = 10  # approvers of a run that was marked as ended
 
@@ -100,7 +108,7 @@ class Renderer:
         """The clearance of a channel, or of the person that gets the message with this key."""
         if not is_person(channel):
             return self._access.clearance_of(channel)
-        team = key.split(":")[2]  # watch:<action>:<team>:<user>, ask:<action>:<team>:<user>
+        team = key.split(":")[2]  # ask:<action>:<team>:<user>:..., told:<action>:<team>:<user>
         person = await self._access.person(team, channel)
         return person.clearance if person else 0
 
@@ -167,25 +175,23 @@ class Renderer:
         render = partial(replies.task_log_card, log, actions, subject, now_ms=now)
         return await self._in_threads(f"log:{log.id}", render, subject, timeline)
 
-    async def action_messages(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[DesiredMessage]:
+    async def action_messages(
+        self, action: Action, timeline: Timeline, asking: Asking, *, has_ended: bool
+    ) -> list[DesiredMessage]:
         """What an action's events change besides its alert's card: approval requests, end replies, direct messages."""
         subject = timeline.target(action)
         desired: list[DesiredMessage] = []
         if action.object_type == "Log":
             on_log = await self.log_cards(action.object_id, timeline)
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
-        desired += await self._extension_requests(action, subject, timeline)
+        desired += await self.requests(action, timeline, asking)
         if action.bulk:  # which has messages of its own
             return desired
-        if action.approval is not None:
-            whole = await self._whole(action, timeline)
-            requests = await self._approval_requests(whole, subject, timeline)
-            requests += await self._direct_requests(whole, subject, timeline)
-            desired += [replace(request, by_person=True) for request in requests]
         if has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             if not timeline.is_in_bulk(action):
                 desired += await self._end_replies(action, subject, timeline)
+                desired += await self._told(action, subject, timeline)
             desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
@@ -196,8 +202,8 @@ class Renderer:
     async def bulk_destinations(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
-        While it waits for approval, the channels that show its object, and the people who watch
-        approvals; once it has ended, those who watch. People as `team:user`.
+        While it waits for approval, the channels that show its object, and those who are asked to decide; once it has
+        ended, those who watch. People as `team:user`, user groups by their id.
         """
         subject, destinations = timeline.target(action), list[str]()
         if approvals.is_open(action, self._clock()):
@@ -205,10 +211,9 @@ class Renderer:
             grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
-            for team, user in await self._outbox.watches.watchers([APPROVALS]):
-                person = await self.recipient(team, user)
-                if person is not None and approvals.may_decide(action, person, subject):
-                    destinations.append(f"{team}:{user}")
+            asked = self._asked(action, timeline)
+            destinations += [who for who in asked if who.startswith("S")]
+            destinations += [f"{self._access.team()}:{who}" for who in await self._able(asked, action, subject)]
         if has_ended and action.status not in OPEN_STATUSES:
             for team, user in await self._watchers(action, subject):
                 if await self.recipient(team, user) is not None:
@@ -224,7 +229,18 @@ class Renderer:
         return [
             *(reply for reply in replies_ if reply.key in posted),
             *(reply for reply in problems if has_problem or reply.key in posted),
+            *await self._undone(action, timeline),
         ]
+
+    async def _undone(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
+        """The direct message to whoever asked for a run that somebody else has undone."""
+        undo = action.undo
+        by = timeline.action(undo.action_id or "") if undo is not None and undo.status == "undone" else None
+        if by is None or by.created_by == action.created_by:
+            return []
+        link = await self._link(timeline.root_id)
+        render = partial(replies.undone, action, by.created_by, timeline.target(action), link=link)
+        return await self._to_requester(f"undone:{action.id}", action.created_by, "", render, timeline)
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
@@ -239,18 +255,199 @@ class Renderer:
         render = partial(undos.measure_reply, action, subject, approvers)
         return await self._in_threads(f"measure:{action.id}", render, subject, timeline)
 
-    async def _extension_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """The newest request that a run lasts longer than was approved: while it waits, and where it was posted."""
+    # --- requests for approval --------------------------------------------------------------------------------------
+
+    async def requests(self, action: Action, timeline: Timeline, asking: Asking) -> list[DesiredMessage]:
+        """What asks to approve a run, or that it lasts longer: in its threads, and in direct messages."""
         extension = action.undo.extension if action.undo is not None else None
-        if extension is None:
+        desired = list[DesiredMessage]()
+        if action.approval is not None and not action.bulk:
+            whole = await self._whole(action, timeline)
+            desired += await self._request(whole, None, action.approval, timeline, asking)
+        if extension is not None:
+            desired += await self._request(action, extension, extension.approval, timeline, asking)
+        return desired
+
+    async def _request(
+        self, action: Action, extension: Extension | None, approval: Approval, timeline: Timeline, asking: Asking
+    ) -> list[DesiredMessage]:
+        """One request. When it is new, it notifies those who are asked; at half of the time, those who were."""
+        subject, now = timeline.target(action), self._clock()
+        about, kind = (action.id, "approval") if extension is None else (extension.id, f"extension:{action.id}")
+        waits = undos.waiting_extension(action, now) is not None if extension else approvals.is_open(action, now)
+        posted = {message.key: message for message in await self._outbox.messages_of(timeline.root_id)}
+        direct = {key for key in posted if key.startswith(f"ask:{action.id}:") and key.split(":")[4] == about}
+        in_threads = {f"{kind}:{about}:{thread.channel}": thread for thread in timeline.threads}
+        is_new = not direct and posted.keys().isdisjoint(in_threads)
+        asked_at = extension.asked_at if extension else action.created_at
+        asked, mentioned, more = list[str](), list[str](), list[DesiredMessage]()
+        if waits and is_new:
+            asked = self._asked(action, timeline)
+            able = await self._able(asked, action, subject, extension)
+            mentioned = [who for who in asked if await asking.may_ask(who, self._access.team() if who in able else "")]
+            direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in able if who in mentioned}
+            asking.remind(timeline.root_id, asked_at, approval.expires_at)
+        elif waits and asking.is_reminder and now >= (asked_at + approval.expires_at) // 2:
+            users = {key.split(":")[3]: key for key in direct if not key.endswith(AGAIN)}
+            able = await self._able(users, action, subject, extension)
+            team = self._access.team()
+            direct |= {users[user] + AGAIN for user in able if await asking.may_ask(user, team)}
+            for key, thread in in_threads.items():
+                more += await self._remind(action, about, posted.get(key), replace(timeline, threads=[thread]), asking)
+
+        desired = list[DesiredMessage]()
+        for key, thread in in_threads.items():
+            record, channel = posted.get(key), thread.channel
+            if record is None and extension is not None and not waits:
+                continue
+            who, is_broadcast = mentioned if record is None else asked_in(record), _is_broadcast(record)
+            if not self._view(subject, channel).is_open:
+                who = []
+            elif waits and is_new and not asked:
+                is_broadcast = await asking.may_ask(channel)
+                who = self._access.mention(channel, subject.severity) if is_broadcast else []
+            render = self._request_render(action, extension, timeline)
+            shown = partial(render, who=mentions(who) if waits else "", is_broadcast=is_broadcast)
+            file = partial(approvals.whole_request, action, subject) if extension is None else _no_file
+            desired += await self._in_threads(
+                f"{kind}:{about}", shown, subject, replace(timeline, threads=[thread]), file
+            )
+        for key in sorted(direct):
+            desired.append(await self._direct_request(action, extension, timeline, key))
+        if extension is not None and extension.outcome in ("approved", "denied"):
+            render = self._request_render(action, extension, timeline)
+            desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
+        return [*desired, *more]
+
+    async def _asked_again(self, message: MessageRecord, action: Action, here: Timeline) -> list[DesiredMessage]:
+        kind, *_, about = message.key.removesuffix(AGAIN).split(":")
+        if kind == "remind":
+            return await self._reminders(action, message.key.split(":")[2], asked_in(message), here)
+        if kind == "told" and about == message.channel:
+            return await self._told(action, here.target(action), here)
+        if kind == "undone":
+            return await self._undone(action, here)
+        return await self.requests(action, here, Asking(self._outbox, self._access.command, self._clock()))
+
+    def _asked(self, action: Action, timeline: Timeline) -> list[str]:
+        """The Slack ids of those who are asked to decide: as the settings say, or else whoever may, as core says."""
+        policy = timeline.document.policies.get(action.responder_name)
+        if policy is not None and policy.ask:
+            return list(dict.fromkeys(policy.ask))
+        slack_ids = [one for who in timeline.document.may_decide.get(action.id, ()) for one in who.slack_ids]
+        in_team = [one.rpartition(":")[2] for one in slack_ids if one.rpartition(":")[0] in ("", self._access.team())]
+        return list(dict.fromkeys(in_team))
+
+    async def _able(
+        self, asked: Iterable[str], action: Action, subject: Subject, extension: Extension | None = None
+    ) -> list[str]:
+        """The people among them who could decide, and so get a direct message."""
+        able = list[str]()
+        for user in filter(is_person, asked):
+            person = await self.recipient(self._access.team(), user)
+            if person is not None and _can_decide(action, extension, person, subject):
+                able.append(user)
+        return able
+
+    async def _remind(
+        self, action: Action, about: str, record: MessageRecord | None, timeline: Timeline, asking: Asking
+    ) -> list[DesiredMessage]:
+        """What mentions once more in a thread those of the request there who get no direct message."""
+        groups = [who for who in asked_in(record) if not is_person(who)] if record is not None else []
+        if not groups and not _is_broadcast(record):
             return []
-        now = self._clock()
-        render = partial(undos.extension_reply, action, subject, now_ms=now)
-        messages = await self._in_threads(f"extension:{action.id}:{extension.id}", render, subject, timeline)
-        if undos.waiting_extension(action, now) is not None:
-            return [replace(request, by_person=True) for request in messages]
-        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-        return [request for request in messages if request.key in posted]
+        (thread,) = timeline.threads
+        if not all([await asking.may_ask(who) for who in groups or [thread.channel]]):
+            return []
+        return await self._reminders(action, about, groups, timeline)
+
+    async def _reminders(
+        self, action: Action, about: str, who: Iterable[str], timeline: Timeline
+    ) -> list[DesiredMessage]:
+        subject = timeline.target(action)
+
+        def render(*, clearance: int, button: ButtonIds) -> Message:
+            view = RedactedView(subject, clearance)
+            return notices.reminder(
+                approvals.push_text(action, view, self._clock()) if view.is_open else "", mentions(who)
+            )
+
+        return await self._in_threads(f"remind:{action.id}:{about}", render, subject, timeline)
+
+    def _request_render(
+        self, action: Action, extension: Extension | None, timeline: Timeline
+    ) -> Callable[..., Message]:
+        subject, now = timeline.target(action), self._clock()
+        if extension is not None:
+            return partial(undos.extension_reply, action, subject, now_ms=now)
+        return partial(approvals.approval_request, action, subject, now_ms=now, confirm=_policy_text(action, timeline))
+
+    async def _direct_request(
+        self, action: Action, extension: Extension | None, timeline: Timeline, key: str
+    ) -> DesiredMessage:
+        """The request in a direct message; later, who decided, or that its reader can't any more."""
+        subject, user = timeline.target(action), key.split(":")[3]
+        person = await self._recipient_of(key)
+        can_decide = person is not None and _can_decide(action, extension, person, subject)
+        more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
+        if extension is not None:
+            render = partial(self._request_render(action, extension, timeline), **more)
+        else:
+            render = partial(
+                approvals.direct_request,
+                action,
+                subject,
+                now_ms=self._clock(),
+                confirm=_policy_text(action, timeline),
+                link=await self._link(timeline.root_id),
+                voter=person.login if person else "",
+                **more,
+            )
+        view = RedactedView(subject, person.clearance if person else 0)
+        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
+
+    async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
+        """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""
+        by_others = action.ended_by is not None and action.ended_by != action.created_by
+        is_news = action.approval is not None or runs.has_failed(action) or by_others
+        if not is_news or action.ended_by == action.created_by:
+            return []
+        return await self._to_requester(
+            f"told:{action.id}", action.created_by, "", await self._told_render(action, subject, timeline), timeline
+        )
+
+    async def _told_render(self, action: Action, subject: Subject, timeline: Timeline) -> Render:
+        policies = timeline.document.policies
+        return partial(
+            replies.told,
+            action,
+            subject,
+            link=await self._link(timeline.root_id),
+            policy=policies.get(action.responder_name),
+            undo_policy=policies.get(action.undo.responder) if action.undo is not None else None,
+        )
+
+    async def _to_requester(
+        self, prefix: str, login: str, suffix: str, render: Render, timeline: Timeline
+    ) -> list[DesiredMessage]:
+        team = self._access.team()
+        user = await self.slack_user(login)
+        person = await self.recipient(team, user) if user else None
+        action = timeline.action(prefix.split(":")[1])
+        if person is None or action is None:
+            return []
+        view = RedactedView(timeline.target(action), person.clearance)
+        direct = await self.message(f"{prefix}:{team}:{user}{suffix}", view, user, render)
+        return [replace(direct, root_id=timeline.root_id)]
+
+    async def slack_user(self, login: str) -> str:
+        """The Slack user of a login; "" if nobody is linked, such as a program."""
+        try:
+            return await self._access.slack_user(self._access.team(), login)
+        except ResponderBotError as error:
+            if error.code in CORE_UNAVAILABLE and error.code != "forbidden":
+                raise
+            return ""
 
     async def _in_threads(
         self,
@@ -286,18 +483,12 @@ class Renderer:
             return []
         subject = here.target(action)
         action = await self._whole(action, here)
-        if kind == "approval":
-            return await self._approval_requests(action, subject, here)
-        if kind == "extension":
-            requests = await self._extension_requests(action, subject, here)
-            return [request for request in requests if request.key == message.key]
+        if kind in ("approval", "extension", "ask", "remind", "told", "undone"):
+            return [one for one in await self._asked_again(message, action, here) if one.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "measure":
             return await self._measure_news(action, subject, here)
-        if kind == "ask":
-            person = await self._access.person(*message.key.split(":")[2:4])
-            return [await self._direct_request(action, subject, timeline, message.key, person)]
         if kind == "watch":
             view = RedactedView(subject, await self.clearance(message.channel, message.key))
             return [_watcher_message(action, view, message.key)]
@@ -308,26 +499,6 @@ class Renderer:
         if action.id not in timeline.document.shortened:
             return action
         return titled_as(await self._core.action(action.id), action)
-
-    async def _approval_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        confirm, now = _policy_text(action, timeline), self._clock()
-        render = partial(approvals.approval_request, action, subject, now_ms=now, confirm=confirm)
-        file = partial(approvals.whole_request, action, subject)
-        return await self._in_threads(f"approval:{action.id}", render, subject, timeline, file)
-
-    async def _direct_requests(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct messages to who watches approvals, and what those already sent say now."""
-        keys = await self._asked_before(f"ask:{action.id}:", timeline)
-        if action.approval is not None and approvals.is_open(action, self._clock()):
-            for team, user in await self._outbox.watches.watchers([APPROVALS]):
-                person = await self.recipient(team, user)
-                if person is not None and approvals.may_decide(action, person, subject):
-                    keys.add(f"ask:{action.id}:{team}:{user}")
-        people = {key: await self._recipient_of(key) for key in sorted(keys)}
-        return [await self._direct_request(action, subject, timeline, key, person) for key, person in people.items()]
-
-    async def _asked_before(self, prefix: str, timeline: Timeline) -> set[str]:
-        return {m.key for m in await self._outbox.messages_of(timeline.root_id) if m.key.startswith(prefix)}
 
     async def _recipient_of(self, key: str) -> Person | None:
         """Who gets the direct message with this key, such as `ask:ACTION:TEAM:USER`."""
@@ -346,27 +517,6 @@ class Renderer:
                 raise ResponderBotError("unavailable", failure.message) from error
             log.warning("recipient_unknown", user=user, code=failure.code)
             return None
-
-    async def _direct_request(
-        self, action: Action, subject: Subject, timeline: Timeline, key: str, person: Person | None
-    ) -> DesiredMessage:
-        user, login = key.split(":")[3], person.login if person else ""
-        view = RedactedView(subject, person.clearance if person else 0)
-        confirm, now, link = _policy_text(action, timeline), self._clock(), await self._link(timeline.root_id)
-
-        def render(*, clearance: int, button: ButtonIds) -> Message:
-            return approvals.direct_request(
-                action,
-                subject,
-                clearance=clearance,
-                button=button,
-                now_ms=now,
-                confirm=confirm,
-                link=link,
-                voter=login,
-            )
-
-        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
 
     async def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""
@@ -402,6 +552,22 @@ class Renderer:
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = render(clearance=view.clearance, button=buttons)
         return DesiredMessage(key, channel, content, view=view, buttons=buttons)
+
+
+def _can_decide(action: Action, extension: Extension | None, person: Person, subject: Subject) -> bool:
+    """Whether core would take this person's vote on the run, or on the extension."""
+    if extension is None:
+        return approvals.may_decide(action, person, subject)
+    is_other = person.login not in (extension.asked_by, *extension.approval.approved_by)
+    return "manageAction" in person.permissions and is_other and approvals.sees_all(person.clearance, subject)
+
+
+def _is_broadcast(record: MessageRecord | None) -> bool:
+    return record is not None and bool(record.payload) and bool(record.content().get("reply_broadcast"))
+
+
+def _no_file(_clearance: int) -> None:
+    return None
 
 
 def _policy_text(action: Action, timeline: Timeline) -> str:

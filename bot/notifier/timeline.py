@@ -18,6 +18,10 @@ class Thread:
     key: str
 
 
+async def _nobody(_team: str, _login: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class ChannelAccess:
     """Which messages go where, and who sees what there."""
@@ -32,6 +36,13 @@ class ChannelAccess:
     mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
     workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
     team: Callable[[], str] = lambda: ""  # of Slack, where the app is installed
+    slack_user: Callable[[str, str], Awaitable[str]] = _nobody  # by team and login; "" if nobody is linked
+
+    def mention(self, channel: str, severity: int) -> list[str]:
+        """Who is mentioned there about something as severe, or else about what is more severe; nobody without any."""
+        by_severity = self.mentions.get(channel, {})
+        levels = sorted(by_severity, key=lambda level: (level < severity, level))
+        return [by_severity[levels[0]]] if levels else []
 
     def takes(self, channel: str, tlp: int) -> bool:
         """Whether what is new with this TLP is posted there; another company isn't to learn that there is something."""

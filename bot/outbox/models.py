@@ -19,7 +19,8 @@ IN_BULK = 8  # one of many that are rendered again
 
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
-NEWS_KINDS = ("end", "approval", "ask", "watch")  # of messages, by their keys
+ASKS = ("ask", "asks", "approval", "extension", "remind", f"{BULK}ask")  # kinds of messages that ask for approval
+NEWS_KINDS = ("end", "told", "undone", f"{BULK}told", "watch")  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it
@@ -126,6 +127,8 @@ class DesiredMessage:
             return max(FIRST_ALERT, LAST_ALERT - severity)
         if kind in ("digest", "mention"):
             return FIRST_ALERT
+        if kind in ASKS or (kind == BULK and is_person(self.channel)):
+            return FIRST_ALERT + 1  # a storm of requests delays no critical card
         return NEWS if kind in NEWS_KINDS else OTHER
 
 

@@ -1,7 +1,7 @@
 """The content that messages should have, as other packages ask for it; and how far core's feed was followed."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -108,11 +108,13 @@ class MessageOutbox:
         last_event: str = "",
         grouped: GroupChanges | None = None,
         mentioned: Mapping[str, int] | None = None,
+        asked: str = "",
+        reminders: Iterable[tuple[str, int]] = (),
     ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
         `last_event` identifies the event at the cursor; `grouped` is what it changes of groups, `mentioned`
-        when somebody was mentioned last, by channel.
+        when somebody was mentioned last, by channel; `asked` and `reminders` are those of `Asking`.
         """
 
         def move(tx: Transaction, now: int) -> None:
@@ -122,6 +124,10 @@ class MessageOutbox:
             state.set_value(tx, "last_event", last_event)
             for channel, at in (mentioned or {}).items():
                 state.set_value(tx, f"mentioned:{channel}", str(at))
+            if asked:
+                state.set_value(tx, "asked", asked)
+            for root_id, at in reminders:
+                refreshes.add_later(tx, root_id, at)
             refreshes.fulfil_until(tx, cursor, now)
 
         await self._write(desired, move)
@@ -131,10 +137,13 @@ class MessageOutbox:
         desired: Sequence[DesiredMessage],
         requests: Sequence[StoredRequest],
         grouped: GroupChanges | None = None,
+        asked: str = "",
     ) -> None:
-        """Upsert what was rendered for these requests, and send it first."""
+        """Upsert what was rendered for these requests, and send it first; `asked` is that of `Asking`."""
 
         def fulfil(tx: Transaction, now: int) -> None:
+            if asked:
+                state.set_value(tx, "asked", asked)
             if grouped is not None:
                 alert_groups.write(tx, grouped)
             refreshes.fulfil(tx, requests, now)
@@ -218,7 +227,7 @@ class MessageOutbox:
 
     async def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
         """The oldest requests to render something again."""
-        return await self._store.read(lambda reads: refreshes.pending(reads, limit))
+        return await self._store.read(lambda reads: refreshes.pending(reads, limit, self._clock()))
 
     async def refresh_requested(self) -> None:
         """Return once there is such a request, of this replica or another."""
@@ -255,6 +264,10 @@ class MessageOutbox:
     async def mentioned_at(self, channel: str) -> int:
         """When somebody was mentioned last in a channel about a new alert (ms); 0: never."""
         return int(await self._store.read(lambda reads: state.value(reads, f"mentioned:{channel}")) or 0)
+
+    async def asked(self) -> str:
+        """Who was asked how often lately, as `Asking` stored it."""
+        return await self._store.read(lambda reads: state.value(reads, "asked")) or "{}"
 
     async def checkpoint(self) -> FeedCheckpoint | None:
         """The last event that was followed, and its database; None before the first time."""

@@ -16,6 +16,8 @@ class StoredRequest:
     about: str
     """The `root_id` that was asked for."""
     log_id: str
+    is_reminder: bool = False
+    """Whether half of the time is over to decide on what waits there."""
 
     @property
     def root_id(self) -> str:
@@ -39,19 +41,22 @@ def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None
     )
 
 
-def pending(reads: Reads, limit: int) -> Sequence[StoredRequest]:
-    """The oldest requests that no event of the feed fulfils; those for the same messages are one."""
-    rows = reads.rows(
-        """SELECT max(number) AS number, root_id, log_id FROM refresh WHERE after_event = 0
-           GROUP BY root_id, log_id ORDER BY min(number) LIMIT :limit""",
-        {"limit": limit},
+def add_later(tx: Transaction, root_id: str, at: int) -> None:
+    """Store a reminder: a request that is due at that time (ms)."""
+    tx.run(
+        "INSERT INTO refresh (root_id, log_id, after_event, due_at) VALUES (:root_id, '', 0, :at)",
+        {"root_id": root_id, "at": at},
     )
-    return [StoredRequest(row["number"], row["root_id"], row["log_id"]) for row in rows]
 
 
-def are_waiting(reads: Reads) -> bool:
-    """Whether anybody waits for anything."""
-    return reads.row("SELECT 1 FROM refresh LIMIT 1") is not None
+def pending(reads: Reads, limit: int, now: int) -> Sequence[StoredRequest]:
+    """The oldest requests that are due and that no event of the feed fulfils; those for the same messages are one."""
+    rows = reads.rows(
+        """SELECT max(number) AS number, root_id, log_id, max(due_at) > 0 AS is_reminder FROM refresh
+           WHERE after_event = 0 AND due_at <= :now GROUP BY root_id, log_id ORDER BY min(number) LIMIT :limit""",
+        {"limit": limit, "now": now},
+    )
+    return [StoredRequest(row["number"], row["root_id"], row["log_id"], bool(row["is_reminder"])) for row in rows]
 
 
 def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None:
@@ -60,8 +65,8 @@ def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None
         messages.prioritize(tx, request.root_id, now)
         tx.run(
             """DELETE FROM refresh WHERE after_event = 0 AND root_id = :root_id AND log_id = :log_id
-                   AND number <= :number""",
-            {"root_id": request.about, "log_id": request.log_id, "number": request.number},
+                   AND number <= :number AND due_at <= :now""",
+            {"now": now, "root_id": request.about, "log_id": request.log_id, "number": request.number},
         )
 
 

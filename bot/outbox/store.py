@@ -132,8 +132,10 @@ CREATE TABLE replica (
 CREATE TABLE watch (team TEXT, "user" TEXT, watched TEXT, at INTEGER, PRIMARY KEY (team, "user", watched));
 CREATE INDEX watch_watched ON watch (watched);
 CREATE INDEX watch_at ON watch (at);
+-- due_at: of a reminder; else 0.
 CREATE TABLE refresh (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL);
+  number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL,
+  due_at INTEGER NOT NULL DEFAULT 0);
 
 -- Where each alert stands in a channel, and the groups of alerts that share a card.
 -- rank: of the update that its card needs, or NULL. over_at: when the storm or mute that its card tells of is over, so

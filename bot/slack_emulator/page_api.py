@@ -183,6 +183,7 @@ class PageApi:
                 "views": [self._view(me.id, view) for view in self._views.stack(me.id)],
                 "home": None if home is None else self._view(me.id, home),
                 "has_home": self._manifest.has_home,
+                "notifications": self._team.notifications.get(me.id, []),
             }
         )
 

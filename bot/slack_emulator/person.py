@@ -28,6 +28,8 @@ class EmulatorView:
     def __init__(self) -> None:
         self.channels: dict[str, Json] = {}
         self.notices: list[Json] = []
+        self.notifications: list[Json] = []
+        """What this person's phone showed, oldest first: `channel, ts, text`."""
         self.home: Json | None = None
         self.modals: list[Json] = []
         self.earlier_modals: list[Json] = []
@@ -69,6 +71,9 @@ class EmulatorView:
             self.channels.setdefault(event["channel"], {"id": event["channel"]})["unread"] = event["unread"]
         elif kind == "notice":
             self.notices.append(event)
+        elif kind == "notification":
+            shown = {name: event[name] for name in ("channel", "ts", "text")}
+            self.notifications += [shown] if shown not in self.notifications else []  # the loaded state may have it
         elif kind == "home":
             self.home = event["view"]
         elif kind.startswith("view_"):
@@ -301,6 +306,7 @@ class EmulatedUser:
     async def _load_state(self) -> None:
         state = await self.state()
         self._live_view.home, self._live_view.modals = state["home"], state["views"]
+        self._live_view.notifications = state["notifications"]
         for channel in state["channels"]:
             self._live_view.channels[channel["id"]] = channel
             for message in await self.messages(channel["id"]):

@@ -119,6 +119,8 @@ class Team:
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.usergroups: dict[str, Sequence[str]] = {}
+        self.notifications: dict[str, list[Json]] = {}
+        """What the phone of each person showed, oldest first: `channel, ts, text`."""
         self.app_id = "A0LOCAL"
         self.bot_id = "B0LOCAL"
         self.bot_user_id = "U0BOT"
@@ -183,6 +185,7 @@ class Team:
         if root is not None and root is not message:
             self._count_replies(channel, root)
         self._publish(channel, "message", message)
+        self._notify(channel, message)
         for user_id in self._readers(channel):
             event = {"type": "unread", "channel": channel.id, **self.unread(channel, user_id)}
             self.feed.publish(event, to={user_id})
@@ -272,6 +275,15 @@ class Team:
             if channel.is_visible_to(user_id):
                 event = {"type": "channel", "channel": self.channel_for_page(channel, user_id)}
                 self.feed.publish(event, to={user_id})
+
+    def _notify(self, channel: Channel, message: Json) -> None:
+        """Show the `text` of a new message on the phones of those who are notified of it."""
+        notified = channel.members if channel.is_im else channel.mentions[message["ts"]]
+        shown = {"channel": channel.id, "ts": message["ts"], "text": str(message.get("text", ""))}
+        for user_id in sorted(notified):
+            if user_id in self.users and user_id != message.get("user") and channel.is_visible_to(user_id):
+                self.notifications.setdefault(user_id, []).append(shown)
+                self.feed.publish({"type": "notification", **shown}, to={user_id})
 
     def _count_replies(self, channel: Channel, root: Json) -> None:
         replies = [m for m in channel.thread(root["ts"]) if m is not root]

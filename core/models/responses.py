@@ -277,7 +277,6 @@ class Approval(ApiModel):
     approved_by: list[str]
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
-    """None before anybody was asked or reminded, and for a run of a bulk, which has one for all."""
 
 
 class InputTitle(ApiModel):
@@ -552,7 +551,6 @@ class BulkCounts(ApiModel):
     """When the first of the rates that refused a target is free again (ms)."""
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
-    """Who was asked to approve it; None before anybody was asked or reminded."""
 
 
 class BulkTarget(ApiModel):
@@ -583,6 +581,8 @@ class Policy(ApiModel):
     run_by: list[str] | None = None
     """Logins and `@groups` of the settings; None for everybody who may run responders. So is `approve_by`."""
     approve_by: list[str] | None = None
+    ask: list[str] | None = None
+    """The Slack user groups and people who are asked to approve, in place of whoever may."""
     rate: list[str] | None = None
     """Such as `5/1h`; so is `rate_per_target`."""
     rate_per_target: list[str] | None = None

@@ -324,6 +324,7 @@ class Registry:
             approval=section.approval,
             run_by=None if section.run_by is None else list(section.run_by),
             approve_by=None if section.approve_by is None else list(section.approve_by),
+            ask=list(section.ask) or None,
             rate=list(section.rate) or None,
             rate_per_target=list(section.rate_per_target) or None,
             undo=undo or None,

@@ -35,7 +35,6 @@ MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 CHANGED = "This has changed since you opened it, so nothing was decided. Read it again."
-END = "You watch approvals. `/responder watch off approvals` ends it."
 
 
 def policy_text(policy: Policy | None) -> str:
@@ -125,6 +124,7 @@ def request_blocks(
     confirm: str,
     link: str,
     voter: str = "",
+    can_decide: bool = True,
 ) -> list[Block]:
     """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
     if not sees_all(view.clearance, view.subject):
@@ -134,7 +134,8 @@ def request_blocks(
     asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
     blocks = [section(asks), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
-        blocks.append(actions(*runs.decision_buttons(action, button)))
+        decide = actions(*runs.decision_buttons(action, button))
+        blocks.append(decide if can_decide else context("You can't decide on it any more."))
     return blocks
 
 
@@ -165,21 +166,34 @@ def direct_request(
     confirm: str,
     link: str,
     voter: str,
+    can_decide: bool = True,
+    is_reminder: bool = False,
 ) -> Message:
-    """The direct message to somebody who may approve a run; nothing of it once they may not see it."""
+    """The direct message to somebody who is asked to approve a run; nothing of it once they may not see it."""
     view = RedactedView(subject, clearance)
     if not sees_all(clearance, subject):
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
-    blocks = request_blocks(action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter)
-    return Message(clip(push_text(action, view, now_ms), MESSAGE_TEXT_LIMIT), (*blocks, context(END)))
+    blocks = request_blocks(
+        action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter, can_decide=can_decide
+    )
+    text = push_text(action, view, now_ms)
+    return notices.reminded(text, blocks) if is_reminder and is_open(action, now_ms) else Message(text, tuple(blocks))
 
 
 def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
-    """What a locked phone shows: the request, its severity, its target and who asks."""
-    name = runs.name(action)
-    on = runs.on_object(action, view, runs.on_what(view.subject, view))
-    what = f"{name}{on}, asked by {person_name(action.created_by)}"
-    return f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
+    """What a locked phone shows: the deed, its target, how long, the severity, and who asks."""
+    on = " · " if runs.on_target(action, view) else " on "
+    what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
+    text = f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
+    return clip(text, MESSAGE_TEXT_LIMIT)
+
+
+def deed_on(action: Action, view: RedactedView) -> str:
+    """`Isolate Host on hostname LT-0777 for 1 hour`; mrkdwn."""
+    minutes = action.undo.after_minutes if action.undo is not None else None
+    return (
+        f"{runs.name(action)}{runs.on_target(action, view)}{f' for {undo_state.minutes(minutes)}' if minutes else ''}"
+    )
 
 
 def may_decide(action: Action, person: Person, subject: Subject) -> bool:
@@ -353,24 +367,25 @@ def approval_request(
     button: ButtonIds,
     now_ms: int,
     confirm: str = "",
+    who: str = "",
+    is_broadcast: bool = False,
 ) -> Message:
     """Who asks for what, the policy's text, until when; with buttons while it is open.
 
-    Core decides who may approve: anybody with manageAction but the requester.
+    Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned.
     """
     view = RedactedView(subject, clearance)
     waits = is_open(action, now_ms)
     if not view.is_open:
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action, view)} {state}, {withheld(subject.tlp)}"
-        return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),))
+        return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
     on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
-    text = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
-    blocks = [section(text), *_request(action, view, confirm, now_ms)]
+    text = f"{who} *{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
+    blocks = [section(text.strip()), *_request(action, view, confirm, now_ms)]
     if runs.can_be_approved(action, view, now_ms):
         blocks.append(actions(*runs.decision_buttons(action, button)))
-    push = push_text(action, view, now_ms)
-    return Message(clip(push, MESSAGE_TEXT_LIMIT), tuple(blocks))
+    return Message(push_text(action, view, now_ms), tuple(blocks), is_broadcast)
 
 
 def not_approved(

@@ -111,6 +111,14 @@ def ended(bulk: BulkCounts) -> Message:
     return Message(text, (section(text),))
 
 
+def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
+    """Mentions in the thread those who are asked to decide."""
+    on = count(bulk.awaiting, "target")
+    text = f"Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}"
+    shown = f"{who} *{_name(bulk)}* on {on} waits for approval. *Review* above shows each.".strip()
+    return Message(text, (section(shown),), is_broadcast)
+
+
 def late(bulk: BulkCounts) -> Message:
     """Tells the thread that core could not undo some of its runs, or that it has done so since."""
     text = f"*{_name(bulk)}*: all that was to be undone is."

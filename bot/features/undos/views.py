@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
@@ -22,7 +22,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
-from bot.message import Block, ButtonIds, Intent, Message
+from bot.message import ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.models import Action, Extension, Policy, Undo
 
@@ -193,17 +193,19 @@ def extension_reply(
     clearance: int,
     button: ButtonIds,
     now_ms: int,
-    why: str = "",
-    more: Sequence[Block] = (),
+    who: str = "",
+    is_broadcast: bool = False,
+    can_decide: bool = True,
+    is_reminder: bool = False,
 ) -> Message:
     """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided.
 
-    `why` tells a person who was asked that they were, and `more` are their buttons.
+    `who` is mentioned; `can_decide` is false for a reader who can't.
     """
     view, undo = RedactedView(subject, clearance), action.undo
     if undo is None or undo.extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
-        return Message(text, (section(text),))
+        return Message(text, (section(text),), is_broadcast)
     extension = undo.extension
     approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
     by = f" Approved by {approvers}." if approvers else ""
@@ -214,19 +216,20 @@ def extension_reply(
             "denied": f"Denied by {person_name(extension.ended_by or '')}.",
             "lapsed": "It was undone, or given another time, before that was approved.",
         }.get(extension.outcome or "", "Not approved in time, nothing changed.")
-        return Message(f"{asks} {decided}", (section(asks), context(decided)))
+        return Message(f"{asks} {decided}", (section(asks), context(decided)), is_broadcast)
     approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
     elements = [
         button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
         button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
     ]
-    blocks = (
-        section(asks),
+    blocks = [
+        section(f"{who} {asks}".strip()),
         section(_change(undo, extension)),
-        context(f"{needed(extension)}{by} {why}".rstrip()),
-        actions(*elements, *more),
-    )
-    return Message(asks, blocks)
+        context(f"{needed(extension)}{by}"),
+        *([actions(*elements)] if can_decide else []),
+    ]
+    text = f"Approve or deny: {asks}"
+    return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 
 def _change(undo: Undo, extension: Extension) -> str:

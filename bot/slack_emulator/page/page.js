@@ -33,7 +33,7 @@ class Page {
     this.pane = new Pane(byId("pane"), this);
     this.top = new Top(this.store, {
       openDrawer: () => this.drawer(true), openHome: () => this.openHome(), openMessages: () => this.openPerson(this.store.bot().id),
-      togglePointers: () => this.pane.togglePointers(), toggleDeveloper: () => this.toggleDeveloper(), redraw: () => this.drawTop(),
+      togglePointers: () => this.pane.togglePointers(), togglePhone: () => this.pane.togglePhone(), toggleDeveloper: () => this.toggleDeveloper(), redraw: () => this.drawTop(),
     });
     this.developer = new Developer(byId("developer"), () => this.toggleDeveloper(false));
     this.sidebar = new Sidebar(byId("sidebar"), this.store, {
@@ -239,6 +239,12 @@ class Page {
     this.modals.draw();
   }
 
+  on_notification(shown) {
+    if (this.store.notifications.some(({ channel, ts }) => channel === shown.channel && ts === shown.ts)) return;
+    this.store.notifications.push(shown);
+    if (this.pane.showsPhone) this.pane.drawPhone();
+  }
+
   on_home({ view }) {
     this.store.home = view;
     if (this.open.home) this.home.draw();
@@ -430,7 +436,7 @@ class Page {
   drawTop() {
     this.top.draw({
       channel: this.store.channels.get(this.open.channel), atHome: this.open.home, hasHome: this.store.hasHome,
-      pointersOpen: this.pane.showsPointers, developerOpen: !byId("developer").hidden,
+      pointersOpen: this.pane.showsPointers, phoneOpen: this.pane.showsPhone, developerOpen: !byId("developer").hidden,
     });
   }
 

@@ -1,4 +1,4 @@
-// The right pane: a thread, or the list of things to try.
+// The right pane: a thread, the list of things to try, or what the phone showed.
 
 import { read } from "./api.js";
 import { h, icon, iconButton } from "./dom.js";
@@ -14,6 +14,7 @@ export class Pane {
     Object.assign(this, { node, page });
     this.thread = null; // {ts, list, composer}
     this.showsPointers = false;
+    this.showsPhone = false;
     this.pointersBefore = false;
   }
 
@@ -34,6 +35,7 @@ export class Pane {
     this.thread?.list.end();
     this.pointersBefore ||= this.showsPointers;
     this.showsPointers = false;
+    this.showsPhone = false;
     const list = new MessageList(page.surface(channel, ts));
     const composer = page.makeComposer(page.store.channels.get(channel), ts);
     this.thread = { ts, list, composer };
@@ -77,6 +79,7 @@ export class Pane {
     this.thread = null;
     if (byHand && this.showsPointers) localStorage.setItem(CLOSED, "closed");
     this.showsPointers = false;
+    this.showsPhone = false;
     this.node.hidden = true;
     this.node.replaceChildren();
     if (wasThread && this.pointersBefore) {
@@ -100,8 +103,26 @@ export class Pane {
     return this.showPointers();
   }
 
+  // what the phone showed
+
+  togglePhone() {
+    if (this.showsPhone) return this.close(true);
+    this.close();
+    return this.drawPhone();
+  }
+
+  drawPhone() {
+    this.showsPhone = true;
+    const { store } = this.page;
+    const items = store.notifications.map(({ channel, text }) => h("li", null, h("div", { class: "pointer" }, h("b", null, store.channel(channel)), h("span", null, ...mrkdwn(text, store)))));
+    const none = h("p", { class: "quiet" }, "Nothing yet. Direct messages and mentions notify.");
+    this.show("What phones showed", store.user(store.me), items.length ? h("ol", { class: "pointers phone" }, ...items.reverse()) : none);
+    this.page.drawTop();
+  }
+
   showPointers() {
     this.showsPointers = true;
+    this.showsPhone = false;
     this.show("Things to try", "", h("ol", { class: "pointers" }, ...this.page.store.pointers.map((pointer) => this.pointerNode(pointer))));
     this.page.drawTop();
   }

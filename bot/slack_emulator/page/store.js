@@ -16,6 +16,7 @@ export class Store {
     this.home = null;
     this.botId = null;
     this.hasHome = true;
+    this.notifications = []; // what the phone showed, oldest first
     this.openChannel = () => {};
   }
 
@@ -31,6 +32,7 @@ export class Store {
     this.home = state.home ?? null;
     this.botId = state.bot ?? null;
     this.hasHome = state.has_home !== false;
+    this.notifications = state.notifications ?? [];
   }
 
   /** Tick the pointers that wait for what is shown; true if there is a new one. */

@@ -7,7 +7,7 @@ const THEMES = { auto: "As the system", light: "Light", dark: "Dark" };
 const THEME_ICONS = { auto: "auto", light: "sun", dark: "moon" };
 const theme = () => localStorage.getItem("workspace.theme") ?? "auto";
 
-/** `state`: {channel, atHome, hasHome, pointersOpen, developerOpen}; `actions`: openDrawer, openHome, openMessages, togglePointers, toggleDeveloper. */
+/** `state`: {channel, atHome, hasHome, pointersOpen, phoneOpen, developerOpen}; `actions`: openDrawer, openHome, openMessages, togglePointers, togglePhone, toggleDeveloper. */
 export class Top {
   constructor(store, actions) {
     Object.assign(this, { store, actions });
@@ -45,10 +45,11 @@ export class Top {
       tab("Home", atHome, this.actions.openHome), tab("Messages", !atHome, this.actions.openMessages));
   }
 
-  tools({ pointersOpen, developerOpen }) {
+  tools({ pointersOpen, phoneOpen, developerOpen }) {
     const tool = (name, label, on, onclick, more = {}) => h("button", { type: "button", class: "tool-button", "aria-pressed": String(on), "aria-label": label, title: label, onclick, ...more }, icon(name), h("span", null, label));
     return h("div", { class: "top-tools" },
       this.store.pointers.length ? tool("compass", "Things to try", pointersOpen, this.actions.togglePointers) : null,
+      tool("bell", "Phone", phoneOpen, this.actions.togglePhone, { title: "What this person's phone showed" }),
       tool("code", "Developer", developerOpen, this.actions.toggleDeveloper, { class: "tool-button seldom", title: "Raw payloads both ways" }),
       iconButton(THEME_ICONS[theme()], "Colours: light, dark or the system's", ({ currentTarget }) => this.openThemes(currentTarget), { "aria-haspopup": "menu", "aria-expanded": "false" }));
   }

@@ -152,6 +152,57 @@ def _is_short(report: ReportView) -> bool:
     return len(escape(text)) <= MAX_REPORT_CHARACTERS and text.count("\n") < MAX_REPORT_LINES and not report.truncated
 
 
+# --- who asked for a run --------------------------------------------------------------------------------------------
+
+
+def told(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    link: str = "",
+    policy: Policy | None = None,
+    undo_policy: Policy | None = None,
+) -> Message:
+    """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do."""
+    view = RedactedView(subject, clearance)
+    if not view.is_open:
+        return Message(_headline(action, view), (section(_headline(action, view)),))
+    deed = approvals.deed_on(action, view)
+    approval, state = action.approval, runs.state_of(action)
+    by = person_name(action.ended_by or "")
+    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20]) if approval is not None else ""
+    heads = {
+        "expired": f"Nobody answered: *{deed}* was not run.",
+        "denied": f"Denied by {by}: *{deed}* was not run.",
+        "cancelled": f"Cancelled by {by}: *{deed}* was not run.",
+        "stopped": f"Stopped by {by}: *{deed}*.",
+        "failed": f"{f'{approvers} approved: ' if approvers else ''}*{deed}* failed.",
+    }
+    head = heads.get(state, f"{approvers} approved: *{deed}*, done{undo_state.summary(action, view)}.")
+    if state in ("denied", "failed") and (result := runs.result_text(action, view, 1000)):
+        head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
+    again = run_again_button(action, view, button, policy)
+    buttons = [again] if again else undos.buttons(action, view, button, undo_policy)
+    blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
+    push = heads.get(state, f"{approvers} approved: {deed}, done.").replace("*", "")
+    text = clip(f"{push} {runs.of_root(subject, view)}", MESSAGE_TEXT_LIMIT)
+    return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
+
+
+def undone(action: Action, by: str, subject: Subject, *, clearance: int, button: ButtonIds, link: str = "") -> Message:
+    """The direct message to whoever asked for a run that somebody else (`by`, a login) has undone."""
+    view = RedactedView(subject, clearance)
+    who, deed = person_name(by), f"{runs.name(action)}{runs.on_target(action, view)}"
+    if not view.is_open:
+        text = f"A run on {action.object_id} was undone, {withheld(subject.tlp)}"
+        return Message(text, (section(text),))
+    text = clip(f"{who} undid {deed} ({runs.of_root(subject, view)}).", MESSAGE_TEXT_LIMIT)
+    on = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
+    return Message(text, (section(f"{who} undid *{deed}*. It is no longer in force."), on))
+
+
 # --- logs, watchers -------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Approvers are told: mentions in the thread, direct messages to those who asked for them, and the App Home."""
+"""Approvers are told: in the thread, in direct messages and in the App Home."""
 
 from typing import Any
 
@@ -17,15 +17,8 @@ def told(words: str) -> Any:
     return look
 
 
-async def watch(env: FeatureEnvironment, name: str) -> None:
-    await env[name].command(SOC, "/responder watch approvals")
-    await env.ephemeral(name, "You watch approvals: a direct message whenever a run waits")
-
-
-async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
+async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("ben")
-    await watch(env, "ben")
-    await watch(env, "lea")
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
     request = within_limits(await env.until("ben", told("asks to run")))
@@ -49,10 +42,6 @@ async def test_who_asked_to_be_told_approves_from_a_direct_message(env: FeatureE
 
 
 async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment) -> None:
-    for name in ("anna", "ben", "lea"):
-        await watch(env, name)
-    await env["eve"].command(SOC, "/responder watch approvals")
-    await env.ephemeral("eve", "You can't run responders. Ask admin or lea.")
     red = await env.create_alert(tlp=3)
     await env.card_of("ben", red)
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")
@@ -62,7 +51,6 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
 
 
 async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: FeatureEnvironment) -> None:
-    await watch(env, "anna")
     alert = await env.create_alert()
     await env.card_of("ben", alert)
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}

@@ -68,7 +68,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     request = await env.until("ben", in_thread(card["ts"], "asks to run"))
     assert await acted_on(env, alert) == ["srv-dc01"]
     assert f"on hostname srv-dc01, for {alert.id} (" in text_of(request)
-    assert "on hostname srv-dc01, for " in request["text"]  # what a locked phone shows
+    assert "on hostname srv-dc01 · " in request["text"]  # what a locked phone shows
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
     assert "*Target*\\n• hostname srv-dc01 · host inside" in asked
     assert "203[.]0[.]113[.]7" not in asked

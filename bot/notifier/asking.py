@@ -1,0 +1,75 @@
+"""How often people are asked about what waits for approval, and when again (bot/docs/slack.md#asking-for-approval)."""
+
+import json
+import re
+
+from bot.block_kit import notices
+from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
+from core.common.clock import MINUTE_MS
+
+AT_MOST = 10
+"""How many requests one person, user group or channel is asked about within LATELY_MS; a bulk is one."""
+LATELY_MS = 10 * MINUTE_MS
+_MENTIONS = re.compile(r"(?:<(?:@|!subteam\^)\w+> )*")
+_MENTION = re.compile(r"<(?:@|!subteam\^)(\w+)> ")
+
+
+class Asking:
+    """Who is asked by the messages of one commit; `state`, `reminders` and `counts` are written with them."""
+
+    def __init__(self, outbox: MessageOutbox, command: str, now_ms: int, *, is_reminder: bool = False) -> None:
+        """`is_reminder`: half of the time to decide is over, so that those who were asked are asked once more."""
+        self._outbox = outbox
+        self._command = command
+        self._now = now_ms
+        self.is_reminder = is_reminder
+        self.reminders: dict[tuple[str, int], None] = {}
+        """The alert, case or bulk that is to be looked at again, and when (ms)."""
+        self._asked: dict[str, dict[str, list[int]]] | None = None
+        self._counted: dict[tuple[str, str], None] = {}
+
+    async def may_ask(self, who: str, team: str = "") -> bool:
+        """Whether a person, user group or channel may be notified once more; else the request is counted for them."""
+        if self._asked is None:
+            stored = json.loads(await self._outbox.asked())
+            self._asked = {one: found for one, found in stored.items() if any(map(self._is_lately, found["at"]))}
+        found = self._asked.setdefault(who, {"at": [], "more": [0, 0]})
+        found["at"] = [at for at in found["at"] if self._is_lately(at)]
+        if len(found["at"]) < AT_MOST:
+            found["at"].append(self._now)
+            return True
+        since, number = found["more"]
+        found["more"] = [since, number + 1] if self._is_lately(since) else [self._now, 1]
+        if team:
+            self._counted[team, who] = None
+        return False
+
+    def remind(self, about: str, asked_at: int, expires_at: int) -> None:
+        """Have the people who are asked now asked once more at half of the time."""
+        self.reminders[about, (asked_at + expires_at) // 2] = None
+
+    @property
+    def state(self) -> str:
+        """What the next one has to know; "" if nobody was asked."""
+        return json.dumps(self._asked) if self._asked is not None else ""
+
+    @property
+    def counts(self) -> list[DesiredMessage]:
+        """For those who are not asked about each request: the message that counts the others."""
+        counts = []
+        for team, user in self._counted:
+            since, number = (self._asked or {})[user]["more"]
+            content = notices.counted(number, since, self._command)
+            counts.append(DesiredMessage(f"asks:{since}:{team}:{user}", user, content))
+        return counts
+
+    def _is_lately(self, at: int) -> bool:
+        return 0 <= self._now - at < LATELY_MS  # also after the clock was set back
+
+
+def asked_in(record: MessageRecord) -> list[str]:
+    """The people and user groups that a stored request mentions."""
+    blocks = record.content()["blocks"] if record.payload else []
+    text = blocks[0].get("text", {}).get("text", "") if blocks else ""
+    found = _MENTIONS.match(text)
+    return _MENTION.findall(found[0]) if found else []
