@@ -39,6 +39,7 @@ BULK_REVIEW = "bulk_review"
 BULK_DENY = "bulk_deny"
 BULK_UNDO = "bulk_undo"
 BULK_EXTEND = "bulk_extend"
+MAKE_CASE = "make_case"  # that a responder needs
 SEVERAL = "several"  # choose several objects to run on
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 

@@ -139,7 +139,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 responders.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")
             ),
             dump(questions.confirm(request, offered[0], own, button=button)),
-            dump(questions.cannot_run(request, offered[0], own, "why")),
+            dump(questions.cannot_run(request, offered[0], own, "why", button=button, may_make_case=True)),
             dump(questions.ambiguous_name("x", offered, target, "/responder")),
         ]
     for action in actions:

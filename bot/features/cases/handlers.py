@@ -1,6 +1,7 @@
 """Make a case from an alert: with a template of this name, or one that is picked in a modal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.block_kit import ids, notices
 from bot.block_kit.text import code
@@ -10,6 +11,9 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
 from bot.features.command_text import closest_match, match_names
+from bot.features.runs import flow
+from bot.features.runs.targets import run_target
+from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import CaseTemplate
 
@@ -58,6 +62,18 @@ async def on_template_button(context: Context) -> None:
     await _create(context, intent.object_id, intent.argument)
 
 
+async def on_make_case_button(context: Context) -> None:
+    """Make the case that a responder needs, unless there is one by now, and go on to its run."""
+    intent = await responses.clicked_intent(context)
+    request = RunRequest.from_text(intent.argument)
+    if (await context.core.alert(intent.object_id)).case is None:
+        await context.core.create_case_from_alert(intent.object_id)
+        context.refresh(intent.object_id)
+    responder, targets = await flow.offered(context, request)
+    target = run_target(targets[0].view.subject)  # an observable that was merged has another id by now
+    await flow.proceed(context, replace(request, targets=(target,)), responder, targets)
+
+
 async def _create(context: Context, alert_id: str, template: str) -> None:
     """Make the case; "" stands for the alert's own template, if it has one."""
     case = await context.core.create_case_from_alert(alert_id, template)
@@ -97,5 +113,8 @@ FEATURE = Feature(
             usage_error=subjects.missing_id(USAGE),
         )
     },
-    actions={ids.CASE_TEMPLATE: Entry(on_template_button, Ack.WRITE)},
+    actions={
+        ids.CASE_TEMPLATE: Entry(on_template_button, Ack.WRITE),
+        ids.MAKE_CASE: Entry(on_make_case_button, Ack.WRITE),
+    },
 )

@@ -262,7 +262,8 @@ def _about_option(responder: OfferedResponder) -> str:
     """`🔒 needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped."""
     policy = responder.policy
     needs = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
-    marks = " ".join(part for part in ("🔒" if _contains(responder) else "", needs) if part)
+    case = "needs a case" if "case" in (responder.lacks or ()) else ""
+    marks = " ".join(part for part in ("🔒" if _contains(responder) else "", needs, case) if part)
     return " · ".join(part for part in (marks, strip_markup(responder.description)) if part.strip())
 
 

@@ -79,12 +79,19 @@ def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
 
 async def _show_refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> None:
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
+    may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
     await responses.show_with_buttons(
         context,
         "Can't run",
         f"cannot:{view.subject.id}:{responder.id}",
         lambda button: questions.cannot_run(
-            request, responder, view, shown_reasons(responder, view, 1500), button=button if may_override else None
+            request,
+            responder,
+            view,
+            shown_reasons(responder, view, 1500),
+            button=button,
+            may_override=may_override,
+            may_make_case=may_make_case,
         ),
     )
 

@@ -147,7 +147,9 @@ def test_a_list_and_a_menu_of_any_responders_fit(
         view = RedactedView(subject, clearance)
         fine(questions.confirm(samples.request(), responder, view, button=button))
         fine(questions.collision(samples.request(), samples.action(), responder, view, button=button))
-        fine(questions.cannot_run(samples.request(), responder, view, responders.shown_reasons(responder, view, 1500)))
+        why = responders.shown_reasons(responder, view, 1500)
+        may = {"may_override": True, "may_make_case": True}
+        fine(questions.cannot_run(samples.request(), responder, view, why, button=button, **may))
     if offered:
         fine(questions.ambiguous_name(typed, offered, subject, "/responder"))
 

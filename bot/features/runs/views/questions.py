@@ -223,16 +223,19 @@ def cannot_run(
     view: RedactedView,
     reason: str,
     *,
-    button: ButtonIds | None = None,
+    button: ButtonIds,
+    may_override: bool = False,
+    may_make_case: bool = False,
 ) -> Message:
-    """Why a responder was not run (`reason`, mrkdwn); with `button` an org-admin may override that."""
+    """Why a responder was not run (`reason`, mrkdwn), and what this person may do about it."""
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
     blocks: list[Block] = [section(text)]
-    if button is not None:
+    if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
-        elements = [button_element("Override ...", ids.BREAK_GLASS, value, style="danger")]
-        blocks.append(actions(*elements))
+        blocks.append(actions(button_element("Override ...", ids.BREAK_GLASS, value, style="danger")))
+    if may_make_case:
+        blocks.append(actions(button_element("Make a case", ids.MAKE_CASE, button(intent_of("case", request, view)))))
     return Message(f"{name} can't run on {_target(view)}.", tuple(blocks))
 
 
