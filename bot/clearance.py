@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -343,14 +343,6 @@ def refanged(data: str) -> str:
 
 def _without_scheme(plain: str) -> str:
     return _SCHEME.sub("", plain)
-
-
-def finder(data: str) -> Callable[[str], bool]:
-    """Whether a text has this data as a word of its own, spelled in any of the ways in which it is masked."""
-    plain = visible(data).strip()
-    before, after = (r"(?<!\w)" if plain[:1].isalnum() else ""), (r"(?!\w)" if plain[-1:].isalnum() else "")
-    pattern = re.compile(f"{before}{_pattern(plain).pattern}{after}", re.IGNORECASE)
-    return lambda text: pattern.search(visible(text)) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     core_cli.register(commands, _erasure)
     core_cli.register_store(commands, _bots_store)
     core_cli.register_prune(commands, _prune)
-    core_cli.register_erase(commands, _erasure, _spelled)
+    core_cli.register_erase(commands, _erasure)
     core_cli.register_source(commands, _card_lines)
     return core_cli.run(parser.parse_args(argv))
 
@@ -306,12 +306,6 @@ async def _erasure(args: argparse.Namespace) -> "AsyncIterator[Erasure | None]":
             yield Erasure(store, web_client(token, settings.slack, session) if token else None)
     finally:
         await store.close()
-
-
-def _spelled(value: str) -> "Callable[[str], bool]":
-    from bot.outbox.sending.erasure import spelled
-
-    return spelled(value)
 
 
 def _forget_messages(args: argparse.Namespace) -> int:

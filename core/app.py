@@ -69,7 +69,6 @@ from core.records.cases import Cases
 from core.records.clearance import level_of
 from core.records.comments import Comments
 from core.records.events import Feed
-from core.records.holds import Holds
 from core.reports import operations
 from core.reports import report as reports
 from core.responders.guards import Guards
@@ -334,7 +333,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
-        *retention_api.endpoints(Holds(database, clock), retention, AuditReader(database, clock, level_of)),
+        *retention_api.endpoints(retention, AuditReader(database, clock, level_of)),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),

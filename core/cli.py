@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from core.people import People
     from core.retention.erasure import Eraser, Erasure, Matches
     from core.settings import CoreSettings
+    from core.store.retention import Root
 
 PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
@@ -194,20 +195,18 @@ def register_prune(subparsers: "argparse._SubParsersAction[Any]", of_bot: PruneB
     prune.add_argument("--dry-run", action="store_true", help="only print how much it would delete")
 
 
-def register_erase(
-    subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot, spelled: "Callable[[str], Matches]"
-) -> None:
-    """Add `erase` and `export`, which also need what the bot keeps; `spelled` makes what finds a value."""
+def register_erase(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot) -> None:
+    """Add `erase` and `export`, which also need what the bot keeps."""
     verb = _group(subparsers, "erase", "delete for ever, in both databases and in Slack")
-    alert = verb("alert", partial(_erase_alert, of_bot), "an alert, or a case with its alerts")
-    alert.add_argument("id", metavar="ID", help="such as ~12")
+    alert = verb("alert", partial(_erase_roots, of_bot, "alert"), "alerts that are in no case")
+    case = verb("case", partial(_erase_roots, of_bot, "case"), "cases with their alerts")
+    for parser in (alert, case):
+        parser.add_argument("ids", metavar="ID", nargs="+", help="such as ~12")
     person = verb("person", partial(_erase_person, of_bot), "a user; what they decided stays under their login")
     person.add_argument("login", metavar="LOGIN")
     text = "who undoes from now on what their runs have left in force"
     person.add_argument("--undo-for", metavar="LOGIN", default="", help=text)
-    value = verb("value", partial(_erase_value, of_bot, spelled), "all alerts, cases and messages that have a value")
-    value.add_argument("value", metavar="VALUE", help="such as 203.0.113.7, in any spelling")
-    for parser in (alert, person, value):
+    for parser in (alert, case, person):
         parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the audit")
         parser.add_argument("--dry-run", action="store_true", help="only print what it would delete")
         parser.add_argument("--yes", action="store_true", help="don't ask")
@@ -1031,24 +1030,18 @@ async def _eraser(args: argparse.Namespace) -> "AsyncIterator[Eraser]":
         yield Eraser(database, now_ms, retention, settings.core.user_domain)
 
 
-def _erase_alert(of_bot: OfBot, args: argparse.Namespace) -> int:
-    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_alert(args.id)))
+def _erase_roots(of_bot: OfBot, kind: "Root", args: argparse.Namespace) -> int:
+    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_roots(kind, args.ids)))
 
 
 def _erase_person(of_bot: OfBot, args: argparse.Namespace) -> int:
     return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_person(args.login, args.undo_for)))
 
 
-def _erase_value(of_bot: OfBot, spelled: "Callable[[str], Matches]", args: argparse.Namespace) -> int:
-    matches = spelled(args.value)
-    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_value(args.value, matches), matches))
-
-
 async def _erase(
     of_bot: OfBot,
     args: argparse.Namespace,
     find: "Callable[[Eraser], Coroutine[Any, Any, Erasure]]",
-    matches: "Matches" = lambda _: False,
 ) -> int:
     from core.store.database import backup
 
@@ -1056,11 +1049,7 @@ async def _erase(
         if await eraser.database.read(backup.made_at) is not None:
             raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
         erasure = await find(eraser)
-
-        def is_named(text: str) -> bool:
-            return matches(text) or erasure.names(text)
-
-        messages = await bot.find(is_named, erasure.messages) if bot else []
+        messages = await bot.find(erasure.names, erasure.messages) if bot else []
         rows = [("IN", "KIND", "COUNT")]
         for name, counts in (("core", erasure.counts), ("bot", bot.counts if bot else {})):
             rows += [(name, kind, str(count)) for kind, count in sorted(counts.items()) if count]
@@ -1084,7 +1073,7 @@ async def _erase(
             erasure.counts.update({f"{kind} of the bot": count for kind, count in bot.counts.items()})
         await eraser.carry_out(erasure, why=args.reason, messages=messages)
         if bot:
-            await bot.find(is_named)  # what came since then
+            await bot.find(erasure.names)  # what came since then
         problems = await bot.delete() if bot else []
         for problem in problems or ["Erased."]:
             print(problem, file=sys.stderr)

@@ -63,7 +63,6 @@ FEW_IN = {
     "audit_erased",
     "file_pending",
     "inbox_pending",
-    "object_hold",
     "message_doubt",
     "message_next",
     "message_pending",

@@ -1,27 +1,20 @@
-"""Routes of retention and of the audit: holds, what is closed, and who decided what."""
-
-from typing import Any, Literal
+"""Routes of retention and of the audit: what is closed, and who decided what."""
 
 from starlette.responses import Response
 
 from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
 from core.audit.reader import MAX_ROWS, AuditReader
 from core.common.errors import ResponderBotError
-from core.models import Alert, AuditRow, Case, ClosedObjects, HeldObject, HoldInput
-from core.records.holds import Holds
+from core.models import AuditRow, ClosedObjects
 from core.retention.pruning import Retention
 
 DEFAULT_ROWS = 100
 MAX_DIGITS = 15
 
 
-def endpoints(holds: Holds, retention: Retention, audit: AuditReader) -> list[Endpoint]:
-    """`/api/hold`, `/hold` below an alert or a case, `/api/closed` and `/api/audit`."""
+def endpoints(retention: Retention, audit: AuditReader) -> list[Endpoint]:
+    """`/api/closed` and `/api/audit`."""
     route = Routes()
-
-    @route("GET /api/hold", "List what is on hold", response=list[HeldObject])
-    async def list_all(request: Request) -> Response:
-        return json_list_response(await holds.all(request.caller))
 
     @route(
         "GET /api/closed",
@@ -69,11 +62,7 @@ def endpoints(holds: Holds, retention: Retention, audit: AuditReader) -> list[En
     async def heads(request: Request) -> Response:
         return json_list_response(await audit.heads(request.caller, _number(request, "after", 0)))
 
-    return [
-        *route,
-        *_of(holds, "alert", Alert),
-        *_of(holds, "case", Case),
-    ]
+    return [*route]
 
 
 def _number(request: Request, name: str, default: int) -> int:
@@ -81,19 +70,3 @@ def _number(request: Request, name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
         raise ResponderBotError("bad_request", f"{name} must be a number, such as 100.")
     return int(text)
-
-
-def _of(holds: Holds, kind: Literal["alert", "case"], answer: Any) -> list[Endpoint]:
-    async def put(request: Request) -> Response:
-        body: HoldInput = request.body
-        return json_response(await holds.set(request.caller, kind, request.path["id"], body.reason))
-
-    async def lift(request: Request) -> Response:
-        return json_response(await holds.lift(request.caller, kind, request.path["id"]))
-
-    path, a = f"/api/{kind}/{{id}}/hold", "an alert" if kind == "alert" else "a case"
-    options: dict[str, Any] = {"response": answer, "errors": (403, 404, 409)}
-    return [
-        Endpoint("POST", path, put, f"Put {a} on hold, so that nothing of it is deleted", body=HoldInput, **options),
-        Endpoint("DELETE", path, lift, f"Lift the hold on {a}", **options),
-    ]

@@ -86,7 +86,7 @@ def _settings(row: _Fields) -> str:
 def _erased(row: _Fields) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in row.get("counts", {}).items()) or "texts of the audit"
     to = f"; {row['to']} undoes {_listed(row['handed_over'])} from now on" if "to" in row else ""
-    return f"erased {'a value' if row['object'] == 'value' else row['object']}: {counts}{to}"
+    return f"erased {row['object']}: {counts}{to}"
 
 
 def _pruned(row: _Fields) -> str:
@@ -127,8 +127,6 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "group.members": _members,
     "host.drained": lambda row: f"had the host {row['object']} take no more runs",
     "host.resumed": lambda row: f"had the host {row['object']} take runs again",
-    "hold.set": lambda row: f"put {row['object']} on hold",
-    "hold.lifted": lambda row: f"lifted the hold on {row['object']}",
     "settings.loaded": _settings,
     "erased": _erased,
     "pruned": _pruned,

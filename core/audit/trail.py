@@ -61,8 +61,6 @@ What = Literal[
     "login.refused",
     "host.drained",
     "host.resumed",
-    "hold.set",
-    "hold.lifted",
     "settings.loaded",
     "pruned",
     "audit.pruned",

@@ -403,14 +403,6 @@ class CaseTemplateInput(Input):
     custom_fields: CustomFields = Field(default_factory=dict)
 
 
-class HoldInput(Input):
-    """`POST .../hold`: stop all deletion of an alert or a case."""
-
-    reason: str = Field(
-        min_length=1, max_length=1_000, pattern=r"\S", description="why, for anybody who looks at it later"
-    )
-
-
 NOTE_LIMIT = 500  # characters
 
 

@@ -102,14 +102,6 @@ class Artifact(StoredModel):
         return [text for text in found if text is not None]
 
 
-class Hold(ApiModel):
-    """Why nothing of an alert or a case is deleted."""
-
-    reason: str
-    created_by: str
-    created_at: Millis
-
-
 class Alert(StoredModel):
     """An alert; keys in the order of core/docs/http-interface.md#alert."""
 
@@ -136,7 +128,6 @@ class Alert(StoredModel):
     case_template: str | None = None
     artifacts: list[Artifact]
     similar_cases: list[Any] = Field(default_factory=list)
-    hold: Hold | None = Field(None, exclude_if=_is_absent)
     count: int | None = Field(None, exclude_if=_is_absent)
     """How often its source has sent it; None for once."""
     last_date: Millis | None = Field(None, exclude_if=_is_absent)
@@ -188,19 +179,9 @@ class Case(StoredModel):
     metrics: dict[str, Any] = Field(default_factory=dict)
     stats: dict[str, Any] = Field(default_factory=dict)
     permissions: list[str] = Field(default_factory=list)
-    hold: Hold | None = Field(None, exclude_if=_is_absent)
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
-
-
-class HeldObject(ApiModel):
-    """An alert or a case that is on hold."""
-
-    object_type: str
-    object_id: ObjectId
-    title: str
-    hold: Hold
 
 
 class ClosedObjects(ApiModel):

@@ -46,7 +46,6 @@ from core.records.writes import (
     merge_tags,
     record_event,
     requested_changes,
-    require_not_held,
 )
 from core.store import attachments, objects, texts
 from core.store.search import docs_of, fitting
@@ -318,8 +317,6 @@ def _update(
     if artifacts is not None:
         hidden = _hidden(tx, caller, alert)
         changed["artifacts"] = [*hidden.values(), *_artifacts(tx, artifacts, hidden, user, now, alert)]
-        if not {item.id for item in alert.artifacts} <= {item.id for item in changed["artifacts"]}:
-            require_not_held(tx, number, "its artifacts stay")
     if request.status is not None:
         changed |= with_status(alert, request.status, request.summary)
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)

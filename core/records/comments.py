@@ -8,7 +8,7 @@ from core.common.errors import ResponderBotError
 from core.models import Comment, CommentInput, Permission, SearchInput, parse_id
 from core.records import alerts, cases, clearance
 from core.records.search import SearchResult, search
-from core.records.writes import Records, made, require_not_held
+from core.records.writes import Records, made
 from core.store import events, objects
 
 KIND = "comment"
@@ -54,14 +54,13 @@ class Comments(Records):
     async def delete(self, caller: Caller, comment_id: str) -> Comment:
         """Remove a comment for good.
 
-        Raises ResponderBotError: not_found, forbidden (neither its author nor an org-admin), conflict (on hold).
+        Raises ResponderBotError: not_found, forbidden (neither its author nor an org-admin).
         """
 
         def work(tx: Transaction, now: int) -> Comment:
             row, comment = _writable(tx, caller, comment_id, "delete comment")
             if comment.created_by != caller.login and caller.profile != "org-admin":
                 raise _not_the_author(comment)
-            require_not_held(tx, row["parent_id"], "its comments stay")
             objects.delete(tx, row["id"])
             _record(tx, "deleted", row["id"], row["parent_id"], caller, now)
             return comment

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from core.common.clock import Clock
-from core.common.database import Database, Reads, Transaction
+from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
 from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, Task, TaskInput
-from core.store import events, objects, retention
+from core.store import events, objects
 
 T = TypeVar("T")
 
@@ -69,16 +69,6 @@ def check_growth(before: Alert | Case, after: Alert | Case) -> None:
             raise ResponderBotError(
                 "bad_request", f"{after.id} would have {has} {label}; at most {most} are kept, so remove some first."
             )
-
-
-def require_not_held(reads: Reads, root_id: int, what: str) -> None:
-    """Raises ResponderBotError("conflict") if an alert, a case, or the alert's case is on hold. Call it before deleting
-    a part of them.
-    """
-    for row in objects.on_hold(reads, [root_id, retention.deciding_root(reads, root_id)]):
-        by = objects.parsed(row["doc"])["hold"]["createdBy"]
-        sentence = f"~{row['id']} is on hold by {by}, so {what}; an administrator can lift the hold."
-        raise ResponderBotError("conflict", sentence)
 
 
 def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Erases alerts, people and values (core/docs/storage.md#erasure).
+"""Erases alerts, cases and people (core/docs/storage.md#erasure).
 
 The row of the audit comes first, with all that is to go: whoever is interrupted repeats the command.
 """
 
-import base64
 import json
 import re
 from collections import Counter
@@ -35,24 +34,13 @@ Rows = Callable[[Matches], AsyncIterator[tuple[Table, Row]]]
 
 _ID = re.compile(r"~\d{1,18}")
 _USER = re.compile(r"\b[UW][A-Z0-9]+\b")
-_OF_OBJECT = {
-    "object": "id",
-    "object_text": "object_id",
-    "alert_tag": "alert_id",
-    "action": "id",
-    "ending": "action_id",
-}
-"""The column of each table that names an object or a run."""
-_ALONE = {"bulk": "id", "idempotency": "action_id"}
-"""The column by which rows of tables go that belong to no alert and no case."""
 _SECRET = ("hash", "parameters", "whole_parameters")
-_OF_PEOPLE = ("user", "api_key", "slack_link", "group_member")
 
 
 @dataclass
 class Erasure:
     object: str
-    """What the audit names: an id, a login, or `value`."""
+    """What the audit names: an id, a login, or `alerts` for several ids."""
     roots: list[tuple[stored_items.Root, int]] = field(default_factory=list)
     """Alerts in no case, and cases."""
     objects: set[int] = field(default_factory=set)
@@ -61,8 +49,6 @@ class Erasure:
     """All of these and what belongs to them."""
     rows: set[int] = field(default_factory=set)
     """The rows of the audit whose texts go."""
-    alone: dict[str, set[int]] = field(default_factory=dict)
-    """By the tables of `_ALONE` what their column has."""
     slack: Sequence[str] = ()
     """A person's `team:user` in Slack."""
     messages: set[int] = field(default_factory=set)
@@ -92,62 +78,30 @@ class Eraser:
 
     # --- what goes --------------------------------------------------------------------------------------------------
 
-    async def of_alert(self, object_id: str) -> Erasure:
-        """An alert in no case, or a case with its alerts. Raises ResponderBotError: not_found, conflict."""
-        number = parse_id(object_id)
+    async def of_roots(self, kind: stored_items.Root, ids: Sequence[str]) -> Erasure:
+        """Alerts in no case, or cases with their alerts. Raises ResponderBotError: not_found, bad_request, conflict."""
 
         def read(reads: Reads) -> Erasure:
-            row = None if number is None else objects.find_any(reads, number)
-            if row is None and (begun := _begun(reads, f"~{number}")):
-                return begun
-            if row is None or row["kind"] not in ("alert", "case"):
-                raise ResponderBotError(
-                    "not_found", f"{object_id[:64]} is no alert and no case; give an id such as ~12."
-                )
-            case = stored_items.deciding_root(reads, row["id"])
-            if case != row["id"]:
-                sentence = f"{object_id} is in the case ~{case}, which has what it had; erase that."
-                raise ResponderBotError("conflict", sentence)
-            erasure = Erasure(f"~{number}", messages=_messages(reads))
-            _add_root(reads, erasure, row["id"])
+            erasure = Erasure(ids[0] if len(ids) == 1 else f"{kind}s", messages=_messages(reads))
+            for id_ in ids:
+                number = parse_id(id_)
+                row = None if number is None else objects.find_any(reads, number)
+                if number is None or row is None or row["kind"] not in ROOTS:
+                    if begun := _begun(reads, number):
+                        erasure.ids |= begun
+                        continue
+                    raise ResponderBotError("not_found", f"{id_[:64]} is no {kind}; give an id such as ~12.")
+                if row["kind"] != kind:
+                    raise ResponderBotError("bad_request", f"{id_} is a {row['kind']}; erase it as a {row['kind']}.")
+                case = stored_items.deciding_root(reads, number)
+                if case != number:
+                    sentence = f"{id_} is in the case ~{case}, which has what it had; erase that."
+                    raise ResponderBotError("conflict", sentence)
+                _add_root(reads, erasure, number)
             _require_due(reads, erasure)
             return erasure
 
         return await self.database.snapshot(read)
-
-    async def of_value(self, value: str, matches: Matches) -> Erasure:
-        """All that has a text which `matches`: whole alerts and cases. Raises ResponderBotError("conflict")."""
-        erasure, found, elsewhere = Erasure("value"), set[int](), set[str]()
-        login = self._people.full_login(value)
-        if await self.database.read(lambda reads: stored_people.by_login(reads, login)) is not None:
-            raise ResponderBotError("conflict", f"{login} is a user; `responder-bot erase person {login}`.")
-        async for table, row in matching(STORE, self.database, lambda text: matches(text) or matches(_content(text))):
-            if table.name == "audit_text":
-                erasure.rows.add(row["number"])
-            elif table.name in _OF_OBJECT:
-                found.add(row[_OF_OBJECT[table.name]])
-            elif table.name in _ALONE:
-                erasure.alone.setdefault(table.name, set()).add(row[_ALONE[table.name]])
-                erasure.counts[table.name] += 1
-            else:
-                elsewhere.add("people" if table.name in _OF_PEOPLE else f"the table {table.name}")
-
-        def read(reads: Reads) -> None:
-            for number in found:
-                for root in _roots_of(reads, number):
-                    kind = _add_root(reads, erasure, root)
-                    if kind not in ("alert", "case"):
-                        elsewhere.add(f"the {kind.replace('_', ' ')} ~{root}")
-            _require_due(reads, erasure)
-            erasure.messages = _messages(reads)
-
-        await self.database.snapshot(read)
-        if elsewhere:
-            places = " and ".join(sorted(elsewhere))
-            raise ResponderBotError(
-                "conflict", f"The value is also in {places}; change that first. Nothing was erased."
-            )
-        return erasure
 
     async def of_person(self, name: str, heir: str) -> Erasure:
         """A user with keys, links and groups; what they decided stays. `heir` undoes what their runs have left.
@@ -159,8 +113,10 @@ class Eraser:
         def read(reads: Reads) -> Erasure:
             if stored_people.by_login(reads, login) is not None:
                 return self._person(reads, login, heir)
-            if begun := _begun(reads, login):
-                return begun
+            rows = [row for row in _erased(reads) if row["object"] == login]
+            if rows:
+                slack = [slack for row in rows for slack in row.get("slack", ())]
+                return Erasure(login, slack=slack, messages=_messages(reads))
             raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` has all.")
 
         return await self.database.snapshot(read)
@@ -205,7 +161,7 @@ class Eraser:
     async def carry_out(
         self, erasure: Erasure, *, why: str = "", messages: Sequence[int] = (), is_forced: bool = False
     ) -> None:
-        """Add the row, then delete. `messages` are the numbers of the bot's; `is_forced`: also what is open or held.
+        """Add the row, then delete. `messages` are the numbers of the bot's; `is_forced`: also what is open.
 
         Raises ResponderBotError: conflict, bad_request if something has changed since.
         """
@@ -220,8 +176,6 @@ class Eraser:
                 ids = (item.id for item in stored_items.items(tx, kind, number, number))
                 erasure.rows.update(stored.rows_about(tx, ids))
             stored.delete_texts(tx, found.rows)
-            for table, numbers in erasure.alone.items():
-                stored.delete_rows(tx, table, _ALONE[table], numbers)
             stored.hand_over(tx, found.handed_over, found.heir)
             if found.is_person:
                 self._people.erase_in(tx, self._clock(), found.object)
@@ -233,7 +187,6 @@ class Eraser:
                 object=found.object,
                 objects=[f"~{number}" for number in sorted(found.objects)],
                 erased=sorted(found.rows),
-                alone={table: sorted(numbers) for table, numbers in found.alone.items()},
                 messages=sorted(messages),
                 counts=dict(+erasure.counts),
                 slack=list(found.slack),
@@ -263,8 +216,6 @@ class Eraser:
                     if objects.find_any(reads, number_of(text)) is not None:
                         _add_root(reads, erasure, number_of(text))
                 erasure.rows.update(row.get("erased", ()))
-                for table, numbers in row.get("alone", {}).items():
-                    erasure.alone.setdefault(table, set()).update(numbers)
                 if row.get("person") and stored_people.by_login(reads, row["object"]) is not None:
                     heirs[row["object"]] = row.get("to", "")
 
@@ -307,17 +258,10 @@ def _named(reads: Reads, login: str) -> Erasure:
     return Erasure(login, slack=slack, is_person=True, messages=_messages(reads), counts=counts)
 
 
-def _begun(reads: Reads, object_: str) -> Erasure | None:
-    """What may be left of something that was erased, as in Slack; None if it never was."""
-    rows = [row for row in _erased(reads) if row["object"] == object_]
-    if not rows:
-        return None
-    return Erasure(
-        object_,
-        ids={number_of(id_) for row in rows for id_ in row.get("objects", ())},
-        slack=[slack for row in rows for slack in row.get("slack", ())],
-        messages=_messages(reads),
-    )
+def _begun(reads: Reads, number: int | None) -> set[int]:
+    """The alerts and cases that were erased with this one, which Slack may still show; empty if it never was."""
+    rows = [row for row in _erased(reads) if f"~{number}" in row.get("objects", ())]
+    return {number_of(id_) for row in rows for id_ in row["objects"]}
 
 
 def _messages(reads: Reads) -> set[int]:
@@ -329,28 +273,11 @@ def _erased(reads: Reads) -> list[dict[str, Any]]:
     return [json.loads(row["doc"]) for row in audit.erasures_after(reads, 0)]
 
 
-def _content(text: str) -> str:
-    """The content of a file, of its JSON; "" for any other text."""
-    if not text.startswith('{"hashes":'):
-        return ""
-    return base64.b64decode(json.loads(text)["content"]).decode("utf-8", "replace")
-
-
-def _roots_of(reads: Reads, number: int) -> set[int]:
-    """The alert in no case, or the case, that an object or a run belongs to; of a file all that have it."""
-    row = objects.find_any(reads, number)
-    if row is not None and row["kind"] == "file":
-        holders = stored.files_with(reads, objects.parsed(row["doc"])["hashes"][0])
-        return {root for holder in holders for root in _roots_of(reads, holder)} or {number}
-    root = stored_items.root_of(reads, number)
-    return set() if root is None else {stored_items.deciding_root(reads, root)}
-
-
 def _add_root(reads: Reads, erasure: Erasure, number: int) -> str:
     """Add an alert or a case with all that belongs to it; returns its kind."""
     row = objects.find_any(reads, number)
     kind = "" if row is None else str(row["kind"])
-    if row is None or number in erasure.ids or kind not in ("alert", "case"):
+    if row is None or number in erasure.ids or kind not in ROOTS:
         return kind
     root: stored_items.Root = "alert" if kind == "alert" else "case"
     erasure.roots.append((root, number))
@@ -368,7 +295,7 @@ def _require_due(reads: Reads, erasure: Erasure) -> None:
     staying = [number for number in there if not stored_items.is_due(reads, number, FOR_EVER)]
     if staying:
         is_are = "is" if len(staying) == 1 else "are"
-        sentence = f"{_ids(staying)} {is_are} open, on hold, or a run on it waits, runs or is in force; end that first."
+        sentence = f"{_ids(staying)} {is_are} open, or a run on it waits, runs or is in force; end that first."
         raise ResponderBotError("conflict", f"{sentence} Nothing was erased.")
 
 

@@ -69,7 +69,7 @@ def longest_rule_ms(sections: Collection[ResponderSection]) -> int:
 
 
 class Retention:
-    """Deletes what is older than `[retention]` says; what is open, in force, on hold or waits stays."""
+    """Deletes what is older than `[retention]` says; what is open, in force or waits stays."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Retention:
     async def delete(self, roots: Sequence[tuple[stored.Root, int]], *, is_forced: bool = False) -> Counter[str]:
         """Delete these alerts and cases whatever their age, and return how much of each kind.
 
-        What is open, in force or on hold stays, unless it `is_forced`, as in a backup from before it was erased; that
+        What is open or in force stays, unless it `is_forced`, as in a backup from before it was erased; that
         has no events then.
         """
         already = self.counts.copy()

@@ -58,9 +58,3 @@ def hand_over(tx: Transaction, numbers: Iterable[int], login: str) -> None:
 def merge_words(tx: Transaction) -> None:
     """Leave nothing of deleted words in the full-text index on SQLite."""
     tx.run("INSERT INTO object_text_fts (object_text_fts) VALUES ('optimize')")
-
-
-def files_with(reads: Reads, file_id: str) -> list[int]:
-    """The alerts and artifacts that have a file."""
-    rows = reads.rows("SELECT object_id FROM file_reference WHERE file_id = :file", {"file": file_id})
-    return [row["object_id"] for row in rows]

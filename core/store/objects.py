@@ -104,15 +104,6 @@ def open_alerts_of(reads: Reads, assignee: str, limit: int) -> list[Row]:
     )
 
 
-def on_hold(reads: Reads, object_ids: Collection[int] | None = None) -> list[Row]:
-    """The alerts and cases (`id, doc`) that are on hold, oldest first; with `object_ids` only those of them."""
-    which = "" if object_ids is None else " AND id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
-    return reads.rows(
-        f"SELECT id, doc FROM object WHERE hold IS NOT NULL{which} ORDER BY id",
-        {"ids": json.dumps(list(object_ids or ()))},
-    )
-
-
 def exists(reads: Reads, kind: str, object_id: int) -> bool:
     sql = "SELECT 1 FROM object WHERE id = :id AND kind = :kind"
     return reads.row(sql, {"id": object_id, "kind": kind}) is not None

@@ -65,7 +65,7 @@ def deciding_root(reads: Reads, root_id: int) -> int:
 def closed_at(reads: Reads, root_id: int) -> int | None:
     """When an alert in no case, or a case or one of its alerts, was last changed (ms).
 
-    None while any of them is open, on hold, waiting or in force.
+    None while any of them is open, waiting or in force.
     """
     values = {"id": root_id, "case": f"~{root_id}"}
     row = reads.row(

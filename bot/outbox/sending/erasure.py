@@ -1,15 +1,12 @@
 """Deletes what the bot keeps of what is erased, and its messages and files in Slack (core/docs/storage.md#erasure)."""
 
 import asyncio
-import html
 import json
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.clearance import finder
 from bot.outbox.errors import classify
 from bot.outbox.models import is_person
 from bot.outbox.retention import PAUSE_S, STEP_S
@@ -18,39 +15,10 @@ from bot.outbox.store import STORE
 from core.common.database import Database, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.database.transfer import Table, delete, matching
-from core.common.errors import ResponderBotError
 
-SHORTEST = 3  # characters of a value
 ATTEMPTS = 5
 RETRY_S = 1.0
 _OWN = ("state", "lease", "replica")  # which name nothing of an alert or a person
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
-
-
-def spelled(value: str) -> Callable[[str], bool]:
-    """Whether a text has a value, in any case and spelling, as a word of its own; also where it is JSON or HTML.
-
-    Raises ResponderBotError("bad_request") for one that is too short.
-    """
-    if len(value.strip()) < SHORTEST:
-        raise ResponderBotError("bad_request", f"Give a value of at least {SHORTEST} characters.")
-    find = finder(value)
-
-    def matches(text: str) -> bool:
-        while True:
-            if find(text):
-                return True
-            plain = html.unescape(_ESCAPE.sub(_unescaped, text))
-            if plain == text:
-                return False
-            text = plain
-
-    return matches
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2])
 
 
 class Erasure:

@@ -20,7 +20,7 @@ INSERT INTO sequence (name, last) VALUES ('id', 0), ('event', 0), ('probe', 0);
 -- doc: the response JSON, ready to send. unique_key: unique for each kind, such as an alert's reference or a template's
 -- name.
 -- Generated columns are what searches ask for most (fields.py), and for retention closed_at: when an alert or a case
--- that is closed was last changed; null while it is open or on hold.
+-- that is closed was last changed; null while it is open.
 CREATE TABLE object (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, parent_id INTEGER, unique_key TEXT, doc TEXT NOT NULL,
   case_id TEXT GENERATED ALWAYS AS ({text:case}) STORED,
@@ -31,9 +31,8 @@ CREATE TABLE object (
   severity INTEGER GENERATED ALWAYS AS ({number:severity}) STORED,
   date INTEGER GENERATED ALWAYS AS ({number:date}) STORED,
   created_at INTEGER GENERATED ALWAYS AS ({number:createdAt}) STORED,
-  hold TEXT GENERATED ALWAYS AS ({text:hold.reason}) STORED,
   closed_at INTEGER GENERATED ALWAYS AS (
-    CASE WHEN kind IN ('alert', 'case') AND {text:hold.reason} IS NULL
+    CASE WHEN kind IN ('alert', 'case')
       AND {text:status} IN ('Ignored', 'Imported', 'Resolved', 'Duplicate', 'Deleted')
       THEN coalesce({number:updatedAt}, {number:createdAt}) END) STORED);
 CREATE UNIQUE INDEX object_unique_key ON object (kind, unique_key);
@@ -48,7 +47,6 @@ CREATE INDEX object_source ON object (kind, source, id) WHERE source IS NOT NULL
 CREATE INDEX object_severity ON object (kind, severity, id) WHERE severity IS NOT NULL;
 CREATE INDEX object_date ON object (kind, date, id) WHERE date IS NOT NULL;
 CREATE INDEX object_created_at ON object (kind, created_at, id);
-CREATE INDEX object_hold ON object (id) WHERE hold IS NOT NULL;
 CREATE INDEX object_closed ON object (kind, closed_at, id) WHERE closed_at IS NOT NULL AND case_id IS NULL;
 CREATE INDEX object_in_case_closed ON object (case_id, closed_at) WHERE case_id IS NOT NULL;
 -- Artifacts are stored in their alert, and once that is in a case as objects of the case too. id: the artifact's id in

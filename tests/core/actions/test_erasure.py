@@ -1,6 +1,5 @@
 """What is erased, what is refused, and who undoes what a person's runs have left; on both databases."""
 
-import base64
 import json
 import re
 from collections.abc import AsyncIterator
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from core.actions.bulks import Bulks
 from core.audit import store as audit
 from core.audit.export import export
 from core.audit.refusals import Refusals
@@ -19,10 +17,8 @@ from core.common.database.transfer import matching
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.engines.base import Report
-from core.models import AlertInput, AlertUpdate, BulkInput, CaseTemplateInput, number_of
+from core.models import AlertInput, AlertUpdate, number_of
 from core.records.alerts import Alerts
-from core.records.case_templates import CaseTemplates
-from core.records.holds import Holds
 from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
 from core.settings import ResponderSection
@@ -67,45 +63,30 @@ async def another_alert(harness: Harness, ref: str, **fields: Any) -> str:
     return (await alerts.create(ANNA, AlertInput.model_validate(body))).id
 
 
-async def test_what_is_open_held_or_in_a_case_is_refused(harness: Harness) -> None:
+async def test_what_is_open_or_in_a_case_is_refused(harness: Harness) -> None:
     alerts = Alerts(harness.database, harness.clock, "default")
-    assert "is open, on hold" in await refused(eraser(harness).of_alert(harness.alert_id))
-    await Holds(harness.database, harness.clock).set(LEAD, "alert", harness.alert_id, "evidence")
+    assert "is open, or a run" in await refused(eraser(harness).of_roots("alert", [harness.alert_id]))
     await alerts.update(ANNA, harness.alert_id, AlertUpdate(status="Ignored"))
-    assert "is open, on hold" in await refused(eraser(harness).of_value(VALUE, has))
-    await Holds(harness.database, harness.clock).lift(LEAD, "alert", harness.alert_id)
+    open_one = await another_alert(harness, "3")
+    both = [harness.alert_id, open_one]
+    assert f"{open_one} is open, or a run" in await refused(eraser(harness).of_roots("alert", both))
     in_case = await another_alert(harness, "2", title=f"about {VALUE}")
     case = await alerts.create_case(LEAD, in_case, None)
     assert (
-        await refused(eraser(harness).of_alert(in_case))
+        await refused(eraser(harness).of_roots("alert", [in_case]))
         == f"{in_case} is in the case {case.id}, which has what it had; erase that."
     )
-    assert "is open" in await refused(eraser(harness).of_alert(case.id))
-    assert "is no alert and no case" in await refused(eraser(harness).of_alert("~999"))
+    assert "is open" in await refused(eraser(harness).of_roots("case", [case.id]))
+    assert "~999 is no alert" in await refused(eraser(harness).of_roots("alert", ["~999"]))
+    assert await refused(eraser(harness).of_roots("alert", [case.id])) == f"{case.id} is a case; erase it as a case."
     assert await left(harness)
 
 
-async def test_a_value_in_a_file_or_a_template_is_found(harness: Harness) -> None:
-    content = base64.b64encode(f"log of {VALUE}".encode()).decode()
-    attached = {"dataType": "file", "attachment": f"log.txt;text/plain;{content}"}
-    alert = await another_alert(harness, "2", artifacts=[attached])
-    for id_ in (alert, harness.alert_id):
-        await Alerts(harness.database, harness.clock, "default").update(ANNA, id_, AlertUpdate(status="Ignored"))
-    erasure = await eraser(harness).of_value(VALUE, has)
-    assert {f"~{number}" for number in erasure.objects} == {alert, harness.alert_id}
-    assert erasure.counts["file"] == 1
-    templates = CaseTemplates(harness.database, harness.clock)
-    template = await templates.create(LEAD, CaseTemplateInput(name="scan", description=f"of {VALUE}"))
-    message = await refused(eraser(harness).of_value(VALUE, has))
-    assert message == f"The value is also in the case template {template.id}; change that first. Nothing was erased."
-    assert await left(harness)
-
-
-async def test_a_value_is_in_no_table_afterwards(harness: Harness) -> None:
+async def test_a_value_of_an_alert_is_in_no_table_afterwards(harness: Harness) -> None:
     await Alerts(harness.database, harness.clock, "default").update(
         ANNA, harness.alert_id, AlertUpdate(status="Ignored")
     )
-    await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has), why="asked to")
+    await eraser(harness).carry_out(await eraser(harness).of_roots("alert", [harness.alert_id]), why="asked to")
     assert await left(harness) == []
 
 
@@ -136,7 +117,7 @@ async def test_what_was_recorded_while_somebody_was_asked_goes_too(harness: Harn
     await Alerts(harness.database, harness.clock, "default").update(
         ANNA, harness.alert_id, AlertUpdate(status="Ignored")
     )
-    erasure = await eraser(harness).of_alert(harness.alert_id)
+    erasure = await eraser(harness).of_roots("alert", [harness.alert_id])
     refusal = ResponderBotError("forbidden", f"{VALUE} is protected.")
     refusals = Refusals(harness.database, harness.clock)
     await refusals.request(refusal, login=ANNA.login, request="POST /", object=harness.alert_id, responder=BLOCK)
@@ -175,27 +156,11 @@ async def test_what_was_pruned_meanwhile_is_no_obstacle(harness: Harness) -> Non
     other = await another_alert(harness, "2", title=f"about {VALUE}")
     for id_ in (other, harness.alert_id):
         await Alerts(harness.database, harness.clock, "default").update(ANNA, id_, AlertUpdate(status="Ignored"))
-    erasure = await eraser(harness).of_value(VALUE, has)
+    erasure = await eraser(harness).of_roots("alert", [other, harness.alert_id])
     retention = Retention(harness.database, harness.clock, RetentionSection(), pause_s=0)
     await retention.delete([("alert", number_of(other))])
     await eraser(harness).carry_out(erasure)
     assert await left(harness) == []
-
-
-async def test_a_bulk_that_names_a_value_is_erased_again_in_a_backup(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, audited=False, engine=engine()) as harness:
-        bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
-        target = {"objectType": "alert", "objectId": "~999999"}
-        body = {"responderId": RELEASE, "note": f"as {VALUE} asked", "targets": [target]}
-        await bulks.start(ANNA, BulkInput.model_validate(body))
-        assert await left(harness) == ["bulk"]
-        put_back = stores.kept(tmp_path / "core.db")
-        await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has))
-        rows = await harness.database.read(lambda reads: audit.erasures_after(reads, 0))
-        put_back()
-        assert await left(harness) == ["bulk"]
-        await eraser(harness).again([json.loads(row["doc"]) for row in rows])
-        assert await left(harness) == []
 
 
 async def test_what_a_person_left_is_undone_by_their_heir_in_a_backup_too(tmp_path: Path) -> None:
@@ -224,7 +189,7 @@ async def test_what_a_failover_of_postgresql_brought_back_is_erased_again(tmp_pa
                 ANNA, harness.alert_id, AlertUpdate(status="Ignored")
             )
             put_back = stores.kept(path)
-            await eraser(harness).carry_out(await eraser(harness).of_value(VALUE, has))
+            await eraser(harness).carry_out(await eraser(harness).of_roots("alert", [harness.alert_id]))
             exported = export(harness.database, harness.clock, "the command line", since=None, until=None, as_csv=False)
             list_.write_text("".join([line async for line in exported]))
         put_back()

@@ -1,4 +1,4 @@
-"""What is closed and old goes with all that belongs to it; what is open, in force, on hold or waits stays."""
+"""What is closed and old goes with all that belongs to it; what is open, in force or waits stays."""
 
 import asyncio
 import base64
@@ -38,7 +38,6 @@ from core.models import (
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.records.comments import Comments
-from core.records.holds import Holds
 from core.retention.pruning import DAY_MS, Retention, longest_rule_ms
 from core.settings import ResponderSection, load
 from core.store.database.backup import copy
@@ -82,7 +81,6 @@ class Soc:
     alerts: Alerts
     cases: Cases
     comments: Comments
-    holds: Holds
     made: int = 0
 
     @property
@@ -151,7 +149,7 @@ async def soc_in(folder: Path, **policies: ResponderSection) -> AsyncIterator[So
     """A SOC whose only alert is open."""
     async with open_harness(folder, engine=engine(), policies={**POLICIES, **policies}) as parts:
         database, clock = parts.database, parts.clock
-        own = Alerts(database, clock, "soc"), Cases(database, clock), Comments(database, clock), Holds(database, clock)
+        own = Alerts(database, clock, "soc"), Cases(database, clock), Comments(database, clock)
         yield Soc(parts, *own)
 
 
@@ -219,12 +217,12 @@ async def test_a_bulk_goes_with_the_last_of_its_actions_or_by_its_age_without_an
     with suppress(ResponderBotError):
         await bulks.start(ANNA, BulkInput.model_validate(nothing))
     refused = soc.rows("bulk") - 1
-    await soc.holds.set(LEAD, "alert", one, "lawsuit")
+    await soc.alerts.mark_unread(ANNA, one)
     soc.later(DAYS + 1)
     assert await soc.retention().prune() == Counter(alert=1, action=1) + Counter(bulk=refused)
     _, states = await bulks.get(bulk)
     assert [state.action and state.action["status"] for state in states] == ["Success", None]
-    await soc.holds.lift(LEAD, "alert", one)
+    await soc.alerts.mark_read(ANNA, one)
     soc.later(DAYS + 1)
     assert await soc.retention().prune() == Counter(alert=1, action=1, bulk=1)
     assert soc.rows("bulk") == 0
@@ -263,9 +261,6 @@ async def test_the_days_count_from_the_end_of_a_run(soc: Soc) -> None:
 async def test_a_report_goes_and_its_sentence_stays(soc: Soc) -> None:
     alert, open_alert = await soc.closed(), await soc.alert()
     action, other = await soc.ran(PLAIN, alert), await soc.ran(PLAIN, open_alert)
-    held = await soc.closed()
-    await soc.ran(PLAIN, held)
-    await soc.holds.set(LEAD, "alert", held, "lawsuit")
     before = soc.docs()["action"]
     soc.later(31)
     retention = soc.retention(alert_days=0, report_days=30)
@@ -306,42 +301,6 @@ async def test_what_is_in_force_stays_until_it_is_undone(soc: Soc) -> None:
     assert await soc.retention().prune() == Counter()  # the undo is a run of today
     soc.later(DAYS + 1)
     assert await soc.retention().prune() == Counter(alert=1, action=2)
-
-
-@pytest.mark.parametrize("kind", ["alert", "case"])
-async def test_a_hold_stops_all_deletion(soc: Soc, kind: str) -> None:
-    alert = await soc.alert("198.51.100.7")
-    comment = await soc.comments.add(ANNA, "alert", alert, CommentInput(message="seen"))
-    case = await soc.alerts.create_case(ANNA, alert)
-    await soc.cases.update_case(ANNA, case.id, CaseUpdate(status="Resolved"))
-    root = alert if kind == "alert" else case.id
-    held = await soc.holds.set(LEAD, kind, root, "lawsuit 7")  # type: ignore[arg-type]
-    assert held.hold is not None
-    assert (held.hold.reason, held.hold.created_by) == ("lawsuit 7", LEAD.login)
-    assert [(one.object_id, one.hold) for one in await soc.holds.all(BEN)] == [(root, held.hold)]
-    soc.later(3 * DAYS)
-    assert await soc.retention(report_days=1).prune() == Counter()
-    for refused in (
-        soc.comments.delete(ANNA, comment.id),
-        soc.alerts.update(ANNA, alert, AlertUpdate(artifacts=[])),
-        soc.holds.set(LEAD, kind, root, "again"),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(ResponderBotError, match=f"{root} is on hold") as error:
-            await refused
-        assert error.value.code == "conflict"
-    assert (await soc.holds.lift(LEAD, kind, root)).hold is None  # type: ignore[arg-type]
-    soc.later(DAYS + 1)
-    assert (await soc.retention().prune())["case"] == 1
-
-
-async def test_only_an_org_admin_sets_and_lifts_holds(soc: Soc) -> None:
-    alert = soc.parts.alert_id
-    for refused in (soc.holds.set(ANNA, "alert", alert, "why"), soc.holds.lift(ANNA, "alert", alert)):
-        with pytest.raises(ResponderBotError, match="only an administrator is") as error:
-            await refused
-        assert error.value.code == "forbidden"
-    with pytest.raises(ResponderBotError, match="is not on hold; nothing was changed"):
-        await soc.holds.lift(LEAD, "alert", alert)
 
 
 async def test_a_case_stays_as_long_as_any_of_its_alerts(soc: Soc) -> None:
@@ -442,7 +401,7 @@ async def test_what_is_closed_is_told_by_the_id_of_any_part(soc: Soc) -> None:
         **dict.fromkeys((in_case, case.id, task.id), now),
     }
     assert found.missing == ["~999"]
-    await soc.holds.set(LEAD, "case", case.id, "lawsuit")
+    await soc.cases.update_case(ANNA, case.id, CaseUpdate(status="Open"))
     assert list((await soc.retention().closed(asked)).closed_at) == [alone, action, artifact]
     for wrong in ([], ["12"], [f"~{number}" for number in range(201)]):
         with pytest.raises(ResponderBotError, match="ids must be 1 to 200 ids"):
@@ -453,7 +412,7 @@ async def test_what_is_closed_is_told_by_the_id_of_any_part(soc: Soc) -> None:
 
 DEEDS = (
     *("alert", "alert", "read", "read", "unread", "case", "merge", "resolve", "resolve", "reopen", "comment", "task"),
-    *("hold", "lift", PLAIN, BLOCK, TIMED, GUARDED),
+    *(PLAIN, BLOCK, TIMED, GUARDED),
     *("finish", "finish", "fail", "approve", "undo", "due", "prune", "prune"),
 )
 days = st.integers(0, 2 * DAYS)
@@ -461,7 +420,7 @@ days = st.integers(0, 2 * DAYS)
 
 @pytest.mark.hypothesis
 @given(st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5), days), min_size=20, max_size=60))
-def test_nothing_open_in_force_on_hold_or_waiting_ever_goes(deeds: Sequence[tuple[str, int, int]]) -> None:
+def test_nothing_open_in_force_or_waiting_ever_goes(deeds: Sequence[tuple[str, int, int]]) -> None:
     async def check() -> None:
         with tempfile.TemporaryDirectory() as folder:
             async with soc_in(Path(folder)) as soc:
@@ -500,10 +459,6 @@ async def deed(soc: Soc, what: str, which: int) -> None:
             await soc.comments.add(ANNA, kind, root, CommentInput(message="m"))  # type: ignore[arg-type]
         case "task":
             await soc.cases.add_task(ANNA, case, TaskInput(title="t"))
-        case "hold":
-            await soc.holds.set(LEAD, kind, root, "r")  # type: ignore[arg-type]
-        case "lift":
-            await soc.holds.lift(LEAD, kind, root)  # type: ignore[arg-type]
         case "finish" | "fail":
             if not soc.parts.engine.taken.empty():
                 await soc.finish(DONE if what == "finish" else FAILED)
@@ -564,7 +519,7 @@ def due_roots(stored: Mapping[str, Mapping[str, Any]], since: int) -> set[str]:
 
 def may_go(root: Mapping[str, Any], since: int) -> bool:
     is_closed = root["status"] in ("Ignored", "Imported", "Resolved", "Duplicate", "Deleted")
-    return is_closed and "hold" not in root and (root["updatedAt"] or root["createdAt"]) < since
+    return is_closed and (root["updatedAt"] or root["createdAt"]) < since
 
 
 def is_past(action: Mapping[str, Any], since: int) -> bool:
@@ -574,37 +529,6 @@ def is_past(action: Mapping[str, Any], since: int) -> bool:
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["alert", "case"])
-async def test_holds_over_http(tmp_path: Path, kind: str) -> None:
-    async with running_core(tmp_path) as core:
-        body = ALERT if kind == "alert" else {"title": "A case", "description": "d"}
-        made = (await core.send("POST", f"/api/{kind}", body)).json()
-        path, reason = f"/api/{kind}/{made['id']}/hold", {"reason": "lawsuit 7"}
-        assert "hold" not in made
-        for profile in ("analyst", "read-only", "service", "source"):
-            assert (await core.send("POST", path, reason, profile=profile)).status_code == 403
-        assert (await core.send("POST", path, {"reason": " "})).status_code == 400
-        assert (await core.send("POST", f"/api/{kind}/~999/hold", reason)).status_code == 404
-        held = (await core.send("POST", path, reason)).json()
-        assert held["hold"]["reason"] == "lawsuit 7"
-        assert (await core.send("GET", f"/api/{kind}/{made['id']}")).json() == held
-        again = await core.send("POST", path, reason)
-        assert (again.status_code, again.json()["type"]) == (409, "ConflictError")
-        listed = (await core.send("GET", "/api/hold", profile="read-only")).json()
-        assert [(one["objectId"], one["title"], one["hold"]) for one in listed] == [
-            (made["id"], made["title"], held["hold"])
-        ]
-        assert "hold" not in (await core.send("DELETE", path)).json()
-        assert (await core.send("DELETE", path)).status_code == 409
-        assert (await core.send("GET", "/api/hold")).json() == []
-        closed = (await core.send("GET", f"/api/closed?ids={made['id']},~999", profile="service")).json()
-        assert (closed["closedAt"], closed["missing"]) == ({}, ["~999"])
-        events = (await core.send("GET", "/api/event?after=0&wait=0")).json()["events"]
-        assert [event["type"] for event in events] == [f"{kind}.created", f"{kind}.updated", f"{kind}.updated"]
-        metrics = (await core.send("GET", "/metrics", profile=None)).text
-        assert "responder_bot_pruned_total" in metrics
 
 
 async def test_a_core_deletes_what_is_due_when_it_starts(tmp_path: Path) -> None:

@@ -157,10 +157,6 @@ class Walk:
         await self.send("PUT", "/api/group/{name}", "group.members", members, name_="containment")
 
     async def others(self) -> None:
-        case = (await self.core.send("POST", "/api/case", {"title": "t", "description": "d"})).json()["id"]
-        for kind, id_ in (("alert", await self.alert()), ("case", case)):
-            await self.send("POST", f"/api/{kind}/{{id}}/hold", "hold.set", {"reason": "evidence"}, id_=id_)
-            await self.send("DELETE", f"/api/{kind}/{{id}}/hold", "hold.lifted", id_=id_)
         (host, *_) = (await self.core.send("GET", "/api/host")).json()
         for method, what in (("POST", "host.drained"), ("DELETE", "host.resumed")):
             body: dict[str, Any] | None = {} if method == "POST" else None

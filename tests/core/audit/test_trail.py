@@ -25,6 +25,7 @@ from core.store import people as stored_people
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.running import RunningCore, running_core
 
+DOMAIN = "responder-bot.local"
 ADMIN = {"X-On-Behalf-Of": "org-admin"}
 
 
@@ -179,19 +180,23 @@ async def test_the_audit_is_read_with_read_audit_or_as_the_story_of_what_one_may
         (await core.send("POST", "/api/alert", {**fields, "sourceRef": str(tlp), "tlp": tlp})).json()["id"]
         for tlp in (3, 2)
     ]
+    texts = {"reason": "evidence"}
     for alert in (red, amber):
-        answer = await core.send("POST", f"/api/alert/{alert}/hold", {"reason": "evidence"})
-        assert answer.status_code == 200, answer.text
+        await core.core.database.transaction(
+            lambda tx, alert=alert: trail.record(
+                tx, 0, "request.refused", by=f"org-admin@{DOMAIN}", object=alert, asked="POST /", texts=texts
+            )
+        )
     await core.key("analyst")
     statuses: dict[Profile | None, int] = {"auditor": 200, "org-admin": 200, "analyst": 403, "source": 403, None: 401}
     for profile, status in statuses.items():
         assert (await core.send("GET", "/api/audit", profile=profile)).status_code == status
     found = (await core.send("GET", f"/api/audit?object={red}", profile="auditor")).json()
-    assert found[0]["sentence"] == f"org-admin@responder-bot.local put {red} on hold; reason: evidence"
+    assert found[0]["sentence"] == f"org-admin@{DOMAIN} was refused POST / on {red}; reason: evidence"
     assert found[0]["texts"] == {"reason": "evidence"}
     acting = {"X-On-Behalf-Of": "analyst"}
     seen = await core.send("GET", f"/api/audit/{amber}", profile="service", headers=acting)
-    assert [row["what"] for row in seen.json()] == ["hold.set", "audit.read"]
+    assert [row["what"] for row in seen.json()] == ["request.refused", "audit.read"]
     for_admin = await core.send("GET", "/api/audit", profile="service", headers=ADMIN)
     assert for_admin.status_code == 403
     hidden = await core.send("GET", f"/api/audit/{red}", profile="service", headers=acting)

@@ -343,11 +343,11 @@ async def test_csv_is_for_spreadsheets_that_calculate_nothing(database: Database
     clock = SetClock()
 
     def work(tx: object) -> int:
-        return trail.record(tx, clock(), "hold.set", by="=cmd()", object="~1", texts={"reason": "x"})  # type: ignore[arg-type]
+        return trail.record(tx, clock(), "user.enabled", by="=cmd()", object="~1", texts={"reason": "x"})  # type: ignore[arg-type]
 
     await database.transaction(work)
     found = export(database, clock, "the command line", since=None, until=None, as_csv=True)
     lines = [line async for line in found]
     assert lines[0].startswith("number,time,what,by")
     assert ",'=cmd()," in lines[1]
-    assert "put ~1 on hold; reason: x" in lines[1]
+    assert "enabled the user ~1; reason: x" in lines[1]

@@ -21,7 +21,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import TLP_NAMES, Alert, Hold
+from core.models import TLP_NAMES, Alert
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 
@@ -94,15 +94,9 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Sent": repeats(alert),
         "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
-        "On hold": _hold(alert.hold, view) if alert.hold else "",
     }
     custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
     return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
-
-
-def _hold(hold: Hold, view: RedactedView) -> str:
-    by, since = person_name(hold.created_by), slack_date(hold.created_at, DAY_AND_TIME)
-    return f"by {by} since {since}, so nothing is deleted: {foreign(view.text(hold.reason), 1000)}"
 
 
 def _custom(value: Any, view: RedactedView) -> str:

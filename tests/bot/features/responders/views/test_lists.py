@@ -1,11 +1,11 @@
 """Lists, menus, and an alert in full."""
 
-from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.block_kit.text import slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.responders.views import responder_options
 from bot.features.runs.views.runs import action_list
-from core.models import Alert, Hold
+from core.models import Alert
 from tests.bot.features.alerts.views.test_card import card, texts_of
 from tests.bot.samples import NOW, alert, artifact, awaiting, button, ended, responder
 
@@ -39,11 +39,3 @@ def test_what_ran_counts_the_open_ones() -> None:
     views = {"~12": RedactedView(Subject.alert(alert()), 2)}
     ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2, now_ms=NOW)
     assert ran.text == "2 runs on ~12, 1 of them open"
-
-
-def test_details_tell_of_a_hold() -> None:
-    hold = Hold(reason="Lawsuit <7>", created_by="lea@soc.example", created_at=NOW)
-    facts = texts_of(alert_in_full(alert(hold=hold), clearance=2, button=button))[2]
-    when = slack_date(NOW, DAY_AND_TIME)
-    assert f"• On hold: by lea since {when}, so nothing is deleted: Lawsuit &lt;7&gt;" in facts
-    assert "On hold" not in texts_of(alert_in_full(alert(), clearance=2, button=button))[2]
