@@ -143,6 +143,9 @@ class Bulks:
             action, is_approved, _ = self._lifecycle.approve_in(tx, caller, action_id)
             return action if is_approved else None
 
+        number = parse_id(bulk_id)
+        waiting = await self._database.read(lambda reads: [] if number is None else stored.awaiting(reads, number))
+        await self._lifecycle.compare(waiting)
         return await self._decide(caller, bulk_id, vote, "approve an action")
 
     async def deny(self, caller: Caller, bulk_id: str, message: str = "") -> BulkOutcomes:
@@ -253,6 +256,7 @@ class Bulks:
         for target in request.targets:
             try:
                 run = self._runs.check(reads, caller, request.on(target))
+                self._runs.compare(reads, run)
             except ResponderBotError as error:
                 checked.append(Refusal.of(error))
             except ValueError:  # one damaged record must not spoil the others

@@ -9,6 +9,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -319,7 +320,7 @@ class Lifecycle:
 
     async def dispatch(self, number: int) -> Job | Report | None:
         """As `dispatch_in`, in a transaction of its own."""
-        await self._database.snapshot(lambda reads: self.compare(reads, [number]))
+        await self.compare([number])
         return await self._database.transaction(lambda tx: self.dispatch_in(tx, number))
 
     def dispatch_in(self, tx: Transaction, number: int) -> Job | Report | None:
@@ -353,12 +354,17 @@ class Lifecycle:
         self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
         return self._job(row, target, resumed=False)
 
-    def compare(self, reads: Reads, numbers: Iterable[int]) -> None:
+    async def compare(self, numbers: Iterable[int]) -> None:
         """Compare runs with `[protect]` before the transaction that asks, which then finds the answers in memory."""
-        for number in numbers:
-            row = stored.find(reads, number)
-            if row is not None and self._guards.compares(row["responder_name"]) and row["target"] is not None:
-                self._guards.compare(reads, self._asked_run(row, targets.of_run(reads, row).asked))
+
+        def compare(reads: Reads) -> None:
+            for row in filter(None, map(partial(stored.find, reads), numbers)):
+                if row["target"] is not None and self._guards.compares(row["responder_name"]):
+                    self._guards.compare(reads, self._asked_run(row, targets.of_run(reads, row).asked))
+
+        if self._guards.has_protected:
+            with suppress(ValueError):  # dispatch tells of one that is damaged
+                await self._database.snapshot(compare)
 
     def _asked_run(self, row: Row, target: Target) -> AskedRun:
         name, undoes, merged = (

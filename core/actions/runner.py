@@ -301,11 +301,12 @@ class Runner:
             if slots.free:
                 slots.has_waiting = False
                 names, most = self._registry.claimable(name), slots.free + 1
-                count = partial(stored.unclaimed_of, engine_name=name, names=names, limit=most)
-                waiting = await self._database.read(count)
-                if waiting > slots.free or not slots.is_limited:
+                find = partial(stored.unclaimed_of, engine_name=name, names=names, limit=most)
+                waiting = await self._database.read(find)
+                if len(waiting) > slots.free or not slots.is_limited:
                     slots.has_waiting = True
-                if claimable := min(waiting, slots.free):
+                await self._lifecycle.compare(waiting[: slots.free])
+                if claimable := min(len(waiting), slots.free):
                     await self._claim_on(name, names, slots, claimable)
 
     async def _claim_on(self, name: str, names: Sequence[str] | None, slots: EngineSlots, count: int) -> None:

@@ -107,12 +107,8 @@ class Runs:
             return StartedRun(checked, False)
         # They may be as large as a request, so they take a thread; usually there are none.
         parameters = await asyncio.to_thread(checked.serialized) if checked.request.parameters else checked.serialized()
-        name = checked.choice.merged.name
-        if self._guards.compares(name):
-            types = self._registry.parameter_types(checked.choice.merged)
-            undoes = undoing is not None
-            run = AskedRun(name, caller.login, checked.target, checked.request.parameters, undoes=undoes, types=types)
-            await self._database.snapshot(lambda reads: self._guards.compare(reads, run))
+        if self._guards.compares(checked.choice.merged.name):
+            await self._database.snapshot(lambda reads: self.compare(reads, checked))
 
         engine_name = checked.choice.engine_name
         waits = bool(checked.section.approval or checked.request.override or checked.choice.engine is None)
@@ -163,6 +159,16 @@ class Runs:
             undo = undo_state.of_run(section, request.undo_after_minutes, is_installed=is_installed)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
 
+    def compare(self, reads: Reads, checked: CheckedRun) -> None:
+        """Compare a run with `[protect]` before its transaction, which then finds the answers in memory."""
+        if self._guards.compares(checked.choice.merged.name):
+            self._guards.compare(reads, self._asked(checked, checked.target))
+
+    def _asked(self, checked: CheckedRun, target: Target) -> AskedRun:
+        merged, parameters = checked.choice.merged, checked.request.parameters
+        types, undoes = self._registry.parameter_types(merged), checked.undoing is not None
+        return AskedRun(merged.name, checked.caller.login, target, parameters, undoes=undoes, types=types)
+
     def record(
         self,
         tx: Transaction,
@@ -186,9 +192,7 @@ class Runs:
             target = self._acting(checked.caller, target, request, choice)
         override = None
         if is_ruled:
-            undoes = undone is not None
-            login, types = checked.caller.login, self._registry.parameter_types(choice.merged)
-            run = AskedRun(choice.merged.name, login, target, request.parameters, undoes=undoes, types=types)
+            run = self._asked(checked, target)
             reason = request.override.reason if request.override else None
             override = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:

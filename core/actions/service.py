@@ -82,7 +82,8 @@ class Actions:
         Raises ResponderBotError: not_found, forbidden, conflict, rate_limited. A conflict ends the action if its
         requester may no longer run responders. Nothing changes while a rule of its responder would not let it start.
         """
-
+        number = parse_id(action_id)
+        await self._lifecycle.compare([] if number is None else [number])
         action, is_approved, reason = await self._database.transaction(
             lambda tx: self._lifecycle.approve_in(tx, caller, action_id)
         )

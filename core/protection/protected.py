@@ -229,6 +229,8 @@ class ProtectedList:
         if len(text) > MAX_CHARS:
             return "not known to be unprotected: it is too long"
         plain = unicodedata.normalize("NFKC", refanged(text)).strip()
+        if len(plain) > MAX_CHARS:  # a character may become 18
+            return "not known to be unprotected: it is too long"
         words = {plain, *_BETWEEN_WORDS.split(plain)}
         folded = {word.casefold().removesuffix("$"): word for word in words}
         parts = {part.removesuffix("$") for word in folded for part in _BETWEEN_PARTS.split(word)}

@@ -157,9 +157,14 @@ class Guards:
         for _ in self.of_protect(reads, run):
             pass
 
+    @property
+    def has_protected(self) -> bool:
+        """Whether anything is protected."""
+        return bool(self._protected)
+
     def compares(self, responder_name: str) -> bool:
         """Whether `[protect]` holds for a responder."""
-        return bool(self._protected) and self._rules_of(responder_name).is_protected
+        return self.has_protected and self._rules_of(responder_name).is_protected
 
     def why_not_dispatch(self, reads: Reads, row: Row, run: AskedRun) -> str:
         """Why a recorded action may no longer start, as a sentence, or `""`."""

@@ -343,14 +343,13 @@ def timed(reads: Reads, limit: int) -> list[int]:
 _UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
 
 
-def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> int:
-    """The number of unclaimed actions of an engine, at most `limit`, for responders with these `names` (None: all)."""
-    row = reads.row(
-        f"SELECT count(*) AS total FROM (SELECT id FROM action WHERE engine_name = :engine AND {_UNCLAIMED}"
-        f"{_named(names)} LIMIT :limit) AS found",
+def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> list[int]:
+    """The oldest unclaimed actions of an engine, at most `limit`, for responders with these `names` (None: all)."""
+    rows = reads.rows(
+        f"SELECT id FROM action WHERE engine_name = :engine AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit",
         {"engine": engine_name, "names": json.dumps(names), "limit": limit},
     )
-    return row["total"] if row else 0
+    return [row["id"] for row in rows]
 
 
 def claim(tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int, holder: str) -> list[Row]:
