@@ -13,8 +13,10 @@ from core.cli import main
 from core.engines.base import Skipped
 from core.engines.configuration import configure
 from core.engines.definitions import Definition, read_definition
+from core.responders.profiles import profiles
 from core.responders.settings_section import settings_section
 from core.settings import load
+from tests.documents import ROOT
 from tests.responder_folders import write_responder
 
 ITEMS: Sequence[dict[str, Any]] = [
@@ -74,3 +76,18 @@ def test_a_responder_or_a_folder_that_is_not_there_is_an_error(
     code = main(["responders", verb, str(tmp_path / name) if verb == "install" else name, "--config", str(file)])
     out, error = capsys.readouterr()
     assert (code, error.endswith(said), '[responder."Own_1_0"]' in out) == (2 if said else 0, True, not said)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "core" / "docs" / "vendors").iterdir()), ids=lambda page: str(page.stem)
+)
+def test_the_pages_of_vendors_show_settings_that_are_valid(tmp_path: Path, page: Path) -> None:
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
+    file = tmp_path / "responder-bot.toml"
+    file.write_text(shown)
+    file.chmod(0o600)
+    sections = load(file, {}).responder
+    assert sections.keys() <= profiles().keys()
+    for name, section in sections.items():
+        assert section.undo in ("", profiles()[name].undo)
+        assert section.config
