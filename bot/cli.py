@@ -219,7 +219,7 @@ def _bot(args: argparse.Namespace) -> int:
     _require_slack_tokens(settings)
     from core.common import logs, systemd
 
-    logs.configure("info")
+    logs.configure(settings.core.log_level)
 
     async def serve() -> int:
         await _check_key(settings)
@@ -332,6 +332,7 @@ def _check(args: argparse.Namespace) -> int:
     if args.schema:
         of_core, of_bot = check.schema(), BotSettings.model_json_schema()
         merged = {key: {**of_core[key], **of_bot[key]} for key in ("$defs", "properties")}
+        merged["properties"]["core"] = of_core["properties"]["core"]
         _print(json.dumps({**of_core, **merged, "title": "responder-bot.toml", "description": ""}, indent=2))
         return 0
     try:

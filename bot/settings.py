@@ -12,15 +12,18 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from core.common.settings_file import (
-    DatabaseLocation,
+    BotDatabaseSection,
     RetentionSection,
     Sections,
     SettingsSection,
+    SharedSection,
     SlackId,
+    bot_defaults,
     read_sections,
     section,
     section_list,
     settings_error,
+    shared_section,
 )
 from core.models import TLP_NAMES
 
@@ -32,7 +35,7 @@ SLACK_NAMES = {
 }
 
 
-class BotSection(SettingsSection):
+class BotSection(BotDatabaseSection):
     """`[bot]`."""
 
     core_url: str = Field(
@@ -41,11 +44,8 @@ class BotSection(SettingsSection):
     core_api_key: str = ""
     allow_http: bool = False
     """Whether the key may go unencrypted to another machine."""
-    database: DatabaseLocation = Path("responder-bot-slack.db")
     health_port: int | None = Field(None, ge=0, le=65535)
     """Port of `/health` and `/metrics` on the loopback; over HTTP they are also served where Slack sends requests."""
-    metrics_token: str = ""
-    """As in `[core]`."""
 
 
 class SlackSection(SettingsSection):
@@ -136,6 +136,7 @@ class ChannelSection(SettingsSection):
 class BotSettings(SettingsSection):
     """All settings of the bot."""
 
+    core: SharedSection = Field(default_factory=SharedSection)
     bot: BotSection = Field(default_factory=BotSection)
     slack: SlackSection = Field(default_factory=SlackSection)
     channel: tuple[ChannelSection, ...] = ()
@@ -182,7 +183,7 @@ def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
 
 
 def _bot(sections: Sections) -> BotSection:
-    bot = section(BotSection, "bot", sections)
+    bot = section(BotSection, "bot", sections, defaults=bot_defaults(sections))
     url = urlsplit(bot.core_url)
     if url.scheme == "http" and not bot.allow_http and not _is_loopback(url.hostname or ""):
         raise settings_error(
@@ -200,6 +201,7 @@ def _is_loopback(host: str) -> bool:
 
 
 READERS: Mapping[str, Callable[[Sections], Any]] = {
+    "core": shared_section,
     "bot": _bot,
     "slack": partial(section, SlackSection, "slack", also=SLACK_NAMES),
     "channel": _channels,

@@ -69,8 +69,6 @@ from core.records.cases import Cases
 from core.records.clearance import level_of
 from core.records.comments import Comments
 from core.records.events import Feed
-from core.reports import operations
-from core.reports import report as reports
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.retention.pruning import Retention
@@ -252,10 +250,6 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         hosts,
         organisation=section.organisation,
         product=section.product,
-        limits=reports.ReportLimits(
-            section.report_limit_bytes,
-            operations.OperationLimits(section.max_operations, section.operations_limit_bytes),
-        ),
     )
     await asyncio.to_thread(look_of, Parsed("text", ""))  # what it loads takes a while
     await lifecycle.end_restored()
@@ -379,7 +373,7 @@ def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:
     try:
         return Host.of(host_name(settings), jobs)
     except OSError as error:
-        sentence = f"{settings.core.jobs} can't be used ({error.strerror}); correct that, or set [core] jobs."
+        sentence = f"{settings.core.jobs} can't be used ({error.strerror}); correct that, or set [core] state."
         raise ResponderBotError("unavailable", sentence) from error
 
 

@@ -5,7 +5,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,12 +18,17 @@ from core.common.database.location import Location, files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     PREFIX,
+    BotDatabaseSection,
     DatabaseLocation,
     RetentionSection,
     Sections,
     SettingsSection,
+    SharedSection,
     SlackId,
+    bot_defaults,
     checked,
+    in_state,
+    part_of_section,
     read_sections,
     section,
     settings_error,
@@ -60,10 +65,14 @@ def _network(text: str) -> str:
 Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST_OR_ONE]
 
 
-class CoreSection(SettingsSection):
+DATABASE = "responder-bot.db"
+"""The SQLite file of core in `state`, unless `database` names another."""
+
+
+class CoreSection(SharedSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
-    database: DatabaseLocation = Path("responder-bot.db")
+    database: DatabaseLocation = Path(DATABASE)
     host: str = "127.0.0.1"
     host_name: str = Field("", pattern=r"^[!-~]{0,253}$", description="a name without blanks, such as web-1")
     """What people know this host by; "" for the machine's own name."""
@@ -77,24 +86,25 @@ class CoreSection(SettingsSection):
     )
     product: str = Field("thehive", pattern=r"^[A-Za-z0-9_-]+$", description="a word, such as thehive")
     max_concurrent_actions: int = Field(4, ge=1)
-    jobs: Path = Path("jobs")
     keep_jobs: bool = False
-    environments: Path = Path("environments")
     confinement: Literal["landlock", "bwrap", "none"] = "landlock"
     """How the programs of responders are held to what they need."""
     body_limit_bytes: int = Field(1_048_576, ge=1024)
-    report_limit_bytes: int = Field(1_048_576, ge=1024)
-    output_limit_bytes: int = Field(4 * 1_048_576, ge=1024)
-    max_operations: int = Field(1000, ge=0)
-    operations_limit_bytes: int = Field(1_048_576, ge=1024)
     event_days: int = Field(30, ge=1)
     trusted_proxies: Networks = Field(
         (), description='a list of addresses or networks, such as ["192.0.2.1", "198.51.100.0/24"]'
     )
     """Whose `X-Forwarded-For` says where a request comes from."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    metrics_token: str = ""
-    """What whoever reads `/metrics` has to send; "" asks for nothing."""
+
+    @property
+    def jobs(self) -> Path:
+        """The folder of the job folders of all engines."""
+        return self.state / "jobs"
+
+    @property
+    def environments(self) -> Path:
+        """The folder of what `responders install` has made."""
+        return self.state / "environments"
 
 
 class EngineSection(SettingsSection):
@@ -231,12 +241,8 @@ class ResponderSection(SettingsSection):
     memory_mib: int = Field(2048, ge=16)
     """Address space of each of its processes."""
     processes: int = Field(256, ge=1)
-    file_mib: int = Field(64, ge=1)
-    """Size of any file that it writes."""
     disk_mib: int = Field(256, ge=1)
     """Size of all files that it has at a time."""
-    files: int = Field(20_000, ge=10)
-    """How many files and folders it has at a time."""
     allow_builds: bool = False
     """Whether `responders install` may build its packages: their code then runs as core's account, unconfined."""
 
@@ -352,14 +358,15 @@ def database_problem(settings: CoreSettings, bots: Location) -> str:
             return problem
     if not isinstance(file, Path) or os.path.lexists(file):
         return ""
+    cure = f"correct [core] {'state' if file == settings.core.state / DATABASE else 'database'}, or run `{INIT}`"
     if not file.parent.is_dir():
-        return f"There is no folder {file.parent} for core's database; correct [core] database, or run `{INIT}`."
+        return f"There is no folder {file.parent} for core's database; {cure}."
     jobs = settings.core.jobs
     earlier = [path for path in (*files_of(bots), *sorted(file.parent.glob("*.db"))) if path.is_file()]
     earlier += [jobs] if jobs.is_dir() and any(jobs.iterdir()) else []
     if not earlier:
         return ""
-    return f"There is no database {file}, but there is {earlier[0]}; correct [core] database, or run `{INIT}`."
+    return f"There is no database {file}, but there is {earlier[0]}; {cure}."
 
 
 def folder_problems(settings: CoreSettings) -> list[str]:
@@ -367,12 +374,12 @@ def folder_problems(settings: CoreSettings) -> list[str]:
     if settings.engine and all(engine.is_remote for engine in settings.engine):
         return []
     problems = []
-    for key, folder in (("jobs", settings.core.jobs), ("environments", settings.core.environments)):
+    for folder in (settings.core.jobs, settings.core.environments):
         existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
         reason = "is not a folder" if not existing.is_dir() else "can't be written to by this user"
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             what = "" if existing == folder else f", in which {folder} would be created,"
-            problems.append(f"{existing}{what} {reason}; correct that, or set [core] {key} to another folder.")
+            problems.append(f"{existing}{what} {reason}; correct that, or set [core] state to another folder.")
     return problems
 
 
@@ -395,6 +402,10 @@ def load(path: Path | None, environ: Mapping[str, str]) -> CoreSettings:
 def core_settings(sections: Sections) -> CoreSettings:
     """Core's settings from sections that were already read. Raises as `load` does."""
     return CoreSettings(**{name: read(sections) for name, read in READERS.items()})
+
+
+def _core(sections: Sections) -> CoreSection:
+    return section(CoreSection, "core", sections, defaults={"database": in_state(sections, DATABASE)})
 
 
 def _sources(sections: Sections) -> Mapping[str, SourceSection]:
@@ -439,19 +450,9 @@ def _protect(sections: Sections) -> ProtectSection:
     return ProtectSection(artifacts=tuple(entries))
 
 
-class _BotDatabaseSection(SettingsSection):
-    """The key of `[bot]` that core's commands need."""
-
-    database: DatabaseLocation = Path("responder-bot-slack.db")
-
-
 def bot_database(sections: Sections) -> Location:
     """Where the bot's database is, for `backup`, `restore` and `store`. Raises as `load` does."""
-    table = sections.tables.get("bot", {})
-    own = {key: value for key, value in table.items() if key == "database"} if isinstance(table, Mapping) else table
-    prefix = f"{PREFIX}BOT_DATABASE"
-    environ = {name: value for name, value in sections.environ.items() if name.startswith(prefix)}
-    return section(_BotDatabaseSection, "bot", replace(sections, tables={"bot": own}, environ=environ)).database
+    return part_of_section(BotDatabaseSection, "bot", sections, defaults=bot_defaults(sections)).database
 
 
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:
@@ -595,7 +596,7 @@ def _responder_variables(
 
 
 READERS: Mapping[str, Callable[[Sections], Any]] = {
-    "core": partial(section, CoreSection, "core"),
+    "core": _core,
     "engine": _engines,
     "responder": _responders,
     "protect": _protect,

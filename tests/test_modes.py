@@ -38,7 +38,7 @@ def _found(folder: Path) -> Iterator[Path]:
 @UMASKS
 def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) -> None:
     (tmp_path / "responder-bot.toml").write_text(
-        '[core]\ndatabase = "state/core/core.db"\njobs = "state/jobs"\nenvironments = "state/environments/all"\n'
+        '[core]\ndatabase = "state/core/core.db"\nstate = "state"\n'
         '[bot]\ndatabase = "state/bot/slack.db"\n[[engine]]\nname = "local"\nresponders = ["own"]\n'
     )
     (tmp_path / "responder-bot.toml").chmod(0o600)
@@ -136,8 +136,7 @@ def test_doctor_tells_what_others_can_read_or_change(tmp_path: Path) -> None:
         (state / file).touch()
         (state / file).chmod(mode)
     (tmp_path / "responder-bot.toml").write_text(
-        '[core]\nport = 9\ndatabase = "state/core.db"\njobs = "state/jobs"\nenvironments = "state/environments"\n'
-        '[bot]\ndatabase = "state/slack.db"\n'
+        '[core]\nport = 9\nstate = "state"\ndatabase = "state/core.db"\n[bot]\ndatabase = "state/slack.db"\n'
     )
     printed = run(tmp_path, "doctor", umask=0o022).stdout.splitlines()
     assert [line.removeprefix("FAIL  modes: others on this machine can ") for line in printed if "modes: " in line] == [

@@ -27,18 +27,29 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "slack": SlackSection,
     "channel": ChannelSection,
 }
-SETTING = re.compile(r"#?(\[+(?P<section>\w+).*|(?P<key>\w+) = (?P<value>.*?)\s+# (?P<comment>\S.*))")
+REST = "## "  # before a section of the first part, whose other keys follow
+SETTING = re.compile(r"(?:#|## )?(\[+(?P<section>\w+).*|(?P<key>\w+) = (?P<value>.*?)\s+# (?P<comment>\S.*))")
 
 
 def uncommented() -> str:
-    """The example with its settings in force; what follows `#` and a blank is prose."""
-    return re.sub(r"^#(?=[\w\[])", "", EXAMPLE.read_text(), flags=re.M)
+    """The example with its settings in force, each in its section; what follows `#` and a blank is prose."""
+    sections: list[list[str]] = [[]]
+    section = sections[0]
+    for line in re.sub(r"^#(?=[\w\[])", "", EXAMPLE.read_text(), flags=re.M).splitlines():
+        if line.startswith("["):
+            sections.append([])
+            section = sections[-1]
+        if line.startswith(REST):
+            section = next(found for found in reversed(sections) if found[:1] == [line.removeprefix(REST)])
+        else:
+            section.append(line)
+    return "\n".join(line for section in sections for line in section)
 
 
-def settings() -> Iterator[tuple[str, str, Any, str]]:
+def settings(text: str = EXAMPLE.read_text()) -> Iterator[tuple[str, str, Any, str]]:
     """Section, key, value and comment of each line that sets something."""
     section = ""
-    for line in EXAMPLE.read_text().splitlines():
+    for line in text.splitlines():
         if line in ("", "#") or line.startswith(("# ", "#:schema ")):
             continue
         match = SETTING.fullmatch(line)
@@ -70,6 +81,13 @@ def shows_default(field: FieldInfo, value: Any, comment: str) -> bool:
     if isinstance(default, BaseModel):
         return bool(value == default.model_dump(mode="json"))
     return bool(value == default) or (bool(named) and tomllib.loads(f"value = {named}")["value"] == default)
+
+
+def test_the_example_begins_with_what_nearly_every_installation_sets() -> None:
+    first, _, _ = EXAMPLE.read_text().partition(f"\n{REST}")
+    keys = {(section, key) for section, key, _, _ in settings(first)}
+    assert len(keys) == 23
+    assert {section for section, _ in keys} == {"core", "engine", "responder", "protect", "slack", "channel"}
 
 
 def test_the_example_as_it_stands_changes_nothing(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Bot:
         self._connection = Workers()
         health = BotHealth(
             *(self.health, self.outbox, self.leading.is_set, self._workers, self.retention.counts),
-            settings.bot.metrics_token,
+            settings.core.metrics_token,
         )
         self.dispatcher = Dispatcher(
             services,

@@ -105,7 +105,7 @@ class BotHealth(Collector):
 
     async def _metrics_response(self, request: Request) -> Response:
         if not has_token(request.headers, self._metrics_token):
-            return Response("Send [bot] metrics_token as a bearer token.", 401, {"WWW-Authenticate": "Bearer"})
+            return Response("Send [core] metrics_token as a bearer token.", 401, {"WWW-Authenticate": "Bearer"})
         self._messages = ()
         with suppress(ResponderBotError):  # /health says that the database can't be read
             self._messages = await self._count_messages()

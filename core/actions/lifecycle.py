@@ -100,7 +100,7 @@ class Lifecycle:
         *,
         organisation: str,
         product: str,
-        limits: reports.ReportLimits,
+        limits: reports.ReportLimits = reports.ReportLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._hosts = hosts
         self._database = database

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -45,6 +45,17 @@ class RetentionSection(SettingsSection):
 SlackId = Annotated[str, Field(pattern=r"^[SUW][A-Z0-9]+$")]
 """The id of a user group in Slack or of a person: who is mentioned, which gives no right."""
 
+
+class SharedSection(SettingsSection):
+    """The keys of `[core]` that the bot reads, too."""
+
+    state: Path = Path(".")
+    """The folder of job folders, environments, and the SQLite files that have no other place."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_token: str = ""
+    """What whoever reads `/metrics`, of core or of the bot, has to send; "" asks for nothing."""
+
+
 DatabaseLocation = Annotated[
     Location,
     PlainValidator(parse_location),
@@ -53,6 +64,12 @@ DatabaseLocation = Annotated[
         " postgresql://USER:PASSWORD@HOST/DATABASE"
     ),
 ]
+
+
+class BotDatabaseSection(SettingsSection):
+    """The key of `[bot]` that core's commands need."""
+
+    database: DatabaseLocation = Path("responder-bot-slack.db")
 
 
 @dataclass(frozen=True)
@@ -89,11 +106,18 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
     return sections
 
 
-def section(model: type[SectionT], name: str, sections: Sections, *, also: Mapping[str, str] | None = None) -> SectionT:
+def section(
+    model: type[SectionT],
+    name: str,
+    sections: Sections,
+    *,
+    also: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> SectionT:
     """Read and validate the section `[name]`; the environment overrides the file.
 
-    `also` maps keys to further variables, such as `{"bot_token": "SLACK_BOT_TOKEN"}`, which `RESPONDER_BOT_...`
-    overrides.
+    `defaults` are in place of those of the model. `also` maps keys to further variables, such as
+    `{"bot_token": "SLACK_BOT_TOKEN"}`, which `RESPONDER_BOT_...` overrides.
     Raises ResponderBotError("bad_request").
     """
     table = sections.tables.get(name, {})
@@ -107,7 +131,33 @@ def section(model: type[SectionT], name: str, sections: Sections, *, also: Mappi
         value = with_file(sections.environ, variable)
         if value and key not in overrides:
             overrides[key], names[key] = value, variable
-    return checked(model, {**table, **overrides}, location, sections.folder, names)
+    return checked(model, {**(defaults or {}), **table, **overrides}, location, sections.folder, names)
+
+
+def part_of_section(
+    model: type[SectionT], name: str, sections: Sections, *, defaults: Mapping[str, Any] | None = None
+) -> SectionT:
+    """As `section`, where other keys of `[name]` belong to other models."""
+    table = sections.tables.get(name, {})
+    own = {key: table[key] for key in model.model_fields if key in table} if isinstance(table, Mapping) else table
+    prefixes = tuple(f"{PREFIX}{name.upper()}_{variable_name(key)}" for key in model.model_fields)
+    environ = {variable: value for variable, value in sections.environ.items() if variable.startswith(prefixes)}
+    return section(model, name, replace(sections, tables={name: own}, environ=environ), defaults=defaults)
+
+
+def shared_section(sections: Sections) -> SharedSection:
+    """What the bot reads of `[core]`. Raises ResponderBotError("bad_request")."""
+    return part_of_section(SharedSection, "core", sections)
+
+
+def in_state(sections: Sections, name: str) -> str:
+    """The path of a file in `[core] state`. Raises ResponderBotError("bad_request")."""
+    return str(shared_section(sections).state / name)
+
+
+def bot_defaults(sections: Sections) -> Mapping[str, Any]:
+    """The defaults of `[bot]` that depend on other sections. Raises ResponderBotError("bad_request")."""
+    return {"database": in_state(sections, "responder-bot-slack.db")}
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:

@@ -25,7 +25,6 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
         environments=core.environments,
         capacity=core.max_concurrent_actions,
         keep_jobs=core.keep_jobs,
-        output_limit_bytes=core.output_limit_bytes,
     )
     return ProcessEngine(options, folders=section.responders, python=section.python, confinement=core.confinement)
 
@@ -39,7 +38,6 @@ def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
         api_key=section.api_key,
         proxy=section.proxy,
         ca_file=section.ca_file,
-        answer_limit_bytes=settings.core.output_limit_bytes,
     )
 
 

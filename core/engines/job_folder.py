@@ -37,7 +37,7 @@ from core.engines.secret_redaction import (
     secrets_in_url,
 )
 
-OUTPUT_LIMIT_BYTES = 4 * 1024**2
+OUTPUT_LIMIT_BYTES = 4 * 1024**2  # of output.json
 """The largest output.json that is read, unless the settings say otherwise."""
 
 STOP_REASONS = ("timeout", "cancel", "disk", "files", "processes")
@@ -80,8 +80,6 @@ class JobFolder:
     """The paths in one job folder, and core's notes there."""
 
     path: Path
-    output_limit_bytes: int = OUTPUT_LIMIT_BYTES
-    """The largest output.json that is read."""
 
     @property
     def started(self) -> Path:

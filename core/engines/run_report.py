@@ -9,7 +9,7 @@ from typing import Any
 from core.common.decoding import decode_json
 from core.engines import files
 from core.engines.base import Report, describe_error, reported_success
-from core.engines.job_folder import JobFolder, RunFacts
+from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
 from core.engines.secret_redaction import Redactor, redact_keys, redact_urls
 
 PRINTED_LIMIT_BYTES = 64 * 1024
@@ -39,8 +39,8 @@ _MISSING = ("No such file or directory", "Read-only file system", "FileNotFoundE
 LIMIT_MESSAGES = {
     "disk": "Ended, since it wrote more than disk_mib allows to its output and temporary folder. "
     "If it needs more, raise disk_mib in its settings.",
-    "files": "Ended, since it made more files and folders than its setting files allows, or folders that can't be "
-    "counted. If it needs more, raise files in its settings.",
+    "files": "Ended, since it made more than 20,000 files and folders, or folders that can't be counted; "
+    "have it make fewer.",
     "processes": "Ended, since it had more processes than its setting processes allows. "
     "If it needs more, raise processes in its settings.",
 }
@@ -78,11 +78,10 @@ def read_output(folder: JobFolder) -> RunOutput:
 
 def _read_output_file(folder: JobFolder) -> bytes:
     names = folder.run.relative_to(folder.path.parent).parts
-    limit_bytes = folder.output_limit_bytes
     with os.fdopen(files.open_regular(folder.path.parent, *names, "output", "output.json"), "rb") as file:
-        content = file.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise OSError(f"it is over {limit_bytes} bytes, the output_limit_bytes of the settings")
+        content = file.read(OUTPUT_LIMIT_BYTES + 1)
+    if len(content) > OUTPUT_LIMIT_BYTES:
+        raise OSError(f"it is over {OUTPUT_LIMIT_BYTES} bytes, the most that is read")
     return content
 
 

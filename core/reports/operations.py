@@ -86,7 +86,7 @@ def with_outcomes(
     if omitted_count:
         message = (
             f"{omitted_count} more operations were not applied: a run may ask for at most {limits.count}, of"
-            f" {limits.bytes} bytes together (max_operations and operations_limit_bytes in the settings)."
+            f" {limits.bytes} bytes together."
         )
         entries.append({"type": "", **_failure(message)})
     return entries

@@ -26,7 +26,7 @@ from tests.responder_folders import write_responder
 CHANNELS = tuple(f"C0SOC{number}" for number in range(6))
 """Several, since a channel takes one post a second; an alert's source decides on its channel."""
 SOURCES = tuple(f"sensor{number}" for number in range(len(CHANNELS)))
-MANY = 1_600
+MANY = 1_000
 """Operations of one run: enough for a kill to fall between two slices of them."""
 LOGS = 2
 START_S = 60.0
@@ -230,7 +230,6 @@ def settings_text(
         "[core]",
         f"host = '{address}'",
         f"port = {port}",
-        "max_operations = 2000",
         "confinement = 'none'",
         *(f"{key} = {json.dumps(value)}" for key, value in (core or {}).items()),
         "[bot]",

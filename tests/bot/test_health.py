@@ -74,7 +74,7 @@ async def probed(folder: Path, environment: Mapping[str, str]) -> tuple[int, str
 async def test_the_bots_metrics_ask_for_their_token_where_one_is_set(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {"RESPONDER_BOT_BOT_METRICS_TOKEN": "s3cret", "RESPONDER_BOT_BOT_HEALTH_PORT": str(port)}
+    environment = {"RESPONDER_BOT_CORE_METRICS_TOKEN": "s3cret", "RESPONDER_BOT_BOT_HEALTH_PORT": str(port)}
     async with (
         serving(tmp_path, fault=lambda _: None, **environment) as (_, _, process),
         aiohttp.ClientSession() as http,

@@ -65,8 +65,7 @@ def settings_in(folder: Path, **parts: Any) -> CoreSettings:
     """
     core = {
         "database": stores.location(folder / "core.db"),
-        "jobs": folder / "jobs",
-        "environments": folder / "environments",
+        "state": folder,
         "port": 0,
         "confinement": "none",  # programs of these tests signal outside their job folders
         **parts.pop("core", {}),

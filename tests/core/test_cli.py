@@ -232,15 +232,15 @@ async def test_a_database_that_is_none_and_a_port_that_is_taken_are_two(tmp_path
     assert f"Can't listen on 127.0.0.1:{port}" in ended.err
 
 
-@pytest.mark.parametrize("key", ["jobs", "environments"])
-async def test_a_folder_that_can_not_be_made_is_told_at_the_start(tmp_path: Path, key: str) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "responder-bot.toml").write_text(f'[core]\nport = 0\n{key} = "file/below"\n')
+@pytest.mark.parametrize("name", ["jobs", "environments"])
+async def test_a_folder_that_can_not_be_made_is_told_at_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / name).write_text("")
+    (tmp_path / "responder-bot.toml").write_text('[core]\nport = 0\nstate = "state"\ndatabase = "core.db"\n')
     ended = await run(tmp_path, "core")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"{tmp_path}/file, in which {tmp_path}/file/below would be created, is not a folder;"
-        f" correct that, or set [core] {key} to another folder.\n"
+        f"{tmp_path}/state/{name} is not a folder; correct that, or set [core] state to another folder.\n"
     )
 
 

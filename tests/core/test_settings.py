@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.settings import bot_settings
+from core.common.database.location import PostgresqlUrl
 from core.common.errors import ResponderBotError
 from core.common.settings_file import read_sections, section
-from core.settings import CoreSettings, SecretSource, load
+from core.settings import CoreSettings, SecretSource, bot_database, core_settings, load
 
 FILE = """
 [core]
@@ -57,6 +59,30 @@ def test_every_section_of_core_is_read_and_paths_start_at_the_file(tmp_path: Pat
     assert settings.engine[0].responders == (tmp_path / "responders", Path("/opt/more"))
     assert settings.responder["Mailer_1_0"].config == {"from": "soc@example.org", "smtp_host": "127.0.0.1"}
     assert settings.responder["Mailer_1_0"].approval == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "environ"),
+    [
+        ('[core]\nstate = "var"\n', {}),
+        ('[core]\nstate = "var"\nlog_level = "info"\n', {"RESPONDER_BOT_CORE_PORT": "0"}),
+        ("", {"RESPONDER_BOT_CORE_STATE": "var"}),
+    ],
+)
+def test_all_that_is_written_is_in_the_folder_state(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
+    sections = read_sections(written(tmp_path, text), environ)
+    core = core_settings(sections).core
+    state = tmp_path / "var"
+    assert (core.state, core.database) == (state, state / "responder-bot.db")
+    assert (core.jobs, core.environments) == (state / "jobs", state / "environments")
+    assert bot_settings(sections).bot.database == bot_database(sections) == state / "responder-bot-slack.db"
+
+
+def test_a_database_may_be_elsewhere_than_the_rest(tmp_path: Path) -> None:
+    text = '[core]\nstate = "var"\ndatabase = "core.db"\n[bot]\ndatabase = "postgresql://bot@db/bot"\n'
+    sections = read_sections(written(tmp_path, text), {})
+    assert core_settings(sections).core.database == tmp_path / "core.db"
+    assert isinstance(bot_database(sections), PostgresqlUrl)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Any
 from core.engines.base import Report
 from core.engines.confinement import Mode
 from core.engines.process.engine import ProcessEngine
+from core.engines.process.starter import RunLimits
 from core.engines.run_report import LIMIT_MESSAGES
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import job_for
@@ -92,16 +93,13 @@ class Attacked:
 
     def _engine(self) -> ProcessEngine:
         state = self.folder / "state"
-        bounds: dict[str, Any] = {"disk_mib": 20, "files": 500, "processes": 40}
         return engine_in(
             state,
             folders=(self.folder / "responders",),
             confinement=self._mode,
             python=self._python,
-            sections={
-                "Offline_1_0": ResponderSection(network="none", **bounds),
-                "Online_1_0": ResponderSection(**bounds),
-            },
+            limits=RunLimits(disk_bytes=20 * 1024**2, files=500, processes=40),
+            sections={"Offline_1_0": ResponderSection(network="none"), "Online_1_0": ResponderSection()},
         )
 
     @contextmanager

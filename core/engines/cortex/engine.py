@@ -10,7 +10,7 @@ from urllib.parse import quote
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report
 from core.engines.cortex.backoff import Backoff, PollTiming
-from core.engines.cortex.http import ANSWER_LIMIT_BYTES, CortexAnswer, CortexHttp, NoAnswer
+from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import JobPoller
 from core.engines.cortex.translate import describe_refusal, find_job, label_of, parse_catalogue, parse_id, run_body
 from core.models import KINDS
@@ -32,7 +32,6 @@ class CortexEngine(Engine):
         deadline_minutes: float = 30,
         timing: PollTiming = PollTiming(),  # noqa: B008 - frozen
         product: str = "thehive",
-        answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
         """`proxy` is a URL, `ca_file` a private CA in PEM form.
 
@@ -48,7 +47,6 @@ class CortexEngine(Engine):
             proxy=proxy,
             ca_file=ca_file,
             timeout_s=timeout_s,
-            answer_limit_bytes=answer_limit_bytes,
         )
         self._timeout_s = timeout_s
         self._clock = clock

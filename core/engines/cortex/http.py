@@ -72,9 +72,7 @@ class CortexHttp:
         proxy: str,
         ca_file: Path | None,
         timeout_s: float,
-        answer_limit_bytes: int = ANSWER_LIMIT_BYTES,
     ) -> None:
-        self._answer_limit_bytes = answer_limit_bytes
         self._api_key = api_key.strip()
         self._redactor = Redactor({self._api_key, *secrets_in_url(proxy if "://" in proxy else f"http://{proxy}")})
         self._timeout_s = timeout_s
@@ -119,7 +117,7 @@ class CortexHttp:
         """The session of the running event loop; it follows no proxy of the environment, and keeps no cookie."""
         return aiohttp.ClientSession(
             headers=self._headers,
-            connector=BoundedConnector(self._answer_limit_bytes, self._ssl_context),
+            connector=BoundedConnector(ANSWER_LIMIT_BYTES, self._ssl_context),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             # `call` bounds the whole; connecting has half of that: then it is known that nothing was sent.
@@ -133,8 +131,8 @@ class CortexHttp:
         raw = bytearray()
         async for chunk in response.content.iter_any():
             raw += chunk
-            if len(raw) > self._answer_limit_bytes:
-                return CortexAnswer(response.status, problem=f"it is longer than {self._answer_limit_bytes} bytes")
+            if len(raw) > ANSWER_LIMIT_BYTES:
+                return CortexAnswer(response.status, problem=f"it is longer than {ANSWER_LIMIT_BYTES} bytes")
         in_thread = len(raw) > INLINE_BYTES
         content = bytes(raw)
         body, problem = await asyncio.to_thread(self._decode, content) if in_thread else self._decode(content)

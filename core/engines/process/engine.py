@@ -19,7 +19,7 @@ from core.engines.base import Catalogue, Engine, Job, OnProgress, OpenRunIds, Pr
 from core.engines.confinement import Mode
 from core.engines.definitions import BUNDLED
 from core.engines.environments import Environments
-from core.engines.job_folder import OUTPUT_LIMIT_BYTES, JobFolder, RunFacts
+from core.engines.job_folder import JobFolder, RunFacts
 from core.engines.process import processes
 from core.engines.process.catalogue_loader import CatalogueLoader, LoadedCatalogue, RunnableResponder
 from core.engines.process.processes import StartRecord
@@ -48,7 +48,6 @@ class EngineOptions:
     environments: Path
     capacity: int
     keep_jobs: bool
-    output_limit_bytes: int = OUTPUT_LIMIT_BYTES
     grace_s: float = GRACE_S
     """Between SIGTERM and SIGKILL."""
 
@@ -110,7 +109,6 @@ class ProcessEngine(Engine):
         self._capacity = options.capacity
         self._keep_jobs = options.keep_jobs
         self._grace_s = options.grace_s
-        self._output_limit_bytes = options.output_limit_bytes
         self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
         """How many `run` calls each run has now."""
@@ -210,7 +208,7 @@ class ProcessEngine(Engine):
         self._secret_reader.close()
 
     def _folder(self, run_id: str) -> JobFolder:
-        return JobFolder(self._jobs / self.job_id(run_id), self._output_limit_bytes)
+        return JobFolder(self._jobs / self.job_id(run_id))
 
     async def _clean_up(self, folder: JobFolder) -> None:
         await self._end(folder)

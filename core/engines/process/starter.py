@@ -127,10 +127,8 @@ class ProgramStarter:
         section, mib = runnable.section, 1024**2
         return self._limits or RunLimits(
             memory_bytes=section.memory_mib * mib,
-            file_bytes=section.file_mib * mib,
             processes=section.processes,
             disk_bytes=section.disk_mib * mib,
-            files=section.files,
         )
 
     def _ruleset(self, folder: JobFolder, runnable: RunnableResponder) -> str:

@@ -26,7 +26,7 @@ ANSWER_DELAY_S = 0.005  # so that this answer doesn't delay that of the feed
 def settings_of(given: Mapping[str, Any]) -> CoreSettings:
     """Settings with all files below `folder`, and the given `core`, `engines` and `source` sections."""
     folder = Path(given["folder"])
-    files = {"database": folder / "core.db", "jobs": folder / "jobs", "environments": folder / "environments"}
+    files = {"database": folder / "core.db", "state": folder}
     engine = tuple(EngineSection(**section) for section in given.get("engines", ()))
     source = {name: SourceSection(**section) for name, section in given.get("source", {}).items()}
     return CoreSettings(core=CoreSection(**{**files, "port": 0, **given.get("core", {})}), engine=engine, source=source)
