@@ -10,11 +10,12 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Report, Responder
 from core.models import Action, Kind, OfferedResponder, parse_id
+from core.records.alerts import Alerts
 from core.responders import target as targets
 from core.responders.guards import RulesFor
 from core.responders.profiles import profiles
 from core.settings import ResponderSection
-from tests.core.actions.harness import ANNA, Harness, next_run, open_harness, run_input
+from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.scripted_engine import ScriptedEngine
 
 MALFORMED = {
@@ -65,9 +66,14 @@ async def ran(harness: Harness, name: str, **more: Any) -> Action:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_each_bundled_and_profiled_responder_runs_on_the_rest(tmp_path: Path, name: str) -> None:
-    own = {"artifacts": ARTIFACTS, "protected": ["10.0.0.0/8", "dc02"], "policies": {name: ResponderSection()}}
-    async with open_harness(tmp_path, engine=offering(name), **own) as harness:  # type: ignore[arg-type]
-        types = profiles()[name].target if name in profiles() else ()
+    profile = profiles().get(name)
+    needs, types = (profile.needs, profile.target) if profile else ((), ())
+    own: dict[str, Any] = {"policies": {name: ResponderSection()}, "protected": ["10.0.0.0/8", "dc02"]}
+    fields = {need: {"string": "x"} for need in needs if need != "case"}
+    own |= {"artifacts": ARTIFACTS, "customFields": fields, "engine": offering(name)}
+    async with open_harness(tmp_path, **own) as harness:
+        if "case" in needs:
+            await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, harness.alert_id)
         for data_type in types:
             assert (await ran(harness, name, target=GOOD[data_type])).status == "Success"
         if not types:
