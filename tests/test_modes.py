@@ -21,7 +21,7 @@ UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".fo
 
 
 def run(folder: Path, *args: str, umask: int, module: str = "bot.cli") -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "UV_NO_INDEX": "1"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "UV_OFFLINE": "1"}
     return programs.run(module, *args, cwd=folder, env=environment, umask=umask)
 
 

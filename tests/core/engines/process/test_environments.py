@@ -77,7 +77,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two responders whose requirements contradict each other, and one whose requirement can't be met."""
     folder = tmp_path / "own"
-    monkeypatch.setenv("UV_NO_INDEX", "1")  # as an operator does without a network
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(folder / "wheels"))
     for version in ("1.0", "2.0"):
         wheel(folder / "wheels", version)
