@@ -408,9 +408,9 @@ class Renderer:
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""
-        by_others = action.ended_by is not None and action.ended_by != action.created_by
-        is_news = action.approval is not None or runs.has_failed(action) or by_others
-        if not is_news or action.ended_by == action.created_by:
+        state, by_others = runs.state_of(action), action.ended_by not in (None, action.created_by)
+        is_own = state in ("cancelled", "stopped") and not by_others
+        if is_own or not (action.approval is not None or state == "failed" or by_others):
             return []
         return await self._to_requester(
             f"told:{action.id}", action.created_by, "", await self._told_render(action, subject, timeline), timeline

@@ -7,13 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
+from bot.clearance import RedactedView, Subject
+from bot.identity import CACHE_MS
+from bot.message import Message
+from bot.notifier.asking import AT_MOST
+from bot.outbox import DesiredMessage, RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
+from core.common.clock import MINUTE_MS, now_ms
 from core.models import Action, Alert
+from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
-from tests.bot.features.environment import FeatureEnvironment, feature_environment, text_of, within_limits
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    card_in,
+    feature_environment,
+    text_of,
+    topmost,
+    within_limits,
+)
 from tests.bot.outbox.harness import all_sent
-from tests.bot.running import CHANNELS, approve
+from tests.bot.running import CHANNELS, OPEN, SOC, approve
 
 ISOLATE: Mapping[str, Any] = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
 ONCALL = "S0ONCALL"
@@ -84,3 +98,172 @@ async def test_one_containment_with_one_approver_and_undo_rings_three_times(tmp_
         await all_sent(env.bot)
         assert calls(env) == {"post": 4, "edit": 5, "direct post": 3, "direct edit": 1}
         assert len(phone(env, "ben")) == 2  # the mention, and the request
+
+
+class Jumping:
+    """The bot's clock, which a test sets forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.ahead_ms
+
+
+async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alert = await env.create_alert(tlp=2)
+        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+        await isolate(env, alert)
+        told = [await env.until(name, asked()) for name in ("ben", "lea")]
+        request = await env.until("eve", in_thread(card["ts"], "asks to run"))
+        assert request["blocks"][0]["text"]["text"].startswith("<@U0LEA> <@U0BEN> *anna* asks to run *Isolate*")
+        assert request["text"] == told[0]["text"] == told[1]["text"]
+        assert not [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "<@" in text_of(m)]
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        await approve(env["ben"], here, told[0]["ts"], action_id=button(told[0], ids.APPROVE))
+        decided = await env.until("lea", asked("Approved by ben."))
+        assert (decided["ts"], ids.APPROVE in text_of(within_limits(decided))) == (told[1]["ts"], False)
+        await all_sent(env.bot)
+        assert [len(phone(env, name)) for name in ("ben", "lea", "eve", "uma")] == [2, 2, 0, 0]
+        assert "<@" not in text_of(env["eve"].live_view.message(SOC, request["ts"]) or {})
+
+
+async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the_thread(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "ask": [ONCALL, "U0EVE", "U0BEN"]}, clock_ms=clock) as env:
+        env.emulator.set_usergroup(ONCALL, ["U0LEA"])
+        alert, card = await env.alert_and_card("anna")
+        await isolate(env, alert)
+        await env.until("ben", asked())
+        request = await env.until("anna", in_thread(card["ts"], "asks to run"))
+        assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> <@U0BEN> *anna* asks")
+        clock.ahead_ms = 31 * MINUTE_MS
+        reminder = await env.until("anna", in_thread(card["ts"], "Half of the time to decide is over"))
+        assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ Half of the time")
+        await env.until("ben", on_phone("Half of the time to decide is over. Approve or deny: Isolate"))
+        await all_sent(env.bot)
+        assert [len(phone(env, name)) for name in ("lea", "eve", "ben")] == [2, 1, 3]  # eve may not decide
+        assert [m for m in direct(env["lea"].live_view) if not m.get("ephemeral")] == []
+
+
+async def test_the_channel_is_asked_where_nobody_in_slack_may_decide(tmp_path: Path) -> None:
+    channels = [{**CHANNELS[0], "mention": {"critical": "U0EVE"}}, CHANNELS[1]]
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["admin"]}, channels=channels) as env:
+        alert, card = await env.alert_and_card("anna")
+        await isolate(env, alert)
+        request = await env.until("anna", in_thread(card["ts"], "asks to run"))
+        assert request["blocks"][0]["text"]["text"].startswith("<@U0EVE> *anna* asks to run")
+        assert request in env["anna"].live_view.messages(SOC)  # also in the channel
+        assert [m for m in env["anna"].live_view.messages(OPEN) if "needs approval" in m["text"]] == []
+        await all_sent(env.bot)
+        assert (len(phone(env, "eve")), phone(env, "ben")) == (1, [])
+
+
+async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
+        alert = await env.create_alert()
+        await env.card_of("anna", alert)
+        action = await isolate(env, alert)
+        await env.until("lea", asked())
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+        await env.until("lea", asked("approved by ben"))
+        clock.ahead_ms = 29 * MINUTE_MS
+        await env.bot.outbox.finish([RefreshRequest(alert.id)])
+        clock.ahead_ms = 31 * MINUTE_MS
+        await env.until("lea", on_phone("Half of the time to decide is over."))
+        await env.client.deny(action.id, "no")
+        await env.until("lea", asked("Denied by admin"))
+        await all_sent(env.bot)
+        assert [len([t for t in phone(env, name) if t.startswith("Half")]) for name in ("lea", "ben")] == [1, 0]
+        assert len([m for m in direct(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
+
+
+async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alerts = [await env.create_alert(sourceRef=str(n), title=f"Beacon {n}") for n in range(40)]
+        for alert in alerts:
+            await isolate(env, alert)
+        await env.until("ben", asked("30 more requests for approval* since"))
+        await all_sent(env.bot)
+        for name in ("ben", "lea"):
+            messages = [m for m in direct(env[name].live_view) if not m.get("ephemeral")]
+            assert (len([m for m in messages if "asks to run" in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
+            assert len(phone(env, name)) == 2 * AT_MOST + 1  # each also by the mention in its thread
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
+        assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
+
+
+def test_what_asks_goes_after_critical_cards_and_before_what_happens() -> None:
+    subject = Subject.alert(samples.alert(severity=4))
+    content, view = Message("text"), RedactedView(subject, 2)
+    ranks = {
+        key: DesiredMessage(key, channel, content, view=view).post_rank
+        for key, channel in (
+            ("alert:~12:C0SOC", "C0SOC"),
+            ("approval:~13:~13:C0SOC", "C0SOC"),
+            ("ask:~13:T0:U0BEN:~13", "U0BEN"),
+            ("asks:1:T0:U0BEN", "U0BEN"),
+            ("bulk:~14:T0:U0BEN", "U0BEN"),
+            ("told:~13:T0:U0ANNA", "U0ANNA"),
+        )
+    }
+    card, *asks, told = ranks.values()
+    assert card < min(asks) == max(asks) < told
+
+
+async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: Path) -> None:
+    async with asking(tmp_path, audited=False) as env:
+        alert = await env.create_alert()
+        await isolate(env, alert)
+        await env.until("ben", asked())
+        database = env.core.core.database
+        await database.transaction(lambda tx: tx.run("UPDATE action SET approval_expires_at = 1"))
+        told = await env.until("anna", asked("Nobody answered"))
+        assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
+        assert "Ask again" in text_of(within_limits(told))
+        here = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(here, told["ts"], action_id=button(told, ids.RUN_AGAIN))
+        form = await env.until("anna", topmost("start"))
+        await env["anna"].submit(form["id"], {})
+        assert await env.until("ben", on_phone("Approve or deny", 4))
+
+
+async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path) as env:
+        alert = await env.create_alert()
+        denied, cancelled, ended = [await isolate(env, await env.create_alert(sourceRef=str(n))) for n in range(3)]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").deny(denied.id, "a lab host")
+            await bot.as_user("anna").cancel(cancelled.id)
+            await bot.as_user("lea").cancel(ended.id)
+            body = {"objectType": "alert", "objectId": alert.id}
+            await bot.as_user("anna").run({**body, "responderId": "Tell_1_0"})
+            await bot.as_user("anna").run({**body, "responderId": "Fail_1_0"})
+        shown = text_of(await env.until("anna", asked("Denied by ben: *Isolate on ip")))
+        assert "a lab host" in shown
+        assert "The firewall said no." in text_of(await env.until("anna", asked("*Fail* failed")))
+        await env.until("anna", asked("Cancelled by lea"))
+        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Tell*"))
+        await all_sent(env.bot)
+        assert len(phone(env, "anna")) == 3
+
+
+async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
+        alert = await env.create_alert()
+        action = await isolate(env, alert)
+        for name in ("ben", "lea"):
+            await env.until(name, asked())
+        clock.ahead_ms = CACHE_MS
+        await env.core.core.people.set_profile("ben", "read-only")
+        async with CoreClient(env.core.url, await env.core.core.people.add("dora", "analyst")) as dora:
+            await dora.approve(action.id)
+        lost = await env.until("ben", asked("You can't decide on it any more."))
+        assert ids.APPROVE not in text_of(within_limits(lost))
