@@ -182,10 +182,11 @@ class ProtectedList:
         ends = [ip_network(one.value) for one in (first, last)]
         if ends[0].version != ends[1].version or any(end.prefixlen != end.max_prefixlen for end in ends):
             return None
-        low, high = sorted(int(end.network_address) for end in ends)
-        starts = self._starts[ends[0].version]
-        at = bisect_left(starts, (low, ""))
-        entry = starts[at][1] if at < len(starts) and starts[at][0] <= high else self._of_network(ends[0])
+        low, high = sorted(ends, key=lambda end: int(end.network_address))
+        starts = self._starts[low.version]
+        at = bisect_left(starts, (int(low.network_address), ""))
+        is_inside = at < len(starts) and starts[at][0] <= int(high.network_address)
+        entry = starts[at][1] if is_inside else self._of_network(low)
         return None if entry is None else f"protected ({entry})"
 
     # --- entries ------------------------------------------------------------------------------------------------------

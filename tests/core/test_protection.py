@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
-from core.protection import ProtectedTargets, parse
+from core.protection import ProtectedList, ProtectedTargets, parse
 from core.settings import load
 from tests.core.test_parsing import LIKE
 
@@ -233,3 +233,18 @@ def test_a_list_in_a_file_is_read_again_and_protects_everything_while_it_cannot_
     file.unlink()
     file.mkdir()
     assert "can't be read (Is a directory)" in targets.current().problem
+
+
+ANY = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
+
+
+@given(ANY, ANY)
+def test_a_range_is_protected_if_it_has_a_protected_address(
+    first: ipaddress.IPv4Address, last: ipaddress.IPv4Address
+) -> None:
+    protected = ProtectedTargets(["64.0.0.0/3", "10.20.0.0/16"]).current()
+    low, high = sorted((first, last))
+    networks = map(ipaddress.IPv4Network, ("64.0.0.0/3", "10.20.0.0/16"))
+    expected = any(low <= network[-1] and network[0] <= high for network in networks)
+    assert isinstance(protected, ProtectedList)
+    assert (protected.entry_between(parse("ip", str(first)), parse("ip", str(last))) is not None) == expected
