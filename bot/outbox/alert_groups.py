@@ -281,6 +281,15 @@ def request_update(tx: Transaction, key: str, rank: int) -> None:
     tx.run(f"UPDATE alert_group SET rank = {_RANK}, changes = changes + 1 WHERE key = :key", {"key": key, "rank": rank})
 
 
+def delete_empty(tx: Transaction, keys: Iterable[str]) -> None:
+    """Delete those of these groups that have no alert any more."""
+    tx.run_all(
+        """DELETE FROM alert_group WHERE key = :key
+           AND NOT EXISTS (SELECT 1 FROM channel_alert WHERE group_key = :key AND group_key <> '')""",
+        [{"key": key} for key in keys],
+    )
+
+
 def rendered(tx: Transaction, group: AlertGroup) -> None:
     """The group's card was rendered, as the group was when it was read.
 

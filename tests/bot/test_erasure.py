@@ -20,6 +20,8 @@ from core.common.database.location import PostgresqlUrl
 from core.models import RunInput
 from core.settings import ResponderSection
 from tests import programs, stores
+from tests.bot.features.alert_groups.test_alert_groups import CHANNELS, group_card, group_cards
+from tests.bot.features.alert_groups.test_alert_groups import post as post_alike
 from tests.bot.running import SOC, BotEnvironment, running_bot
 from tests.core.core_process import until
 from tests.core.test_cli import Ended
@@ -286,3 +288,38 @@ async def test_a_person_is_exported_and_erased_and_what_they_decided_stays(
     assert (again.code, again.err) == (0, "Nothing has it.\n")
     missing = await command(scene, tmp_path, "erase", "person", "nobody", "--yes")
     assert missing.err == "There is no user nobody@responder-bot.local; `responder-bot user list` has all.\n"
+
+
+def named(scene: BotEnvironment) -> set[int]:
+    """Which of the alerts that say the same Slack names, by the last part of their address."""
+    shown = in_channels(scene)
+    return {n for n in range(1, 30) if re.search(rf"198(\[\.\]|\.)51(\[\.\]|\.)100(\[\.\]|\.){n}(?!\d)", shown)}
+
+
+async def test_the_card_of_a_group_goes_with_all_its_alerts(tmp_path: Path) -> None:
+    async with scene_in(tmp_path, channels=CHANNELS) as scene:
+        anna = await scene.person()
+        alerts = await post_alike(scene, range(1, 9))
+        await group_card(anna, 8)
+        for alert in alerts:
+            assert (await scene.core.send("PATCH", f"/api/alert/{alert}", {"status": "Ignored"})).status_code == 200
+        assert named(scene)
+        erased = await command(scene, tmp_path, "erase", "alert", *alerts, "--yes")
+        assert (erased.code, erased.err) == (0, "Erased.\n")
+        assert named(scene) == set()
+        assert group_cards(await anna.messages(SOC)) == []
+        for table in ("channel_alert", "alert_group", "message"):
+            assert stores.rows(tmp_path / "slack.db", f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+
+
+async def test_the_card_of_a_group_is_posted_again_without_the_alert_that_was_erased(tmp_path: Path) -> None:
+    async with scene_in(tmp_path, channels=CHANNELS) as scene:
+        anna = await scene.person()
+        alerts = await post_alike(scene, range(1, 9))
+        await group_card(anna, 8)
+        assert (await scene.core.send("PATCH", f"/api/alert/{alerts[7]}", {"status": "Ignored"})).status_code == 200
+        erased = await command(scene, tmp_path, "erase", "alert", alerts[7], "--yes")
+        assert (erased.code, erased.err) == (0, "Erased.\n")
+        await group_card(anna, 7)
+        assert 8 not in named(scene)
+        assert len(group_cards(await anna.messages(SOC))) == 1

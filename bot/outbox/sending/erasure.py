@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.outbox import alert_groups
 from bot.outbox.errors import classify
-from bot.outbox.models import is_person
+from bot.outbox.models import LAST_ALERT, is_person
 from bot.outbox.retention import PAUSE_S, STEP_S
 from bot.outbox.sending.uploads import DELETE_FILE, NO_FILE
 from bot.outbox.store import STORE
@@ -30,6 +31,8 @@ class Erasure:
         self._messages: set[int] = set()
         """Their numbers."""
         self._rows: list[tuple[Table, Row]] = []
+        self._groups: set[str] = set()
+        """The keys of groups that have an alert which goes."""
         self.counts: Counter[str] = Counter()
         """How much of each kind was found."""
 
@@ -43,6 +46,9 @@ class Erasure:
                 keys.add(row["message_key"])
             elif table.name not in _OWN:
                 self._rows.append((table, row))
+                if table.name == "channel_alert" and row["group_key"]:
+                    keys.add(row["group_key"])  # its card sums up what goes
+                    self._groups.add(row["group_key"])
         sql = (
             "SELECT number FROM message WHERE key IN (SELECT value FROM json_each(:keys)) UNION"
             " SELECT number FROM message WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))"
@@ -58,8 +64,18 @@ class Erasure:
         return matching(STORE, self._store, matches)
 
     async def delete(self) -> Sequence[str]:
-        """Delete what was found, first in Slack; returns why some of it stays, in sentences."""
+        """Delete what was found; returns why some of it stays in Slack, in sentences.
+
+        What a card is rendered from goes first. The card of a group is posted again if it has other alerts.
+        """
         problems = list[str]()
+
+        def forget(tx: Transaction) -> None:
+            for table, row in self._rows:
+                delete(tx, table, row)
+            alert_groups.delete_empty(tx, self._groups)
+
+        await self._store.transaction(forget)
         sql = "SELECT * FROM message WHERE number = :number"
         for number in sorted(self._messages):
             message = await self._store.read(lambda reads, number=number: reads.row(sql, {"number": number}))  # type: ignore[misc]
@@ -69,12 +85,6 @@ class Erasure:
                 problems.append(problem)
             else:
                 await self._store.transaction(lambda tx, key=message["key"]: _forget(tx, key))  # type: ignore[misc]
-
-        def forget(tx: Transaction) -> None:
-            for table, row in self._rows:
-                delete(tx, table, row)
-
-        await self._store.transaction(forget)
         await shrink(self._store, STEP_S, PAUSE_S)
         await self._store.overwrite_deleted()
         return list(dict.fromkeys(problems))
@@ -122,3 +132,4 @@ def _forget(tx: Transaction, key: str) -> None:
         "DELETE FROM message WHERE key = :key",
     ):
         tx.run(sql, {"key": key})
+    alert_groups.request_update(tx, key, LAST_ALERT)
