@@ -1060,6 +1060,7 @@ async def _erase(
                 await eraser.overwrite_deleted()
                 if bot:
                     await bot.delete()
+                await eraser.end(erasure.object)
             return 0
         _print_table(rows)
         if erasure.roots:
@@ -1075,6 +1076,8 @@ async def _erase(
         if bot:
             await bot.find(erasure.names)  # what came since then
         problems = await bot.delete() if bot else []
+        if not problems:
+            await eraser.end(erasure.object)
         for problem in problems or ["Erased."]:
             print(problem, file=sys.stderr)
         return 1 if problems else 0

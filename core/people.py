@@ -369,7 +369,7 @@ class People:
                 )
             stored.link(tx, team, slack_user, login)
             slack = f"{team}:{slack_user}".removeprefix(":")
-            trail.record(tx, now, "user.linked", by=COMMAND_LINE.login, object=login, slack=slack)
+            trail.record(tx, now, "user.linked", by=COMMAND_LINE.login, object=login, texts={"slack": slack})
             return login
 
         return await self._change(work)
@@ -379,11 +379,12 @@ class People:
         login = self.full_login(name)
 
         def work(tx: Transaction, now: int) -> str:
-            slack = [f"{row['team']}:{row['slack_user']}".removeprefix(":") for row in stored.links_of(tx, login)]
+            links = stored.links_of(tx, login)
+            texts = {"slack": ", ".join(f"{row['team']}:{row['slack_user']}".removeprefix(":") for row in links)}
             if not stored.unlink(tx, login):
                 sentence = f"{login} is not linked to anybody in Slack; `responder-bot user list` shows who is."
                 raise ResponderBotError("not_found", sentence)
-            trail.record(tx, now, "user.unlinked", by=COMMAND_LINE.login, object=login, slack=", ".join(slack))
+            trail.record(tx, now, "user.unlinked", by=COMMAND_LINE.login, object=login, texts=texts)
             return login
 
         return await self._change(work)
@@ -452,7 +453,8 @@ def _set_members(tx: Transaction, now: int, by: str, group: str, logins: Sequenc
 def _record_added(tx: Transaction, now: int, by: str, login: str, profile: Profile, clearance: int, slack: str) -> None:
     """Add the row of a user that was made."""
     clear = TLP_NAMES[clearance]
-    trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, slack=slack)
+    texts = {"slack": slack}
+    trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, texts=texts)
 
 
 def _group(name: str) -> str:

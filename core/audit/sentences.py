@@ -8,7 +8,7 @@ from core.audit.verify import at
 from core.authorization import COMMAND_LINE
 
 _Fields = Mapping[str, Any]
-_SHOWN = ("target", "object", "note", "reason", "message", "name", "address")
+_SHOWN = ("target", "object", "note", "reason", "message", "name", "address", "slack")
 """The texts that a sentence has."""
 
 
@@ -63,8 +63,7 @@ def _measure_ended(row: _Fields) -> str:
 
 
 def _user_added(row: _Fields) -> str:
-    slack = f", linked to {row['slack']} in Slack" if "slack" in row else ""
-    return f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}{slack}"
+    return f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}"
 
 
 def _changed(what: str) -> Callable[[_Fields], str]:
@@ -120,8 +119,8 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "user.enabled": lambda row: f"enabled the user {row['object']}",
     "user.profile": _changed("profile"),
     "user.clearance": _changed("clearance"),
-    "user.linked": lambda row: f"linked {row['object']} to {row['slack']} in Slack",
-    "user.unlinked": lambda row: f"removed the link of {row['object']} to {row['slack']} in Slack",
+    "user.linked": lambda row: f"linked {row['object']} to somebody in Slack",
+    "user.unlinked": lambda row: f"removed the link of {row['object']} in Slack",
     "key.made": lambda row: f"made a new key {row.get('name', 'default')} for {row['object']}",
     "key.revoked": lambda row: f"revoked the key {row['name']} of {row['object']}",
     "group.members": _members,

@@ -1,7 +1,7 @@
 """SQL for the audit: rows in a chain, and the texts beside them that can be erased (core/docs/audit.md)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.common.database import Reads, Row, Transaction
@@ -73,6 +73,19 @@ def texts(reads: Reads, numbers: list[int]) -> list[Row]:
         "SELECT number, name, salt, text FROM audit_text"
         " WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers)) ORDER BY number, name",
         {"numbers": json.dumps(numbers)},
+    )
+
+
+def texts_after(reads: Reads, number: int) -> list[Row]:
+    """The texts of the rows after this number (`number, name, text`)."""
+    return reads.rows("SELECT number, name, text FROM audit_text WHERE number > :number", {"number": number})
+
+
+def delete_text(tx: Transaction, names: Iterable[tuple[int, str]]) -> None:
+    """Delete texts by the number of their row and their name, with their salts."""
+    tx.run_all(
+        "DELETE FROM audit_text WHERE number = :number AND name = :name",
+        [{"number": number, "name": name} for number, name in names],
     )
 
 

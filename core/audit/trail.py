@@ -111,7 +111,8 @@ def record(
     """
     head = stored.last(tx)
     number, previous = (1, NO_HASH) if head is None else (head["number"] + 1, head["hash"])
-    salted = {name: (secrets.token_hex(SALT_BYTES), _bounded(text)) for name, text in (texts or {}).items() if text}
+    said = {**(texts or {}), "slack_origin": _slack_origin(by)}
+    salted = {name: (secrets.token_hex(SALT_BYTES), _bounded(text)) for name, text in said.items() if text}
     row = {
         **{name: value for name, value in details.items() if value not in (None, "", [], {}, False)},
         **{"number": number, "previous": previous, "at": now, "what": what, "by": by, "object": object},
@@ -137,7 +138,13 @@ def _through(by: str) -> Mapping[str, str]:
     if origin is None or origin.login != by:
         return {}
     through = {"through": origin.through} if origin.through != by else {}
-    return {"key": origin.key, **through, **({"slack_origin": origin.slack} if origin.slack else {})}
+    return {"key": origin.key, **through}
+
+
+def _slack_origin(by: str) -> str:
+    """Team, user and channel of the click that somebody acted by; ""."""
+    origin = _origin.get()
+    return "" if origin is None or origin.login != by else origin.slack
 
 
 @cache

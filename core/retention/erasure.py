@@ -49,6 +49,10 @@ class Erasure:
     """All of these and what belongs to them."""
     rows: set[int] = field(default_factory=set)
     """The rows of the audit whose texts go."""
+    texts: set[tuple[int, str]] = field(default_factory=set)
+    """Other texts that go, which name a person in Slack: the number of their row, and their name."""
+    read_to: int = 0
+    """The last row of the audit that was looked through for them."""
     slack: Sequence[str] = ()
     """A person's `team:user` in Slack."""
     messages: set[int] = field(default_factory=set)
@@ -115,11 +119,21 @@ class Eraser:
                 return self._person(reads, login, heir)
             rows = [row for row in _erased(reads) if row["object"] == login]
             if rows:
-                slack = [slack for row in rows for slack in row.get("slack", ())]
+                slack = [id_ for text in _slack_of(reads, login).values() for id_ in text.split()]
                 return Erasure(login, slack=slack, messages=_messages(reads))
             raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` has all.")
 
-        return await self.database.snapshot(read)
+        erasure = await self.database.snapshot(read)
+        await self._find_texts(erasure)
+        return erasure
+
+    async def _find_texts(self, person: Erasure) -> None:
+        """Look for the texts of the audit that name somebody by an id in Slack."""
+        last = await self.database.read(audit.last)
+        person.read_to = 0 if last is None else last["number"]
+        if person.slack:
+            found = matching(STORE, self.database, person.names, ("audit_text",))
+            person.texts |= {(row["number"], row["name"]) async for _, row in found}
 
     def _person(self, reads: Reads, login: str, heir: str) -> Erasure:
         if runs := stored.open_of(reads, login):
@@ -176,6 +190,9 @@ class Eraser:
                 ids = (item.id for item in stored_items.items(tx, kind, number, number))
                 erasure.rows.update(stored.rows_about(tx, ids))
             stored.delete_texts(tx, found.rows)
+            later = audit.texts_after(tx, erasure.read_to) if erasure.slack else []
+            texts = erasure.texts | {(row["number"], row["name"]) for row in later if erasure.names(row["text"])}
+            audit.delete_text(tx, texts)
             stored.hand_over(tx, found.handed_over, found.heir)
             if found.is_person:
                 self._people.erase_in(tx, self._clock(), found.object)
@@ -186,19 +203,29 @@ class Eraser:
                 by=COMMAND_LINE.login,
                 object=found.object,
                 objects=[f"~{number}" for number in sorted(found.objects)],
-                erased=sorted(found.rows),
+                erased=sorted(found.rows | {number for number, _ in texts}),
                 messages=sorted(messages),
                 counts=dict(+erasure.counts),
-                slack=list(found.slack),
                 handed_over=[f"~{number}" for number in found.handed_over],
                 to=found.heir if found.handed_over else None,
                 person=found.is_person,
-                texts={"reason": why},
+                texts={"reason": why, "slack": "" if is_forced else " ".join(found.slack)},
             )
 
         await self.database.transaction(begin)
         await self._retention.delete(erasure.roots, is_forced=is_forced)
         await self.overwrite_deleted()
+
+    async def end(self, login: str) -> None:
+        """Forget the ids in Slack of somebody who was erased, which were kept for whoever repeats it."""
+
+        def work(tx: Transaction) -> None:
+            if numbers := sorted(_slack_of(tx, login)):
+                audit.delete_text(tx, [(number, "slack") for number in numbers])
+                by = COMMAND_LINE.login
+                trail.record(tx, self._clock(), "erased", by=by, object=login, erased=numbers, person=True)
+
+        await self.database.transaction(work)
 
     async def overwrite_deleted(self) -> None:
         """Leave nothing in the files of what was deleted."""
@@ -215,9 +242,10 @@ class Eraser:
                 for text in row.get("objects", ()):
                     if objects.find_any(reads, number_of(text)) is not None:
                         _add_root(reads, erasure, number_of(text))
-                erasure.rows.update(row.get("erased", ()))
-                if row.get("person") and stored_people.by_login(reads, row["object"]) is not None:
-                    heirs[row["object"]] = row.get("to", "")
+                if not row.get("person"):
+                    erasure.rows.update(row.get("erased", ()))
+                elif stored_people.by_login(reads, row["object"]) is not None:
+                    heirs[row["object"]] = row.get("to") or heirs.get(row["object"], "")
 
         await self.database.snapshot(read)
         await self.carry_out(erasure, is_forced=True)
@@ -225,6 +253,7 @@ class Eraser:
             person = await self.database.snapshot(partial(_named, login=login))
             if heir:
                 person.heir, person.handed_over = heir, await self.database.read(partial(stored.timed_of, login=login))
+            await self._find_texts(person)
             await self.carry_out(person, is_forced=True)
             erasure.slack = [*erasure.slack, *person.slack]
         return erasure
@@ -262,6 +291,13 @@ def _begun(reads: Reads, number: int | None) -> set[int]:
     """The alerts and cases that were erased with this one, which Slack may still show; empty if it never was."""
     rows = [row for row in _erased(reads) if f"~{number}" in row.get("objects", ())]
     return {number_of(id_) for row in rows for id_ in row["objects"]}
+
+
+def _slack_of(reads: Reads, login: str) -> dict[int, str]:
+    """The ids in Slack, with blanks between, of somebody whose erasure hasn't ended, by the row that says it began."""
+    rows = {row["number"] for row in audit.erasures_after(reads, 0) if json.loads(row["doc"])["object"] == login}
+    texts = audit.texts(reads, sorted(rows))
+    return {text["number"]: json.loads(text["text"]) for text in texts if text["name"] == "slack"}
 
 
 def _messages(reads: Reads) -> set[int]:

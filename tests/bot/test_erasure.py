@@ -22,7 +22,7 @@ from core.settings import ResponderSection
 from tests import programs, stores
 from tests.bot.features.alert_groups.test_alert_groups import CHANNELS, group_card, group_cards
 from tests.bot.features.alert_groups.test_alert_groups import post as post_alike
-from tests.bot.running import SOC, BotEnvironment, running_bot
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.core.core_process import until
 from tests.core.test_cli import Ended
 from tests.postgresql_process import PostgresqlServer
@@ -323,3 +323,25 @@ async def test_the_card_of_a_group_is_posted_again_without_the_alert_that_was_er
         await group_card(anna, 7)
         assert 8 not in named(scene)
         assert len(group_cards(await anna.messages(SOC))) == 1
+
+
+def slack_ids(folder: Path) -> list[tuple[Any, ...]]:
+    """The rows and texts of the audit that have Anna's id in Slack."""
+    found = stores.rows(folder / "core.db", f"SELECT number, doc FROM audit WHERE doc LIKE '%{ANNA}%'")  # noqa: S608
+    return found + stores.rows(folder / "core.db", f"SELECT * FROM audit_text WHERE text LIKE '%{ANNA}%'")  # noqa: S608
+
+
+async def test_no_row_of_the_audit_has_the_slack_id_of_who_was_erased(scene: BotEnvironment, tmp_path: Path) -> None:
+    anna, alert_id, _ = await scene.first_card()
+    await anna.command(SOC, f"/responder audit {alert_id}")
+    await anna.until(lambda view: view.modal)
+    assert (await command(scene, tmp_path, "user", "unlink", "anna")).code == 0
+    assert (await command(scene, tmp_path, "user", "link", "anna", "--slack-id", ANNA)).code == 0
+    assert len(slack_ids(tmp_path)) >= 3
+    refused = await command(scene, tmp_path, "erase", "person", "anna", "--yes", has_token=False)
+    if refused.code:  # a direct message to her stays
+        assert "set it, and repeat this" in refused.err
+    erased = await command(scene, tmp_path, "erase", "person", "anna", "--yes")
+    assert erased.code == 0, erased.err
+    assert slack_ids(tmp_path) == []
+    verify((await command(scene, tmp_path, "audit", "export")).out.encode().splitlines(keepends=True))

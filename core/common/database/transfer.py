@@ -6,7 +6,7 @@ The first line names the store. A line with `table` begins a table, and each row
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -138,10 +138,12 @@ def page(reads: Reads, table: Table, last: Row | None) -> list[Row]:
 
 
 async def matching(
-    store: Store, database: Database, matches: Callable[[str], bool]
+    store: Store, database: Database, matches: Callable[[str], bool], only: Collection[str] = ()
 ) -> AsyncIterator[tuple[Table, Row]]:
-    """Each row that has a text which matches, with its table; reads all of the store, page by page."""
+    """Each row that has a text which matches, with its table; reads all tables, or `only` these, page by page."""
     for table in tables(store):
+        if only and table.name not in only:
+            continue
         last: Row | None = None
         while True:
             rows = await database.snapshot(lambda reads, table=table, last=last: page(reads, table, last))  # type: ignore[misc]
