@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
@@ -239,6 +239,7 @@ ANY = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
 
 
 @given(ANY, ANY)
+@example(ipaddress.IPv4Address("200.0.0.0"), ipaddress.IPv4Address("70.0.0.0"))
 def test_a_range_is_protected_if_it_has_a_protected_address(
     first: ipaddress.IPv4Address, last: ipaddress.IPv4Address
 ) -> None:
