@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.models import NEW_ALERT, BulkCounts, Document, Event, EventPage
+from core.models import NEW_ALERT, RAISED_ALERT, BulkCounts, Document, Event, EventPage
 
 WITHOUT_DOCUMENT = "CaseTemplate"
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
@@ -16,6 +16,7 @@ class FeedChanges:
 
     created_alerts: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
+    raised: frozenset[str] = frozenset()  # alerts whose source says that they are more severe
     actions: tuple[tuple[str, str], ...] = ()  # action, root
     acted_on: frozenset[str] = frozenset()  # roots with such actions, but for new alerts
     ended: frozenset[str] = frozenset()  # actions
@@ -30,6 +31,7 @@ class FeedChanges:
         return FeedChanges(
             created_alerts=created_alerts,
             roots=_unique(e.root_id for e in events if e.object_type != WITHOUT_DOCUMENT),
+            raised=frozenset(e.object_id for e in events if e.type == RAISED_ALERT),
             actions=tuple(dict.fromkeys((e.object_id, e.root_id) for e in events if e.object_type == "Action")),
             acted_on=frozenset(e.root_id for e in events if e.object_type == "Action").difference(created_alerts),
             ended=frozenset(e.object_id for e in events if e.type == "action.ended"),

@@ -69,11 +69,14 @@ class AlertGrouper:
         threads: list[Thread] = []
         for thread in timeline.threads:
             channel = thread.channel
+            if is_new and channel in known and not known[channel].has_card:
+                continue  # it was raised, and stands in a group
             is_needed = needs_card and only_in in ("", channel)
             if channel in known or not is_new or await self._gets_card(timeline, alert, channel, is_needed):
                 threads.append(thread)
         for channel, before in known.items():
-            is_lifted = needs_card and not before.has_card and only_in in ("", channel)
+            is_wanted = needs_card and only_in in ("", channel)
+            is_lifted = not before.has_card and (is_wanted or (is_new and await self._breaks_out(alert, before)))
             is_lifted = is_lifted and self._access.is_set_up(channel)
             has_card = before.has_card or is_lifted
             after = self._channel_alert(timeline, alert, channel, before.alike, before.group, has_card)
@@ -113,6 +116,15 @@ class AlertGrouper:
             for urgency in range(rank, LAST_ALERT + 1):
                 self._unsent[channel, urgency] = await self._waiting(channel, urgency) + 1
         return has_card
+
+    async def _breaks_out(self, alert: Alert, entry: ChannelAlert) -> bool:
+        """Whether a grouped alert that was raised gets a card of its own, as one that comes as critical would."""
+        grouping = self._access.groupings.get(entry.channel)
+        same = (
+            await self._find(entry.channel, entry.alike, grouping) if grouping and entry.alike else _Alike(None, 0, 0)
+        )
+        same.critical += alert.severity == 4
+        return alert.severity == 4 and same.critical <= CRITICAL_ALIKE
 
     async def _begin_group(self, channel: str, same: str, grouping: Grouping) -> AlertGroup:
         """A group of the alerts that have come within the window."""

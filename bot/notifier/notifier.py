@@ -330,7 +330,9 @@ class Notifier:
         unstored: Iterable[DesiredMessage],
     ) -> list[DesiredMessage]:
         """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
-        root_id, is_new = document.id, document.id in changes.created_alerts
+        root_id = document.id
+        # One that was raised is new where nothing took it before.
+        is_new = root_id in changes.created_alerts or root_id in changes.raised
         timeline = await self._renderer.timeline(document, unstored, is_new=is_new)
         action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
         is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed

@@ -55,6 +55,7 @@ SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
 GROUP_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 NEW_ALERT = "alert.created"  # the type of an event
+RAISED_ALERT = "alert.raised"  # by its source, to a higher severity
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer
 
 

@@ -134,6 +134,11 @@ class Alert(StoredModel):
     """When its source sent it last; None if it did so once."""
     resolved_by: str | None = Field(None, exclude_if=_is_absent)
     """The source that says it is over."""
+    severity_before: Severity | None = Field(None, exclude_if=_is_absent)
+    """What it was before its source raised it last."""
+    raised_at: Millis | None = Field(None, exclude_if=_is_absent)
+    source_severity: Severity | None = Field(None, exclude_if=_is_absent)
+    """The highest that its source has said; None where no person has set another."""
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)

@@ -11,7 +11,7 @@ from core.authorization import Caller, require_person
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError
-from core.field_types import MAX_BULK_VALUES, AlertStatus
+from core.field_types import MAX_ARTIFACTS, MAX_BULK_VALUES, AlertStatus
 from core.models import (
     Alert,
     AlertInput,
@@ -319,6 +319,8 @@ def _update(
         changed["artifacts"] = [*hidden.values(), *_artifacts(tx, artifacts, hidden, user, now, alert)]
     if request.status is not None:
         changed |= with_status(alert, request.status, request.summary)
+    if request.severity not in (None, alert.severity) and alert.created_by.startswith(f"{alert.source}@"):
+        changed["source_severity"] = alert.source_severity or alert.severity
     return save(tx, alert.model_copy(update=changed), user, now, before=alert)
 
 
@@ -382,6 +384,15 @@ def _artifacts(
     if alert.case is not None:
         save_shown(tx, alert, changed.values(), user, now)
     return [changed.get(key) or artifact_of(next(unused), item, user, now) for key, item in wanted.items()]
+
+
+def with_more_artifacts(
+    tx: Transaction, alert: Alert, requested: Iterable[ArtifactInput], user: str, now: int
+) -> list[Artifact]:
+    """The artifacts of an alert, which stay as they are, and as many new ones as it may have; none is a file."""
+    known, room = set(map(identity, alert.artifacts)), max(0, MAX_ARTIFACTS - len(alert.artifacts))
+    more = list({key: item for item in requested if not item.is_file and (key := identity(item)) not in known}.values())
+    return [*alert.artifacts, *_artifacts(tx, more[:room], {}, user, now, alert)]
 
 
 def _changes(request: ArtifactInput) -> dict[str, Any]:

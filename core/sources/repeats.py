@@ -1,12 +1,13 @@
 """An alert of a source in the database: made the first time, then counted (core/docs/sources.md#repeats)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from core.common.database import Transaction
 from core.models import Alert, AlertInput
 from core.records import alerts, cases
+from core.records.artifacts import expand_artifacts
 from core.records.writes import record_event
-from core.store import objects, sources
+from core.store import objects, sources, texts
 
 Outcome = Literal["created", "repeated", "resolved"]
 
@@ -16,8 +17,9 @@ def receive(
 ) -> tuple[Outcome, int]:
     """Store an alert, or count one that its source sends again; with the number in its id.
 
-    A repeat changes nothing else, but opens one again that is closed: at once where its sender had resolved it, after
-    `reopen_after_ms` where a person had closed it.
+    A repeat raises the severity and adds observables, and one that does, or of an alert that nobody has changed, also
+    takes its title and description. It opens one again that is closed: at once where its sender had resolved it or has
+    raised it, after `reopen_after_ms` where a person had closed it.
     """
     alert = _find(tx, request)
     if alert is None:
@@ -28,12 +30,39 @@ def receive(
     counted = alert.model_copy(
         update={"count": (alert.count or 1) + times, "last_date": max(now, alert.last_date or 0), "resolved_by": None}
     )
-    if _opens(tx, alert, now, reopen_after_ms):
-        alerts.save(tx, counted.model_copy(update=alerts.with_status(alert, "New")), login, now, before=alert)
+    more, is_raised = _growth(tx, alert, request, login, now), request.severity > _said(alert)
+    if is_raised:
+        more |= {"severity": max(request.severity, alert.severity), "source_severity": None}
+        more |= {"severity_before": alert.severity, "raised_at": now} if request.severity > alert.severity else {}
+    after = counted.model_copy(update=more)
+    if _opens(tx, alert, now, 0 if is_raised else reopen_after_ms):
+        alerts.save(tx, after.model_copy(update=alerts.with_status(alert, "New")), login, now, before=alert)
     else:
-        _store(tx, counted)
-        sources.add_repeated(tx, alert.number, login, now)
+        _store(tx, after)
+        if more:
+            texts.save(tx, after)
+        if not is_raised:
+            sources.add_repeated(tx, alert.number, login, now)
+    if is_raised:
+        record_event(tx, alerts.KIND, "raised", alert.number, alert.number, login, now)
     return "repeated", alert.number
+
+
+def _said(alert: Alert) -> int:
+    """The highest severity that its source has said."""
+    return alert.source_severity or alert.severity
+
+
+def _growth(tx: Transaction, alert: Alert, request: AlertInput, login: str, now: int) -> dict[str, Any]:
+    """The observables, and the title and description if they are within the level of the alert, that change it."""
+    artifacts = alerts.with_more_artifacts(tx, alert, expand_artifacts(request.artifacts), login, now)
+    more: dict[str, Any] = {"artifacts": artifacts} if len(artifacts) > len(alert.artifacts) else {}
+    is_more = more or request.severity > _said(alert)
+    is_other = request.title != alert.title and alert.updated_by in (None, login)
+    if request.tlp <= alert.tlp and (is_more or is_other):
+        said = {"title": request.title, "description": request.description}
+        more |= {name: text for name, text in said.items() if text != getattr(alert, name)}
+    return more
 
 
 def resolve(tx: Transaction, request: AlertInput, login: str, now: int) -> Outcome | None:

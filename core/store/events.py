@@ -17,8 +17,8 @@ def record(
 ) -> None:
     """Record an event for each of these objects, in the transaction of their change.
 
-    `at` is in ms, `type` is `<kind>.<created|updated|ended|deleted>`, `root_id` the alert or case that the objects
-    belong to, `request_id` that of the request behind the change, by default the one that goes on.
+    `at` is in ms, `type` is `<kind>.<created|updated|ended|deleted>` or `alert.raised`, `root_id` the alert or case
+    that the objects belong to, `request_id` that of the request behind the change, by default the one that goes on.
     """
     change = {"at": at, "type": type, "object_type": object_type, "root_id": root_id}
     shared = {**change, "user": user, "request_id": logs.request_id() if request_id is None else request_id}

@@ -30,16 +30,100 @@ async def test_a_body_becomes_an_alert_by_the_map_of_its_source(tmp_path: Path) 
     assert (alert["createdBy"], "count" in alert) == ("mine@responder-bot.local", False)
 
 
-async def test_a_repeat_is_counted_and_changes_nothing_else(tmp_path: Path) -> None:
+async def test_a_repeat_that_says_no_more_is_counted_and_changes_nothing_else(tmp_path: Path) -> None:
     async with running_source(tmp_path) as source:
         await source.send(EVENT)
         (first,) = await source.alerts()
-        other = {**EVENT, "rule": {"name": "Other", "level": 15, "groups": ["x"]}, "srcip": "10.9.9.9", "tlp": "red"}
-        answers = [await source.counts(other) for _ in range(11)]
+        less = {**EVENT, "rule": {**EVENT["rule"], "level": 3, "groups": ["x"]}, "full_log": "10.1.2.3 from port 52418"}
+        answers = [await source.counts(less) for _ in range(11)]
         (alert,) = await source.alerts()
     assert answers == [{"repeated": 1}] * 11
     assert (alert.pop("count"), alert.pop("lastDate") >= first["createdAt"]) == (12, True)
     assert alert == first
+
+
+def grown(level: int = 15, **more: Any) -> dict[str, Any]:
+    """The same alert, once its source knows more."""
+    rule = {"name": "Beacon of a botnet", "level": level, "groups": ["c2"]}
+    return {**EVENT, "rule": rule, "full_log": "10.1.2.3 asked for https://bad.example/b", **more}
+
+
+async def test_a_repeat_that_says_more_raises_the_severity_and_adds_to_the_alert(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send({**EVENT, "rule": {**EVENT["rule"], "level": 3}})
+        (first,) = await source.alerts()
+        newest = (await source.core.send("GET", "/api/event?after=0&wait=0")).json()["last"]
+        assert await source.counts(grown()) == {"repeated": 1}
+        page = (await source.core.send("GET", f"/api/event?after={newest}&wait=0")).json()
+        (alert,) = await source.alerts()
+        for event in (grown(level=1), EVENT, grown(level=12)):
+            await source.send(event)
+        (later,) = await source.alerts()
+        found = await source.core.send("POST", "/api/alert/_search", {"query": {"_string": "botnet"}})
+    assert [event["type"] for event in page["events"]] == ["alert.raised"]
+    assert [alert[name] for name in ("severity", "severityBefore", "title", "description")] == [
+        *(4, 1, "Beacon of a botnet"),
+        "10.1.2.3 asked for https://bad.example/b",
+    ]
+    assert alert["raisedAt"] >= first["createdAt"]
+    assert [item["data"] for item in alert["artifacts"]] == [
+        "10.1.2.3",
+        "https://evil.example/a",
+        "https://bad.example/b",
+    ]
+    assert alert["artifacts"][:2] == first["artifacts"]  # a run may be bound to them
+    assert [later[name] for name in ("severity", "severityBefore", "raisedAt")] == [4, 1, alert["raisedAt"]]
+    assert found.status_code == 200
+
+
+async def test_what_people_decided_of_an_alert_stays(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send(EVENT)
+        (first,) = await source.alerts()
+        path = f"/api/alert/{first['id']}"
+        await source.core.send("PATCH", path, {"severity": 1, "title": "A test of ours"})
+        await source.send(EVENT)
+        await source.send(EVENT | {"rule": {**EVENT["rule"], "name": "Beacon again"}})
+        (lowered,) = await source.alerts()
+        await source.core.send("PATCH", path, {"status": "Ignored"})
+        await source.send(EVENT)
+        (closed,) = await source.alerts()
+        await source.send(grown())
+        (raised,) = await source.alerts()
+    assert [lowered[name] for name in ("severity", "title")] == [1, "A test of ours"]
+    assert [closed[name] for name in ("severity", "status")] == [1, "Ignored"]
+    assert [raised[name] for name in ("severity", "status", "title")] == [4, "New", "Beacon of a botnet"]
+
+
+async def test_an_alert_that_a_person_closed_opens_again_once_it_is_more_severe(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send(EVENT)
+        (alert,) = await source.alerts()
+        await source.core.send("PATCH", f"/api/alert/{alert['id']}", {"status": "Ignored"})
+        shown = []
+        for event in (EVENT, grown(level=12), grown(level=15)):
+            await source.send(event)
+            (alert,) = await source.alerts()
+            shown.append((alert["status"], alert["severity"]))
+    assert shown == [("Ignored", 3), ("Ignored", 3), ("New", 4)]
+
+
+async def test_a_repeat_above_the_level_of_its_alert_shows_no_text_there(tmp_path: Path) -> None:
+    async with running_source(tmp_path) as source:
+        await source.send(EVENT)
+        await source.send(grown(tlp="red"))
+        (alert,) = await source.alerts()
+    assert [alert[name] for name in ("severity", "tlp", "title")] == [4, 2, "Beacon"]
+    assert [(item["data"], item["tlp"]) for item in alert["artifacts"]][-1] == ("https://bad.example/b", 3)
+
+
+async def test_repeats_add_as_many_observables_as_an_alert_may_have(tmp_path: Path) -> None:
+    async with running_source(tmp_path, observables=[{"type": "ip", "path": "ips[]"}]) as source:
+        ips = [f"10.{n // 250}.0.{n % 250 + 1}" for n in range(1_200)]
+        for start in (0, 400, 800):
+            assert await source.counts({**EVENT, "ips": ips[start : start + 400]}) != {}
+        (alert,) = await source.alerts()
+    assert [item["data"] for item in alert["artifacts"]] == ips[:1_000]
 
 
 async def test_the_card_is_told_of_many_repeats_once(tmp_path: Path) -> None:

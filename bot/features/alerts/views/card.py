@@ -118,8 +118,24 @@ def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: in
     if is_folded(alert):
         parts = [source, levels, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
-        parts = [source, levels, raised, repeats(alert), alert.id, _tags(alert.tags, alert.source, view)]
+        parts = [
+            source,
+            levels,
+            raised,
+            _before(alert),
+            repeats(alert),
+            alert.id,
+            _tags(alert.tags, alert.source, view),
+        ]
     return context(" · ".join(part for part in parts if part))
+
+
+def _before(alert: Alert) -> str:
+    """What it was before its source raised it; "" if it didn't."""
+    before, at = alert.severity_before, alert.raised_at
+    if before is None or at is None or before >= alert.severity:
+        return ""
+    return f"was {SEVERITY_NAMES[before].capitalize()} until {slack_date(at, DAY_AND_TIME)}"
 
 
 def repeats(alert: Alert) -> str:

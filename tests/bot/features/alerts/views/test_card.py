@@ -155,6 +155,12 @@ def test_a_card_says_how_often_its_source_has_sent_it_and_that_it_is_over() -> N
     assert by_ben[0].endswith(" · suricata says it is over")
 
 
+def test_a_card_says_what_an_alert_was_before_its_source_raised_it() -> None:
+    raised: dict[str, Any] = {"severity": 3, "severity_before": 1, "raised_at": NOW}
+    assert f" · was Low until <!date^{NOW // 1000}^" in texts_of(card(**raised))[-1]
+    assert "was Low" not in str(card(**{**raised, "severity": 1}))  # a person has lowered it since
+
+
 def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)] + [ended("Failure", number=60)]
     shown = card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example")
