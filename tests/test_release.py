@@ -16,6 +16,7 @@ from tests.test_wheel import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CHANGELOG = ".github/CHANGELOG.md"
+DEVELOPED = 'name = "responder-bot"\nversion = "0.2.0.dev0"'
 ADVISORY = {"id": "GHSA-test", "summary": "It leaks.", "modified": "2026-01-01T00:00:00Z"}
 
 
@@ -29,9 +30,14 @@ def repository(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
+    for name in ("pyproject.toml", "uv.lock"):
+        text = (folder / name).read_text()
+        assert DEVELOPED in text
+        (folder / name).write_text(text.replace(DEVELOPED, DEVELOPED.replace(".dev0", "")))
+    (folder / CHANGELOG).write_text("## [0.2.0] - 2026-12-01\n")
     git(folder, "init")
     commit(folder)
-    git(folder, "tag", "v0.1.0")
+    git(folder, "tag", "v0.2.0")
     return folder
 
 
@@ -58,11 +64,11 @@ def refused(repository: Path, *arguments: Path) -> str:
 
 def test_what_a_release_publishes_is_signed_and_complete(repository: Path, key: Path) -> None:
     run(".ci/release", key, cwd=repository)
-    folder = repository / "dist" / "0.1.0"
+    folder = repository / "dist" / "0.2.0"
     names = {
-        "responder_bot-0.1.0-py3-none-any.whl",
-        "responder_bot-0.1.0.tar.gz",
-        "responder-bot-0.1.0.cdx.json",
+        "responder_bot-0.2.0-py3-none-any.whl",
+        "responder_bot-0.2.0.tar.gz",
+        "responder-bot-0.2.0.cdx.json",
         "AUDIT",
     }
     assert {file.name for file in folder.glob("[!.]*")} == {*names, "SHA256SUMS", "SHA256SUMS.sig"}
@@ -86,12 +92,12 @@ def test_what_a_release_publishes_is_signed_and_complete(repository: Path, key: 
     assert not subprocess.run(verify, cwd=folder, input=sums, capture_output=True).returncode
     assert subprocess.run(verify, cwd=folder, input=sums + b"\n", capture_output=True).returncode
     assert (folder / "AUDIT").read_text().startswith(("ok    ", "SKIP  not audited"))
-    bill = json.loads((folder / "responder-bot-0.1.0.cdx.json").read_text())
+    bill = json.loads((folder / "responder-bot-0.2.0.cdx.json").read_text())
     components = {component["name"] for component in bill["components"]}
     assert bill["bomFormat"] == "CycloneDX"
     assert {"aiohttp", "psycopg-binary", "starlette"} <= components
     assert components.isdisjoint({"pytest", "mypy"})
-    assert refused(repository, key) == "There is a dist/0.1.0; remove it first."
+    assert refused(repository, key) == "There is a dist/0.2.0; remove it first."
 
 
 def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repository: Path, key: Path) -> None:
@@ -99,11 +105,11 @@ def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repo
     (repository / "new").touch()
     assert refused(repository, key) == "Something is not committed; a release is made of what git has."
     commit(repository)
-    assert refused(repository, key) == "This commit has no tag v0.1.0; set it first."
+    assert refused(repository, key) == "This commit has no tag v0.2.0; set it first."
     (repository / CHANGELOG).write_text("## [Unreleased]\n")
     commit(repository)
-    git(repository, "tag", "--force", "v0.1.0")
-    assert refused(repository, key) == "The changelog has no section [0.1.0]; write it first."
+    git(repository, "tag", "--force", "v0.2.0")
+    assert refused(repository, key) == "The changelog has no section [0.2.0]; write it first."
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Core's tables on SQLite and on PostgreSQL.
 
-A first migration makes them. Until the tag v0.1.0 it is edited in place; from then on each change is a migration of its
+A first migration makes them. Until the tag v0.2.0 it is edited in place; from then on each change is a migration of its
 own. Names and order of columns are the same on both; times are in ms since 1970, ids are the digits of `~12`.
 """
 
