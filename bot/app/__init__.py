@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app.channels import Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.health import BotHealth
+from bot.app.replies import ResponseUrls
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.workers import Workers
 from bot.block_kit.text import utc_time
@@ -33,6 +34,7 @@ from bot.outbox.store import open_store
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs
+from core.common.clock import Clock, boot_ms
 from core.common.database import Database
 from core.common.database.location import files_of
 from core.common.database.schema import Opening
@@ -60,9 +62,9 @@ class Bot:
         session: aiohttp.ClientSession,
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter | None,
+        boot_ms: Clock,
     ) -> None:
         self._settings = settings
-        self._session = session
         self._installation = installation = AppInstallation()
         self._ready = asyncio.Event()  # Slack has said where the app is installed, and what the channels may show
         self.connected = asyncio.Event()
@@ -116,10 +118,11 @@ class Bot:
             self.outbox,
             identity,
             installation,
-            session,
+            ResponseUrls(session, settings.slack.api_url),
             self._on_channel_changed,
             health.time_acknowledgement,
             self._workers,
+            boot_ms,
         )
         app = bolt_app(settings.slack, self.dispatcher, installation)
         self.transport: Transport = (
@@ -319,7 +322,12 @@ class Bot:
 
 @asynccontextmanager
 async def running(
-    settings: BotSettings, core: CoreClient, *, clock_ms: Callable[[], int], rate_limiter: RateLimiter | None = None
+    settings: BotSettings,
+    core: CoreClient,
+    *,
+    clock_ms: Callable[[], int],
+    rate_limiter: RateLimiter | None = None,
+    boot_ms: Clock = boot_ms,
 ) -> AsyncIterator[Bot]:
     """Run the bot until the block ends. It connects to Slack as soon as Slack lets it, see `Bot.connected`.
 
@@ -329,7 +337,7 @@ async def running(
         _create_database_file(file)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
         store = await Opening().run(partial(open_store, settings.bot.database))
-        bot = Bot(settings, core, store, session, clock_ms, rate_limiter)
+        bot = Bot(settings, core, store, session, clock_ms, rate_limiter, boot_ms)
         try:
             await bot.start()
             yield bot

@@ -13,7 +13,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app.interactions import Interaction, InteractionType, entry_of, parse
-from bot.app.replies import Replies
+from bot.app.replies import Replies, ResponseUrls
 from bot.app.workers import Workers
 from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
@@ -26,6 +26,7 @@ from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import classify
 from core.client import UNANSWERED
 from core.common import logs
+from core.common.clock import Clock
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
@@ -43,6 +44,11 @@ REQUEST_ID_CHARS = 16
 # Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
 # Idempotency-Key after a day.
 REPLAY_LIMIT_MS = 10 * 60_000
+LOOK_EVERY_S = 0.5
+GAP_MS = 3_000  # Slack waits 3 s, then tells people that it failed
+LATE_MS = 2_000  # after a gap, for what has waited in the sockets meanwhile
+MAX_AGE_MS = 10_000  # over HTTP, by Slack's clock; more than GAP_MS, since clocks differ
+CARRIED_OUT = ("command", "action", "view", "shortcut")
 CHANNEL_EVENTS = (  # after these, Slack is asked again what the channels may show
     "member_joined_channel",  # of the bot itself; other members change nothing
     "channel_archive",
@@ -68,6 +74,9 @@ TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gi
 STORE_TEXT = (
     "The bot's database can't be used now, so nothing was done; try again in a moment, and tell an administrator if it"
     " stays so."
+)
+LATE_TEXT = (
+    "The bot was halted when you asked for this, and Slack has told you that it failed; nothing was done, so ask again."
 )
 BUSY_TEXT = "Too much is going on right now; please try again in a moment."
 FOREIGN_TEAM_TEXT = "Only members of this workspace can use responder-bot."
@@ -128,19 +137,23 @@ class Dispatcher:
         outbox: MessageOutbox,
         identity: Identity,
         installation: AppInstallation,
-        session: aiohttp.ClientSession,
+        response_urls: ResponseUrls,
         on_channel_changed: Callable[[str], Coroutine[Any, Any, None]],
         time_acknowledgement: Callable[[str], AbstractContextManager[None]],
         workers: Workers,
+        boot_ms: Clock,
     ) -> None:
         self._services = services
         self._outbox = outbox
         self._identity = identity
         self._installation = installation
-        self._session = session
+        self._response_urls = response_urls
         self._on_channel_changed = on_channel_changed
         self._time_acknowledgement = time_acknowledgement
         self._workers = workers
+        self._boot_ms = boot_ms
+        self._looked_ms = boot_ms()  # when this process last ran for certain
+        self._late_until_ms = 0  # until then payloads arrive that have waited while it was frozen
         self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE_SIZE)
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._in_hand: set[str] = set()  # keys in the inbox of what is queued or carried out here
@@ -150,6 +163,7 @@ class Dispatcher:
         """Start the workers and the replay of the inbox."""
         self._workers.start(self._work, count=WORKERS)
         self._workers.start(self._replay)
+        self._workers.start(self._look_for_gaps)
 
     async def close(self, grace_s: float) -> None:
         """Finish what is queued within `grace_s`; what is left in the inbox is replayed after the next start."""
@@ -162,15 +176,36 @@ class Dispatcher:
         await self._workers.close()
         await cancel_and_wait(*self._background_tasks)
 
-    async def dispatch(self, interaction_type: InteractionType, body: Mapping[str, Any], ack: Acknowledge) -> None:
-        """Handle a payload. Returns once it is acknowledged."""
+    async def dispatch(
+        self, interaction_type: InteractionType, body: Mapping[str, Any], ack: Acknowledge, *, age_ms: int = 0
+    ) -> None:
+        """Handle a payload that Slack sent so long ago, as far as that is known. Returns once it is acknowledged."""
         with self._time_acknowledgement(interaction_type):
-            await self._dispatch(parse(interaction_type, body), ack)
+            await self._dispatch(parse(interaction_type, body), ack, age_ms)
 
-    async def _dispatch(self, interaction: Interaction, ack: Acknowledge) -> None:
+    async def _look_for_gaps(self) -> None:
+        while True:
+            self._is_after_gap()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _is_after_gap(self) -> bool:
+        """Whether this process was frozen a moment ago, as a paused VM is, so that what arrives has waited."""
+        now = self._boot_ms()
+        if now - self._looked_ms > GAP_MS:
+            log.warning("frozen", seconds=(now - self._looked_ms) // 1000)
+            self._late_until_ms = now + LATE_MS
+        self._looked_ms = now
+        return now < self._late_until_ms
+
+    async def _dispatch(self, interaction: Interaction, ack: Acknowledge, age_ms: int) -> None:
         if not self._installation.owns(interaction):
             log.warning("foreign_team_refused", type=interaction.type)
             await self._refuse(interaction, FOREIGN_TEAM_TEXT, ack)
+            return
+        if interaction.type in CARRIED_OUT and (self._is_after_gap() or age_ms > MAX_AGE_MS):
+            log.warning("late_interaction_dropped", type=interaction.type)
+            await ack()
+            self._run_in_background(self._replies(interaction).respond(notices.error(LATE_TEXT)))
             return
         entry, text = entry_of(interaction)
         if interaction.type == "event" and interaction.payload.get("type") in CHANNEL_EVENTS:
@@ -420,7 +455,7 @@ class Dispatcher:
             lookup.cancel()
 
     def _replies(self, interaction: Interaction) -> Replies:
-        return Replies(interaction, self._services.slack, self._session)
+        return Replies(interaction, self._services.slack, self._response_urls)
 
     def _log_internal_error(self, interaction: Interaction) -> str:
         """Log the current exception. Returns the number that the log and the person get."""

@@ -1,5 +1,6 @@
 """How a response reaches one person: by response_url, else as an ephemeral message, else as a direct message."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import aiohttp
 import structlog
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
+from yarl import URL
 
 from bot.app.interactions import Interaction
 from bot.block_kit import modals
@@ -15,18 +17,68 @@ from bot.outbox.errors import classify
 from core.common.decoding import mapping
 
 RESPONSE_URL_USES = 5  # as many as Slack accepts
+RESPONSE_URL_S = 3.0
+MAX_AT_ONCE = 8  # half of the dispatcher's workers
+SLACK_HOSTS = (".slack.com", ".slack-gov.com")
 BAD_CONTENT = ("invalid_blocks", "invalid_attachments", "msg_too_long", "msg_blocks_too_long")
 
 log = structlog.get_logger("bot.app")
 
 
+class ResponseUrls:
+    """Posts to the response_urls of payloads, which are foreign until their host is Slack's or that of `api_url`.
+
+    No redirect is followed, and no content is read. While MAX_AT_ONCE of them hang, others are not waited for.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, api_url: str) -> None:
+        self._session = session
+        self._api = URL(api_url)
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def post(self, response_url: str, body: Mapping[str, Any]) -> bool:
+        """Whether Slack took it."""
+        if not self._is_slacks(response_url):
+            log.warning("response_url_foreign")
+            return False
+        if self._slots.locked():
+            return False
+        try:
+            async with (
+                self._slots,
+                self._session.post(
+                    URL(response_url),
+                    json=body,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=RESPONSE_URL_S),
+                ) as response,
+            ):
+                if response.status == 200:
+                    return True
+                log.info("response_url_refused", status=response.status)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            log.info("response_url_failed", reason=type(error).__name__)
+        return False
+
+    def _is_slacks(self, response_url: str) -> bool:
+        """Reads it by the parser of the client that posts there, since others may find another host in it."""
+        try:
+            url = URL(response_url)
+            host, is_plain = url.host or "", url.user is None and url.password is None
+            if host == self._api.host:
+                return is_plain and url.scheme in ("https", self._api.scheme)
+            return is_plain and (url.scheme, url.port) == ("https", 443) and host.endswith(SLACK_HOSTS)
+        except (ValueError, TypeError):
+            return False
+
+
 class Replies:
     """Responds to one interaction."""
 
-    def __init__(self, interaction: Interaction, slack: AsyncWebClient, session: aiohttp.ClientSession) -> None:
+    def __init__(self, interaction: Interaction, slack: AsyncWebClient, response_urls: ResponseUrls) -> None:
         self._interaction = interaction
         self._slack = slack
-        self._session = session
+        self._response_urls = response_urls
         view = mapping(interaction.body.get("view"))
         is_in_modal = interaction.type == "action" and view.get("type") == "modal"
         self._view_id = str(view.get("id") or "") if is_in_modal else ""
@@ -86,14 +138,7 @@ class Replies:
         if self._uses_left <= 0:
             return False
         self._uses_left -= 1
-        try:
-            async with self._session.post(self._interaction.response_url, json=body) as response:
-                if response.status == 200:
-                    return True
-                log.info("response_url_refused", status=response.status, reason=(await response.text())[:200])
-        except (aiohttp.ClientError, TimeoutError) as error:
-            log.info("response_url_failed", reason=type(error).__name__)
-        return False
+        return await self._response_urls.post(self._interaction.response_url, body)
 
     async def _post_ephemeral(self, message: Message) -> bool:
         channel, user = self._interaction.channel, self._interaction.user

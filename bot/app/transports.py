@@ -23,6 +23,7 @@ from bot.app.dispatcher import Acknowledge, AppInstallation, Dispatcher
 from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_well_formed
 from bot.features.base import Check
 from bot.settings import SlackSection
+from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected, bind, http_server, read_body
 
@@ -119,8 +120,10 @@ class _ValidatingApp(AsyncApp):
 
 
 def _listener(dispatcher: Dispatcher, interaction_type: InteractionType) -> Callable[..., Awaitable[None]]:
-    async def on_interaction(body: dict[str, Any], ack: Acknowledge) -> None:
-        await dispatcher.dispatch(interaction_type, body, ack)
+    async def on_interaction(body: dict[str, Any], ack: Acknowledge, req: AsyncBoltRequest) -> None:
+        (sent_at,) = req.headers.get("x-slack-request-timestamp", ["0"])
+        age_ms = now_ms() - int(sent_at) * 1000 if int(sent_at) else 0  # Socket Mode has no such header
+        await dispatcher.dispatch(interaction_type, body, ack, age_ms=age_ms)
 
     return on_interaction
 

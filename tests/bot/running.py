@@ -13,7 +13,7 @@ from bot.outbox import RateLimiter
 from bot.settings import BotSettings, parse
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
-from core.common.clock import now_ms
+from core.common.clock import boot_ms, now_ms
 from core.common.database.location import Location
 from core.models import Profile
 from core.settings import CoreSettings
@@ -142,6 +142,7 @@ async def running_bot(
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     rate_limiter: RateLimiter | None = None,
+    boot_ms: Callable[[], int] = boot_ms,
     database: Location | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
@@ -170,7 +171,13 @@ async def running_bot(
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
         bot = await stack.enter_async_context(
-            running(settings, as_service, clock_ms=clock_ms, rate_limiter=rate_limiter or RateLimiter(**UNLIMITED))
+            running(
+                settings,
+                as_service,
+                clock_ms=clock_ms,
+                rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),
+                boot_ms=boot_ms,
+            )
         )
         await bot.connected.wait()
         if isinstance(bot.transport, HttpTransport):

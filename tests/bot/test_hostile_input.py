@@ -21,11 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.app.interactions import parse
+from bot.app.replies import MAX_AT_ONCE, ResponseUrls
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.block_kit import ids
 from bot.message import Intent
-from core.common.clock import now_ms
+from core.common.clock import boot_ms, now_ms
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
+from tests.bot.test_app import replies
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
@@ -83,18 +85,20 @@ class SignedRequests:
         self._url, self._session = env.bot.transport.url + EVENTS_PATH, session
         self._secret = env.emulator.signing_secret
 
-    async def send(self, payload: Mapping[str, Any]) -> tuple[int, str]:
-        """Send a payload. Returns the status and text of the acknowledgement."""
+    async def send(self, payload: Mapping[str, Any], *, age_s: int = 0) -> tuple[int, str]:
+        """Send a payload, signed so long ago. Returns the status and text of the acknowledgement."""
         if payload.get("command"):
             return await self.post(
-                urlencode({k: v for k, v in payload.items() if isinstance(v, str)}, errors="replace")
+                urlencode({k: v for k, v in payload.items() if isinstance(v, str)}, errors="replace"), age_s=age_s
             )
         if "event" in payload:
             return await self.post(json.dumps(payload), "application/json")
         return await self.post(urlencode({"payload": json.dumps(payload)}))
 
-    async def post(self, body: str, kind: str = "application/x-www-form-urlencoded") -> tuple[int, str]:
-        now, raw = int(time.time()), body.encode("utf-8", "replace")
+    async def post(
+        self, body: str, kind: str = "application/x-www-form-urlencoded", *, age_s: int = 0
+    ) -> tuple[int, str]:
+        now, raw = int(time.time()) - age_s, body.encode("utf-8", "replace")
         digest = hmac.new(self._secret.encode(), f"v0:{now}:".encode() + raw, hashlib.sha256).hexdigest()
         headers = {"X-Slack-Request-Timestamp": str(now), "X-Slack-Signature": f"v0={digest}", "Content-Type": kind}
         async with asyncio.timeout(TIMEOUT_S), self._session.post(self._url, data=raw, headers=headers) as answer:
@@ -285,6 +289,100 @@ async def test_unknown_ids_are_acknowledged_with_a_message(tmp_path: Path) -> No
         assert (await slack.send({**common("shortcut"), "callback_id": "gone", "action_ts": "1"}))[0] == 200
         closed = {**common("view_closed"), "view": {"type": "modal", "callback_id": "start", "id": "V1"}}
         assert (await slack.send(closed))[0] == 200
+
+
+async def test_what_slack_gave_up_over_http_is_not_carried_out(tmp_path: Path) -> None:
+    async with http_bot(tmp_path) as (env, slack, responses):
+        alert_id = await env.post_alert()
+        command = {"command": "/responder", "text": f"run {CLOSE} {alert_id}", "team_id": TEAM, "user_id": ANNA,
+                   "channel_id": SOC, "trigger_id": "1", "response_url": responses.url}  # fmt: skip
+        assert (await slack.send(command, age_s=30))[0] == 200
+        assert "nothing was done, so ask again" in await responses.until("Slack has told you that it failed")
+        assert await env.client.search(ACTIONS) == []
+
+
+async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path: Path) -> None:
+    frozen_ms = 0
+    async with running_bot(tmp_path, boot_ms=lambda: boot_ms() + frozen_ms) as env:
+        anna = await env.person(ANNA)
+        alert_id = await env.post_alert()
+        await env.card(anna, alert_id)
+        frozen_ms = 30_000
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.until(lambda view: "Slack has told you that it failed" in str(view.messages(SOC)))
+        assert await env.client.search(ACTIONS) == []
+        frozen_ms += 2_500  # less than what Slack waits
+        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
+
+
+@pytest.mark.parametrize(
+    "kind", ["workflow_step_edit", "interactive_message", "dialog_submission", "dialog_cancellation", "x"]
+)
+async def test_kinds_that_no_release_knows_are_no_error(tmp_path: Path, kind: str) -> None:
+    async with http_bot(tmp_path) as (_, slack, _):
+        for more in ({}, {"callback_id": 1}, {"callback_id": "x", "actions": [{}]}):
+            assert (await slack.send({**common(kind), **more}))[0] < 500
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.slack.com/x",
+        "https://slack.com.example/x",
+        "https://example/.slack.com",
+        "https://hooks.slack.com@example/x",
+        "https://hooks.slack.com:8443/x",
+        "https://user@hooks.slack.com/x",
+        "https://xslack.com/x",
+        "http://localhost/x",
+        "ftp://127.0.0.1/x",
+        "//127.0.0.1/",
+        "https://[::1/x",
+        "https://hooks.slack.com\\@example/x",
+    ],
+)
+async def test_nothing_is_posted_to_a_host_that_is_not_slacks(url: str) -> None:
+    class Untouched:
+        def post(self, *_: Any, **__: Any) -> None:
+            raise AssertionError
+
+    assert await ResponseUrls(Untouched(), "http://127.0.0.1:9/api/").post(url, {}) is False  # type: ignore[arg-type]
+
+
+async def test_a_response_url_is_not_followed_and_those_that_hang_delay_nobody(tmp_path: Path) -> None:
+    asked: list[str] = []
+    hanging = asyncio.Event()
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if request.path == "/hang":
+            await hanging.wait()
+        if request.path == "/elsewhere":
+            raise web.HTTPTemporaryRedirect("/reached")
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_post("/{path}", serve)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with aiohttp.ClientSession() as session:
+            urls = ResponseUrls(session, base)
+            assert not await urls.post(f"{base}/elsewhere", {})
+            assert asked == ["/elsewhere"]
+            hung = [asyncio.create_task(urls.post(f"{base}/hang", {})) for _ in range(40)]
+            done, waiting = await asyncio.wait(hung, timeout=1)
+            assert len(waiting) == MAX_AT_ONCE  # the others go another way at once
+            assert not any(task.result() for task in done)
+            hanging.set()
+            assert all(await asyncio.gather(*waiting))
+            assert await urls.post(f"{base}/ok", {})
+    finally:
+        hanging.set()
+        await runner.cleanup()
 
 
 # --- random payloads --------------------------------------------------------------------------------------------------
