@@ -248,6 +248,7 @@ class SlackEmulator:
         """All messages of a channel with their threads, as JSON, for another workspace that goes on with them."""
         return list(self._team.channel(channel_id).messages.values())
 
+    @property
     def traffic(self) -> list[Traffic]:
         """The last 5000 payloads to and from the app: (direction, name, body, status)."""
         return list(self._delivery.traffic)

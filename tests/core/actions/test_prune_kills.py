@@ -10,7 +10,7 @@ import pytest
 from core.models import CaseUpdate, CommentInput, LogInput, TaskInput
 from core.retention.pruning import DAY_MS
 from tests import stores
-from tests.core.actions.harness import ANNA, LEAD
+from tests.core.actions.harness import ANNA
 from tests.core.actions.test_retention import (
     BLOCK,
     DAYS,
@@ -86,9 +86,9 @@ async def seed(soc: Soc) -> None:
         await soc.started(GUARDED, await soc.closed())  # waits for an approval
         await soc.ran(TIMED, await soc.closed())  # to be undone
         await soc.ran(BLOCK, await soc.closed())  # in force without an end
-        held = await soc.closed(file=f"held {number}")
-        await soc.ran(PLAIN, held)
-        await soc.holds.set(LEAD, "alert", held, "lawsuit 7")
+        reopened = await soc.closed(file=f"reopened {number}")
+        await soc.ran(PLAIN, reopened)
+        await soc.alerts.mark_unread(ANNA, reopened)
 
 
 def left(soc: Soc) -> int:
