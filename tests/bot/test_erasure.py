@@ -15,6 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.clearance import defang
+from bot.outbox import state
+from bot.outbox.sending.erasure import Erasure
+from bot.outbox.store import open_store
 from core.audit.verify import verify
 from core.common.database.location import PostgresqlUrl
 from core.models import RunInput
@@ -345,3 +348,13 @@ async def test_no_row_of_the_audit_has_the_slack_id_of_who_was_erased(scene: Bot
     assert erased.code == 0, erased.err
     assert slack_ids(tmp_path) == []
     verify((await command(scene, tmp_path, "audit", "export")).out.encode().splitlines(keepends=True))
+
+
+async def test_who_was_asked_lately_is_forgotten(tmp_path: Path) -> None:
+    store = open_store(stores.location(tmp_path / "slack.db"))
+    try:
+        await store.transaction(lambda tx: state.set_value(tx, "asked", '{"U0BEN": {"at": [1], "more": [0, 0]}}'))
+        assert await Erasure(store, None).delete() == []
+        assert await store.read(lambda reads: state.value(reads, "asked")) is None
+    finally:
+        await store.close()

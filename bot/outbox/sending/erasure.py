@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import alert_groups
+from bot.outbox import alert_groups, state
 from bot.outbox.errors import classify
 from bot.outbox.models import LAST_ALERT, is_person
 from bot.outbox.retention import PAUSE_S, STEP_S
@@ -74,6 +74,7 @@ class Erasure:
             for table, row in self._rows:
                 delete(tx, table, row)
             alert_groups.delete_empty(tx, self._groups)
+            state.delete_value(tx, "asked")  # it names people, and counts within minutes
 
         await self._store.transaction(forget)
         sql = "SELECT * FROM message WHERE number = :number"
