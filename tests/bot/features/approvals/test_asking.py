@@ -1,5 +1,6 @@
 """Who is asked to approve, how often, and what tells whoever asked how it ended: what phones show."""
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -69,10 +70,10 @@ def asked(words: str = "asks to run") -> Any:
 
 
 def calls(env: FeatureEnvironment) -> Counter[str]:
-    """Posts and edits in channels and in direct messages, so far."""
+    """Posts and edits in channels and in direct messages, so far; progress isn't counted, which a quick run skips."""
     counts: Counter[str] = Counter()
     for _, what, body, _ in env.emulator.traffic:
-        if what in ("chat.postMessage", "chat.update"):
+        if what in ("chat.postMessage", "chat.update") and not re.search("waiting|running|being undone", str(body)):
             where = "" if str(body["channel"]).startswith("C") else "direct "
             counts[where + ("post" if what == "chat.postMessage" else "edit")] += 1
     return counts
