@@ -296,7 +296,7 @@ class MappingSection(SettingsSection):
     map: Mapping[str, Paths] = Field(default_factory=dict)
     """The path, or the paths, of each field of the alert."""
     severity: Mapping[str, Annotated[int, Field(ge=1, le=4)]] = Field(
-        default_factory=dict, description='a table such as { "0-6" = 1, "7-11" = 2, "12-" = 3, "critical" = 4 }'
+        default_factory=dict, description='a table such as { "0-6.9" = 1, "7-8.9" = 3, "9-" = 4, "critical" = 4 }'
     )
     observables: tuple[ObservableSection, ...] = Field(
         (), description='a list of tables, such as [{ type = "ip", path = "srcip" }]'
@@ -312,7 +312,7 @@ class SourceSection(MappingSection):
     trusted_tags: tuple[str, ...] = ()
     """Tags of `only_on` that it may set."""
     rate: str = Field(
-        "600/1m", pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,4}[smhd]$", description="a rate of bodies, such as 600/1m"
+        "6000/1m", pattern=r"^[1-9][0-9]{0,5}/[1-9][0-9]{0,4}[smhd]$", description="a rate of bodies, such as 6000/1m"
     )
     reopen_after: Duration = "24h"
     """An alert that somebody closed opens again if it is sent that much later."""

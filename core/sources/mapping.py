@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +32,8 @@ TEXT_LIMIT = 100_000
 """Characters of texts of one body in which indicators are looked for."""
 MAX_OBSERVABLE_PATHS = 100
 
-_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{0,9})", re.ASCII)
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
+_BAND = re.compile(rf"({_NUMBER})(-?)((?<=-){_NUMBER})?", re.ASCII)
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _HOSTS = ("domain", "fqdn", "hostname")
 _PORT = re.compile(r"(?<=[^:]):[0-9]{1,5}$", re.ASCII)
@@ -89,12 +91,21 @@ def preview(request: AlertInput, now: int) -> Alert:
 
 
 def unused(item: Any, paths: Iterable[Path]) -> list[str]:
-    """The names of an alert as it was sent that no path reads, such as `alert.rev`, sorted."""
-    read = {names for path in paths for names in path.alternatives}
-    return sorted({name for name in _leaves(item, "") if not any(f"{name}.".startswith(f"{path}.") for path in read)})
+    """The names of an alert as it was sent that no path reads, such as `alert.rev`, sorted.
+
+    Of alternatives only the first with a value is read.
+    """
+    leaves = list(_leaves(item, ""))
+    filled = {name for name, value in leaves if value not in (None, "", False)}
+    read = {next((one for one in path.alternatives if _any_in(one, filled)), "") for path in paths}
+    return sorted({name for name, _ in leaves if not any(_any_in(one, (name,)) for one in read)})
 
 
-def _leaves(value: Any, name: str) -> Iterator[str]:
+def _any_in(path: str, names: Iterable[str]) -> bool:
+    return any(f"{name}.".startswith(f"{path}.") for name in names)
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _leaves(item, f"{name}.{key}" if name else str(key))
@@ -102,7 +113,7 @@ def _leaves(value: Any, name: str) -> Iterator[str]:
         for item in value:
             yield from _leaves(item, name)
     else:
-        yield name
+        yield name, value
 
 
 @dataclass(frozen=True)
@@ -235,12 +246,15 @@ class BodyMap:
         return Incoming(request, is_resolved, ends_at, tuple(notes))
 
     def _description(self, item: Mapping[str, Any], reader: Reader) -> str:
-        """The text at the first path, then a line for each other; without any, the alert as it was sent."""
-        lines = []
-        for number, path in enumerate(self._fields["description"]):
-            if value := ", ".join(map(_text, values_at(reader, (path,), item))):
-                lines.append(f"{path.name}: {value}" if number else value)
-        text = "\n".join(lines) or json.dumps(item, ensure_ascii=False, indent=1)
+        """The text at the first path, then what is at the others; without any, the alert as it was sent."""
+        found = [", ".join(map(_text, values_at(reader, (path,), item))) for path in self._fields["description"]]
+        named = [
+            (path.label, text) for path, text in zip(self._fields["description"][1:], found[1:], strict=True) if text
+        ]
+        first = (found[0].strip() if found else "") or ", ".join(f"{label} {text}" for label, text in named)
+        lines = [f"{label}: {text}" for label, text in named] if found and found[0].strip() else []
+        text = "\n\n".join(part for part in (first, "\n".join(lines)) if part)
+        text = text or json.dumps(item, ensure_ascii=False, indent=1)
         return clean(text)[:DESCRIPTION_LIMIT]
 
     def _tags(self, texts: Iterable[str], notes: list[str]) -> list[str]:
@@ -298,15 +312,20 @@ class _Budget:
 
 
 class _Table:
-    """The table of severities: words, numbers, and ranges of numbers."""
+    """The table of severities: words, numbers, and bands of numbers such as `7-8.9` and `15-`."""
 
     def __init__(self, table: Mapping[str, int]) -> None:
-        self._words = {key.strip().casefold(): level for key, level in table.items()}
-        self._ranges = [
-            (int(match[1]), int(match[2]) if match[2] else None, level)
-            for key, level in table.items()
-            if (match := _RANGE.fullmatch(key.strip()))
-        ]
+        """Raises ValueError for what is neither a band nor a word."""
+        self.words = dict[str, int]()
+        self._bands = list[tuple[Decimal, Decimal, int]]()
+        for key, level in table.items():
+            text = key.strip()
+            if match := _BAND.fullmatch(text):
+                self._bands.append((*_band(*match.groups()), level))
+            elif text[:1].isalpha():
+                self.words[text.casefold()] = level
+            else:
+                raise ValueError(f'severity has {key!r}, which is neither a band such as "7-8.9" or "15-" nor a word')
 
     def of(self, values: Iterable[Any]) -> int:
         """The severity of the first value that has one; medium without any."""
@@ -314,16 +333,32 @@ class _Table:
 
     def _of(self, value: Any) -> int:
         word = _text(value).strip().casefold()
-        if word in self._words:
-            return self._words[word]
         try:
-            number = float(word)
-        except ValueError:
-            return 0 if self._words else _SEVERITY_WORDS.get(word, 0)
-        if not self._words:
+            number = Decimal(word)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        is_given = bool(self.words or self._bands)
+        if not number.is_finite():
+            return (self.words if is_given else _SEVERITY_WORDS).get(word, 0)
+        if not is_given:
             return int(number) if number in (1, 2, 3, 4) else 0
-        fitting = (level for low, high, level in self._ranges if low <= number and (high is None or number < high + 1))
-        return next(fitting, 0)
+        return next((level for low, end, level in self._bands if low <= number < end), 0)
+
+
+def words_of(table: Mapping[str, int]) -> set[str]:
+    """The words of a table of severities; of an empty one, those that everybody knows."""
+    return set(_SEVERITY_WORDS) if not table else set(_Table(table).words)
+
+
+def _band(low: str, dash: str, high: str | None) -> tuple[Decimal, Decimal]:
+    """Where a band begins, and the first number after it: `7-8.9` ends before 9, as `7-8` does."""
+    first = Decimal(low)
+    if dash and high is None:
+        return first, Decimal("Infinity")
+    last = Decimal(high or low)
+    if last < first:
+        raise ValueError(f"severity has the band {low}-{high}, which ends before it begins")
+    return first, last + Decimal(1).scaleb(int(last.as_tuple().exponent))
 
 
 def _conditions(section: Mapping[str, Sequence[str]]) -> list[tuple[Path, frozenset[str]]]:

@@ -37,9 +37,9 @@ class Path:
         return sum(map(len, self.plain))
 
     @cached_property
-    def name(self) -> str:
-        """The last two names of its first alternative, such as `agent.name`."""
-        return ".".join(self.alternatives[0].split(".")[-2:])
+    def label(self) -> str:
+        """The last two names of its first alternative as words, such as `agent name`."""
+        return " ".join(self.alternatives[0].split(".")[-2:])
 
     @property
     def alternatives(self) -> list[str]:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from core.common.settings_file import checked, reject_unknown
 from core.settings import MappingSection, SourceSection
+from core.sources.mapping import words_of
 
 FOLDER = Path(__file__).parent / "presets"
 
@@ -20,6 +21,8 @@ class Preset(MappingSection):
     """Where its bodies are described."""
     setup: str
     """What to write where, in that product; see `lines`."""
+    own_severities: bool = False
+    """Whether those who run the product name the severities, as in labels; else a source may name no others."""
     keep: bool = False
     """Whether the body stays with its alert, as a file."""
 
@@ -50,9 +53,17 @@ def load(name: str) -> Preset:
 
 
 def merged(section: SourceSection) -> MappingSection:
-    """The map of a source: what its section says, and for the rest its preset."""
+    """The map of a source: what its section says, and for the rest its preset.
+
+    Raises ValueError for a severity that the product doesn't say.
+    """
     if not section.preset:
         return section
     preset = load(section.preset)
+    if section.severity and not preset.own_severities:
+        known = words_of(preset.severity)
+        if unknown := sorted(words_of(section.severity) - known):
+            says = f"it says {', '.join(sorted(known))}" if known else "it says numbers"
+            raise ValueError(f"severity has {unknown[0]!r}, which {section.preset} doesn't say; {says}")
     own = {name: getattr(section, name) for name in section.model_fields_set & MappingSection.model_fields.keys()}
     return preset.model_copy(update={**own, "map": {**preset.map, **section.map}})

@@ -7,6 +7,8 @@ import pytest
 
 from bot.cli import main
 from core.sources import preset
+from core.sources.mapping import unused
+from core.sources.paths import parse
 
 BODY = preset.FOLDER / "suricata.body.json"
 
@@ -61,3 +63,9 @@ def test_a_message_is_tested_without_being_stored(tmp_path: Path, capsys: pytest
     assert "Skipped: 1" in shown
     assert "Not used: alert.metadata.attack_target, " in shown
     assert unreadable.startswith("Unreadable: It has no title at rule.description")
+
+
+def test_what_stands_behind_a_path_that_had_a_value_is_not_used() -> None:
+    alert = {"annotations": {"summary": "Down"}, "labels": {"alertname": "Up", "team": "web"}, "empty": ""}
+    paths = [parse("annotations.summary || labels.alertname"), parse("empty || labels.team")]
+    assert unused(alert, paths) == ["empty", "labels.alertname"]

@@ -254,6 +254,13 @@ async def test_equal_alerts_at_the_same_time_become_one(tmp_path: Path) -> None:
         ({"each": "sort(@)"}, "more than names"),
         ({"observables": [{"type": "file", "path": "a"}]}, "file"),
         ({"preset": "suricatta"}, "no preset"),
+        ({"severity": {"7–8.9": 3}}, "neither a band"),
+        ({"severity": {">7": 3}}, "neither a band"),
+        ({"severity": {"7-8,9": 3}}, "neither a band"),
+        ({"severity": {"9-7": 3}}, "ends before it begins"),
+        ({"severity": {"": 3}}, "neither a band"),
+        ({"preset": "wazuh", "severity": {"urgent": 4}}, "wazuh doesn't say; it says numbers"),
+        ({"preset": "crowdstrike", "severity": {"urgent": 4}}, "it says critical, high"),
         ({"hmac_keys": ["short"]}, "16 characters"),
     ],
 )
@@ -262,3 +269,29 @@ async def test_a_wrong_map_is_refused_at_start(tmp_path: Path, changes: dict[str
         async with running_source(tmp_path, **changes):
             pass
     assert stores.rows(tmp_path / "core.db", "SELECT count(*) FROM source") == [(0,)]
+
+
+async def test_bands_may_be_decimal(tmp_path: Path) -> None:
+    bands = {"0-3.9": 1, "4-6.9": 2, "7-8.9": 3, "9-": 4}
+    said = [0.1, 3.9, "3.95", 4, 6.9, 7.0, "8.9", 8.99, 9, "9.0", 10.0]
+    async with running_source(tmp_path, severity=bands) as source:
+        await source.send([{"id": str(n), "rule": {"name": "GuardDuty", "level": level}} for n, level in enumerate(said)])
+        alerts = await source.alerts()
+    assert [alert["severity"] for alert in alerts] == [1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("word", ["NaN", "sNaN", "Infinity", "-1", "1e400", "1" * 5_000, "٧", "seven"])
+async def test_a_severity_that_is_no_number_is_medium(tmp_path: Path, word: str) -> None:
+    async with running_source(tmp_path, severity={"0-3.9": 1, "4-": 4}) as source:
+        await source.send({"id": "1", "rule": {"name": "n", "level": word}})
+        (alert,) = await source.alerts()
+    assert alert["severity"] == (4 if word[:1] in "1٧" else 2)
+
+
+async def test_a_label_may_name_a_severity_of_ones_own(tmp_path: Path) -> None:
+    labelled = {"preset": "alertmanager", "severity": {"sev1": 4}}
+    alert = {"status": "firing", "labels": {"alertname": "Disk", "severity": "sev1"}, "fingerprint": "1"}
+    async with running_source(tmp_path, others={"am": labelled}) as source:
+        assert await source.counts({"alerts": [alert]}, to="am") == {"created": 1}
+        (made,) = await source.alerts()
+    assert made["severity"] == 4

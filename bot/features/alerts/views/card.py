@@ -91,7 +91,7 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first observables, IOCs first, each with its menu; one line of the description.
+    """The first observables, IOCs first, each with its menu; the first paragraph of the description.
 
     The last of them shares its section with the description: four cards shall be on a screen.
     """
@@ -103,7 +103,8 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
         more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
     if more:
         lines[-1:] = [" · ".join([*lines[-1:], *more])]
-    about = foreign(defang_indicators(view.text(alert.description)), DESCRIPTION_LIMIT)
+    sentence = view.text(alert.description).strip().partition("\n\n")[0]  # what follows are the fields of a source
+    about = foreign(defang_indicators(sentence), DESCRIPTION_LIMIT)
     text = "\n".join(line for line in [*lines[-1:], about] if line)
     blocks = [with_menu(line, artifact, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
     if not text:

@@ -161,6 +161,12 @@ def test_a_card_says_what_an_alert_was_before_its_source_raised_it() -> None:
     assert "was Low" not in str(card(**{**raised, "severity": 1}))  # a person has lowered it since
 
 
+def test_a_card_shows_the_sentence_of_a_description_and_not_the_fields_below() -> None:
+    described = card(description="sshd: invalid user admin\n\nagent name: web-01\nrule id: 5715")
+    (line,) = [text for text in texts_of(described) if "invalid user" in text]
+    assert line.endswith("sshd: invalid user admin")
+
+
 def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)] + [ended("Failure", number=60)]
     shown = card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example")
