@@ -275,7 +275,7 @@ async def test_bands_may_be_decimal(tmp_path: Path) -> None:
     bands = {"0-3.9": 1, "4-6.9": 2, "7-8.9": 3, "9-": 4}
     said = [0.1, 3.9, "3.95", 4, 6.9, 7.0, "8.9", 8.99, 9, "9.0", 10.0]
     async with running_source(tmp_path, severity=bands) as source:
-        await source.send([{"id": str(n), "rule": {"name": "GuardDuty", "level": level}} for n, level in enumerate(said)])
+        await source.send([{"id": str(n), "rule": {"name": "n", "level": level}} for n, level in enumerate(said)])
         alerts = await source.alerts()
     assert [alert["severity"] for alert in alerts] == [1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 4]
 
