@@ -168,19 +168,28 @@ def _core_url(settings: "CoreSettings") -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.core.port}"
 
 
-def _require_slack_tokens(settings: "BotSettings") -> None:
-    slack = settings.slack
+def _bot_problems(settings: "BotSettings", core: "CoreSettings | None" = None) -> list[str]:
+    """Why a bot with these settings can't start, beside `core` in one process if that is given."""
+    slack, problems = settings.slack, []
     if not slack.bot_token:
-        raise ResponderBotError(
-            "bad_request",
-            "There is no Slack bot token: set [slack] bot_token (or SLACK_BOT_TOKEN). "
-            "`responder-bot try` works without one.",
+        problems.append(
+            "There is no Slack bot token: set [slack] bot_token (or SLACK_BOT_TOKEN). `responder-bot try` works"
+            " without one."
         )
     if not slack.app_token and not slack.signing_secret:
-        raise ResponderBotError(
-            "bad_request",
-            "Set [slack] app_token (xapp-..., for Socket Mode), or signing_secret for requests over HTTP.",
-        )
+        problems.append("Set [slack] app_token (xapp-..., for Socket Mode), or signing_secret for requests over HTTP.")
+    ports = {} if core is None else {"[core] port": core.core.port}
+    ports |= {} if slack.app_token else {"[slack] port": slack.port}
+    ports |= {} if settings.bot.health_port is None else {"[bot] health_port": settings.bot.health_port}
+    for key, port in ports.items():
+        if twice := [other for other, used in ports.items() if used == port and port and other > key]:
+            problems.append(f"{key} and {twice[0]} are both {port}; give one of them another port.")
+    return problems
+
+
+def _require_bot_can_start(settings: "BotSettings", core: "CoreSettings | None" = None) -> None:
+    for problem in _bot_problems(settings, core):
+        raise ResponderBotError("bad_request", problem)
 
 
 # --- serve, bot -----------------------------------------------------------------------------------------------------
@@ -190,8 +199,8 @@ def _serve(args: argparse.Namespace) -> int:
     from core.common import logs
 
     bot = _bot_settings(args)
-    _require_slack_tokens(bot)
     core = core_cli.settings_with_database(args, can_make=True)
+    _require_bot_can_start(bot, core)
     logs.configure(core.core.log_level)
     return _run_until_stopped(_serve_both(core, bot))
 
@@ -216,7 +225,7 @@ def _bot(args: argparse.Namespace) -> int:
             "The bot has no key of core: make one with `responder-bot user add bot --profile service` and set it "
             "as [bot] core_api_key.",
         )
-    _require_slack_tokens(settings)
+    _require_bot_can_start(settings)
     from core.common import logs, systemd
 
     logs.configure(settings.core.log_level)
@@ -327,7 +336,9 @@ def _forget_messages(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from bot.settings import READERS, BotSettings
     from core import check
-    from core.common.settings_file import problems_of
+    from core.common.settings_file import problems_of, with_line
+    from core.settings import READERS as CORES
+    from core.settings import core_settings
 
     if args.schema:
         of_core, of_bot = check.schema(), BotSettings.model_json_schema()
@@ -338,6 +349,11 @@ def _check(args: argparse.Namespace) -> int:
     try:
         sections = _sections(args)
         problems = [*problems_of(READERS, sections), *asyncio.run(check.problems(sections))]
+        if not problems_of({**READERS, **CORES}, sections):
+            bot, core = _bot_settings(args), core_settings(sections)
+            if bot.channel or "slack" in sections.tables:  # else a core alone
+                found = _bot_problems(bot, core if _is_local_core(bot, core) else None)
+                problems += [with_line(problem, sections) for problem in found]
     except ResponderBotError as error:
         problems = [error.message]
     else:

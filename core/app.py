@@ -182,6 +182,7 @@ async def serving(
         async with http_server(starting, sock, grace_s=grace_s) as url:
             core = await Core.open(settings, open_=open_, opening=opening)
             starting.app = core.asgi
+            structlog.get_logger("core.app").info("listening", url=url, version=version("responder-bot"))
             async with systemd.alive():
                 yield core, url
     finally:
@@ -195,7 +196,6 @@ async def serve(settings: CoreSettings, *, ready: Callable[[str], None] = lambda
     Raises ResponderBotError if it can't start, or if the database has lost events.
     """
     async with serving(settings) as (core, url):
-        structlog.get_logger("core.app").info("listening", url=url, version=version("responder-bot"))
         ready(url)
         await core.until_stopped()
 

@@ -36,6 +36,26 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+TOKENS = 'bot_token = "xoxb-1"\nsigning_secret = "s"\n'
+
+
+def test_what_serve_refuses_is_a_problem(tmp_path: Path) -> None:
+    """Both say the same, by the same code."""
+    for settings, sentence in (
+        ("[slack]\n", "There is no Slack bot token: set [slack] bot_token"),
+        ('[[channel]]\nid = "C1"\nclearance = "amber"\n', "There is no Slack bot token: set [slack] bot_token"),
+        ('[slack]\nbot_token = "xoxb-1"\n', "Set [slack] app_token"),
+        (f"[core]\nport = 9100\n[slack]\nport = 9100\n{TOKENS}", "[core] port and [slack] port are both 9100"),
+        (f"[bot]\nhealth_port = 3000\n[slack]\n{TOKENS}", "[bot] health_port"),
+    ):
+        assert any(sentence in problem for problem in problems(tmp_path, settings)), settings
+        refused = programs.run("bot.cli", "serve", cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert sentence in refused.stderr
+        assert list(tmp_path.iterdir()) == [tmp_path / "responder-bot.toml"]
+    assert check(tmp_path, f"[core]\nport = 0\n[slack]\nport = 0\n{TOKENS}").returncode == 0
+
+
 def test_a_database_on_postgresql_needs_its_extra(tmp_path: Path) -> None:
     program = "import sys; sys.modules['psycopg'] = None; from bot.cli import main; sys.exit(main(['check']))"
     environment = {"PYTHONPATH": str(ROOT), "RESPONDER_BOT_BOT_DATABASE": "postgresql://bot:s3cret@db/bot"}

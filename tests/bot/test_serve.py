@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ async def test_core_takes_alerts_while_slack_fails_and_the_bot_shows_them_later(
         serving(tmp_path, fault=fault) as (emulator, client, process),
         EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
     ):
+        assert (await logged(process, "listening"))["version"] == version("responder-bot")
         entry = await logged(process, "slack_not_connected")
         assert entry["level"] == "warning"
         alert_id = (await client.create_alert(ALERT)).id

@@ -126,6 +126,9 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
         assert (await http.post("/api/alert", json={**large, "sourceRef": "new"})).status_code == 201
         await until_health(http, 200)
         assert (await http.get("/health")).json()["status"] == "ok"
+        while "store_writable" not in core.log.read_text():  # health tries a write each second
+            assert (await http.get("/health")).status_code == 200
+        assert core.log.read_text().index("store_unwritable") < core.log.read_text().index("store_writable")
         await core.kill()
     async with core_process(setup) as again:
         for alert_id in acknowledged:
@@ -158,7 +161,7 @@ def fill_with_files(folder: Path) -> None:
 @pytest.mark.parametrize("options", ["size=1m", "nr_inodes=60"])
 async def test_health_is_degraded_while_runs_find_no_room(tmp_path: Path, options: str) -> None:
     with file_system(tmp_path / "jobs", options) as jobs:
-        async with core_process(await setup_in(tmp_path, jobs=str(jobs))) as core:
+        async with core_process(await setup_in(tmp_path)) as core:
             alert = await alert_in(core)
             before = await core.ended((await core.client().run(run_body(alert))).id)
             assert before.status == "Success"

@@ -107,6 +107,7 @@ class Sender:
         self._record_at = 0.0  # on the monotonic clock, while there are any
         self._latest = 0  # what the clock has shown; 0: not looked at yet
         self.problem = ""
+        self._is_store_away = False
         """Why nothing at all can be sent, as a sentence; "" while it can."""
 
     def wake(self) -> None:
@@ -160,6 +161,9 @@ class Sender:
 
         try:
             await self._store.transaction(work)
+            if self._is_store_away:
+                self._is_store_away = False
+                self._set_problem("")
         finally:
             self._busy.difference_update(outcomes)
 
@@ -273,7 +277,8 @@ class Sender:
             return RECORDED
         except Exception as error:
             return self._failure(call, error)
-        self._set_problem("")
+        if not self._is_store_away:
+            self._set_problem("")
         return outcome
 
     def _set_problem(self, problem: str) -> None:
@@ -289,6 +294,7 @@ class Sender:
 
     def _pause_for_store(self, error: ResponderBotError) -> int:
         """Our own database failed: messages are still as they were there, and are sent again. Returns when."""
+        self._is_store_away = True  # until something is recorded: what Slack took may not be
         self._set_problem(error.message)
         self._rate_limiter.block("", "", self._clock(), STORE_RETRY_MS)
         return self._clock() + STORE_RETRY_MS

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -16,6 +17,7 @@ from core.common.errors import StoreUnavailableError
 T = TypeVar("T")
 
 _STOP = object()
+BACK_S = 2.0  # on a full disk some commits still find room
 
 log = structlog.get_logger()
 
@@ -72,6 +74,7 @@ class Writer:
         self._pending: dict[asyncio.AbstractEventLoop, list[Work]] = {}
         self._listeners: list[Callable[[], None]] = []
         self._is_closed = False
+        self._failure, self._failed_at = "", 0.0  # the last one, until it is over
         self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -124,10 +127,23 @@ class Writer:
                 except Exception as error:  # this thread must not end: nobody else writes
                     for item in works:
                         item.error = error
+                self._tell(works)
                 self._deliver(works)
                 self._afterwards()
             if len(works) < len(batch):
                 return
+
+    def _tell(self, works: list[Work]) -> None:
+        """Log when nothing can be written any more, and when all could be for BACK_S."""
+        failed = next((str(item.error) for item in works if isinstance(item.error, StoreUnavailableError)), "")
+        now = time.monotonic()
+        if failed:
+            if not self._failure:
+                log.warning("store_unwritable", reason=failed)
+            self._failure, self._failed_at = failed, now
+        elif self._failure and now - self._failed_at >= BACK_S:
+            log.info("store_writable", after=self._failure)
+            self._failure = ""
 
     def _deliver(self, works: list[Work]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[Work]] = {}

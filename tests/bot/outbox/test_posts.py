@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
+from structlog.testing import capture_logs
 
 from bot.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
@@ -26,6 +29,28 @@ async def test_a_post_that_fails_is_in_slack_once(tmp_path: Path, trouble: str) 
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.outbox.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), root_id="~2"))
         await env.shows("card", "another")
+
+
+@pytest.mark.sqlite
+async def test_sending_is_not_resumed_while_nothing_can_be_stored(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        await env.outbox.upsert(desired("a", "old"))
+        await env.shows("old")
+        await all_sent(env)
+        await env.outbox._store.transaction(lambda tx: tx.rows("PRAGMA busy_timeout = 100"))
+        go = asyncio.Event()
+        env.emulator.faults.hold("chat.update", go)
+        await env.outbox.upsert(desired("a", "new"))
+        await until(lambda: env.emulator.faults.waiting("chat.update") == 0)
+        with closing(sqlite3.connect(tmp_path / "slack.db", isolation_level=None)) as other, capture_logs() as logs:
+            other.execute("BEGIN IMMEDIATE")
+            go.set()
+            await until(lambda: [what for _, what, _, _ in env.emulator.traffic].count("chat.update") > 2)
+            said = [line["event"] for line in logs if line["event"].startswith(("sending_", "store_"))]
+            assert said == ["store_unwritable", "sending_stopped"]
+            other.execute("COMMIT")
+            await all_sent(env)
+            await until(lambda: [line for line in logs if line["event"] == "sending_resumed"])
 
 
 async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
