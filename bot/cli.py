@@ -493,7 +493,17 @@ def _settings_checks(
             lines.append((False, "database", problem))
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
         lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
+        if not core.engine or any(not engine.is_remote for engine in core.engine):
+            lines.append(_confinement_check(core))
     return lines
+
+
+def _confinement_check(core: "CoreSettings") -> tuple[bool, str, str]:
+    """Whether programs of responders can be confined on this machine; both ways are tried."""
+    from core.engines.confinement import advice, bwrap_cure, try_landlock, unavailable
+
+    is_well, message = advice(core.core.confinement, try_landlock(), unavailable("bwrap"), bwrap_cure())
+    return is_well, "confinement here", message
 
 
 def _file_mode_problem(file: Path, tables: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ the system's libraries, and writes its output and a temporary folder of its own.
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -187,6 +189,89 @@ def _landlock_unavailable() -> str:
     if not confine.can_filter():
         return f"The system calls of {os.uname().machine} can't be filtered, so responders run without that."
     return ""
+
+
+_TRY_LANDLOCK = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import confine
+program = confine.apply(sys.argv[2], ["/bin/sh", "-c", ":"])
+try:
+    os.close(os.open(sys.argv[3], os.O_RDONLY))
+except PermissionError:
+    os.execv(program[0], program)
+sys.exit("a file that isn't granted can be read")
+"""
+
+
+def try_landlock() -> str:
+    """Why Landlock doesn't hold a program here, as a part of a sentence; "" if it does. Blocks for some milliseconds.
+
+    Unlike `unavailable` this confines a program, as a launcher would.
+    """
+    if reason := _landlock_unavailable():
+        return reason.rstrip(".")
+    with tempfile.NamedTemporaryFile() as secret:
+        arguments = [str(Path(confine.__file__).parent), Confinement((), (), network=False).ruleset(), secret.name]
+        command = [sys.executable, "-E", "-s", "-S", "-c", _TRY_LANDLOCK, *arguments]
+        try:
+            tried = subprocess.run(  # noqa: S603 - our own command
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"it can't be tried ({error})"
+    lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+    return lines[-1] if tried.returncode else ""
+
+
+def bwrap_cure(sysctl: Path = Path("/proc/sys")) -> str:
+    """What an administrator has to allow, so that bwrap works; `sysctl` has the kernel's settings."""
+    if not shutil.which("bwrap"):
+        return "install bubblewrap"
+    for key, off, cure in (
+        (
+            *("kernel/apparmor_restrict_unprivileged_userns", "1"),
+            "give bwrap an AppArmor profile with `userns,`, or set kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        ("kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1 with sysctl"),
+        ("user/max_user_namespaces", "0", "set user.max_user_namespaces=10000 with sysctl"),
+    ):
+        try:
+            if (sysctl / key).read_text().strip() == off:
+                return cure
+        except OSError:  # another kernel has no such setting
+            continue
+    return (
+        "allow this account user namespaces (in the unit of systemd without RestrictNamespaces= and"
+        " ProtectKernelTunables=; in a container by its seccomp profile)"
+    )
+
+
+def advice(mode: Mode, landlock: str, bwrap: str, cure: str) -> tuple[bool, str]:
+    """Whether programs are confined by `mode`, and what works here and what to do, as a sentence without a full stop.
+
+    `landlock` and `bwrap` are why each doesn't work, or "". `cure` is what makes bwrap work.
+    """
+    if not landlock and not bwrap:
+        return True, f"Landlock and bwrap work here, and {_in_force(mode)}"
+    bwrap = bwrap.rstrip(".")
+    if not landlock:
+        if mode != "bwrap":
+            return True, f"Landlock works here, and {_in_force(mode)}; bwrap doesn't ({bwrap}); to have it, {cure}"
+        return False, f'bwrap doesn\'t work here ({bwrap}); {cure}, or set [core] confinement = "landlock", which works'
+    if not bwrap:
+        if mode == "landlock":
+            return False, f'Landlock doesn\'t ({landlock}), bwrap does: set [core] confinement = "bwrap"'
+        return True, f"bwrap works here, and {_in_force(mode)}; Landlock doesn't ({landlock})"
+    todo = f'{cure} and set [core] confinement = "bwrap", or run Linux 6.12 or newer'
+    return (
+        mode == "none",
+        f"nothing can confine responders here: {landlock}, and {bwrap[:1].lower()}{bwrap[1:]}; {todo}",
+    )
+
+
+def _in_force(mode: Mode) -> str:
+    return "[core] confinement is off" if mode == "none" else f"[core] confinement is {mode}"
 
 
 def exposed(paths: Sequence[Path], confinement: Confinement) -> list[Path]:
