@@ -22,7 +22,7 @@ from bot.slack_emulator import EmulatedUser
 from tests.documents import ROOT, blocks, commands, files
 
 README = ROOT / "README.md"
-CI = (ROOT / ".ci" / "run").read_text()
+CI = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "night"))
 
 IN_CI = {
     "pip install uv && uv run pytest": "uv run pytest\n",
@@ -31,7 +31,7 @@ IN_CI = {
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
     "python -m tests.bench NAME ...": "uv run --group bench python -m tests.bench --small --rounds 1",
 }
-"""Commands that `.ci/run` itself runs, and its line for each."""
+"""Commands that `.ci/run` or `.ci/night` itself runs, and its line for each."""
 
 START = "pip install uv && uv run responder-bot try"
 ADD_ANNA = "uv run responder-bot user add anna --profile analyst --slack-id U0123ABCD"
@@ -69,6 +69,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot key add LOGIN NAME [--expires DAY] [--clearance LEVEL] [--address NETWORK]": (
         "responder-bot key add --help"
     ),
+    "responder-bot backup": "responder-bot backup --help",
     "responder-bot restore": "responder-bot restore --help",
     "responder-bot restore FILE --erasures LIST": "responder-bot restore --help",
     "responder-bot erase": "responder-bot erase --help",

@@ -111,6 +111,7 @@ async def test_the_state_is_all_that_a_page_needs(anna: EmulatedUser) -> None:
             }
         ],
         "views": [],
+        "notifications": [],
         "home": None,
         "has_home": False,
     }

@@ -15,7 +15,7 @@ from core.audit import trail
 from core.audit.reader import AuditReader
 from core.audit.sentences import SENTENCES
 from core.authorization import COMMAND_LINE
-from core.common.database import Database
+from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Profile
@@ -184,11 +184,11 @@ async def test_the_audit_is_read_with_read_audit_or_as_the_story_of_what_one_may
     ]
     texts = {"reason": "evidence"}
     for alert in (red, amber):
-        await core.core.database.transaction(
-            lambda tx, alert=alert: trail.record(
-                tx, 0, "request.refused", by=f"org-admin@{DOMAIN}", object=alert, asked="POST /", texts=texts
-            )
-        )
+
+        def refuse(tx: Transaction, alert: str = alert) -> None:
+            trail.record(tx, 0, "request.refused", by=f"org-admin@{DOMAIN}", object=alert, asked="POST /", texts=texts)
+
+        await core.core.database.transaction(refuse)
     await core.key("analyst")
     statuses: dict[Profile | None, int] = {"auditor": 200, "org-admin": 200, "analyst": 403, "source": 403, None: 401}
     for profile, status in statuses.items():

@@ -307,8 +307,7 @@ async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnviro
     assert [words for words in ("engine", "confinement", OPEN, f"channel {SOC}", "token") if words in told] == []
     await env["uma"].command(SOC, "/responder doctor")
     told = text_of(await env.ephemeral("uma", "You're not linked yet"))
-    assert "Request access" in told
-    assert "responder-bot user link YOUR-LOGIN --slack-id" in told
+    assert "responder-bot user add YOUR-LOGIN" in told
     assert [words for words in ("✓", "✗", "TLP", SOC, OPEN, "core") if words in told] == []
 
 

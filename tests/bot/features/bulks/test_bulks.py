@@ -265,7 +265,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             assert '"reason":"C2 <seen>"' in (action.parameters or "").replace(" ", "").replace("C2<", "C2 <")
             assert not env["anna"].live_view.thread(SOC, card["ts"])[1:]
         await env.until("anna", lambda view: view.thread(SOC, ended["ts"])[1:] or None)
-        assert len(posted_to(env, SOC)) == 12 + 3
+        assert len(posted_to(env, SOC)) == 12 + 2  # the cards, the bulk, and the end in its thread
         assert len(posted_to(env, direct)) == 1
 
 
