@@ -48,7 +48,6 @@ FEW = {
     "source",
     "state",
     "user",
-    "watch",
 }
 """Tables of people, responders and hosts, of what is in force, and of what is done soon."""
 
@@ -154,7 +153,7 @@ async def flows(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
     first, second, _ = alerts
     await env.card_of("anna", first)
-    for command in (f"watch {first.id}", "find beacon", "mine", "failed", "pending", "help", f"list {first.id}"):
+    for command in ("find beacon", "mine", "failed", "pending", "help", f"list {first.id}"):
         await anna.command(SOC, f"/responder {command}")
     await anna.command(SOC, f"/responder run fail {first.id}")
     await env.told("anna", f"Started Fail on {first.id}")

@@ -67,7 +67,6 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
-        "watched run": replies.watcher_message(done, subject, clearance=2),
         "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {

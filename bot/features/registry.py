@@ -20,7 +20,6 @@ from bot.features.responders import handlers as responders
 from bot.features.runs import actions, choose, clicks, command, form, menu
 from bot.features.templates import handlers as templates
 from bot.features.undos import handlers as undos
-from bot.features.watches import handlers as watches
 
 FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     form.FEATURE,
@@ -36,7 +35,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     approvals.FEATURE,
     cases.FEATURE,
     templates.FEATURE,
-    watches.FEATURE,
     doctor.FEATURE,
     help.FEATURE,
     undos.FEATURE,

@@ -368,9 +368,7 @@ class Notifier:
         timeline = await self._renderer.timeline(document)
         destinations: list[str] = []
         for action in actions:
-            destinations += await self._renderer.bulk_destinations(
-                action, timeline, has_ended=action.id in changes.ended
-            )
+            destinations += await self._renderer.bulk_destinations(action, timeline)
         return destinations
 
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:

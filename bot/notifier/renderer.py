@@ -27,7 +27,6 @@ from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import classify
 from bot.outbox.links import card_link
 from bot.outbox.models import card_key, case_key, is_person
-from bot.outbox.watches import RESPONDER
 from core.common.errors import ResponderBotError
 from core.models import (
     OPEN_STATUSES,
@@ -58,7 +57,7 @@ class Render(Protocol):
 
 
 class Renderer:
-    """Renders, and writes nothing. Asks core only for reports that a document has shortened, and for watchers."""
+    """Renders, and writes nothing. Asks core only for reports that a document has shortened, and for people."""
 
     def __init__(
         self,
@@ -192,18 +191,17 @@ class Renderer:
             if not timeline.is_in_bulk(action):
                 desired += await self._end_replies(action, subject, timeline)
                 desired += await self._told(action, subject, timeline)
-            desired += await self._watcher_messages(action, subject)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
         if undos.is_told(action):
             desired += [replace(reply, by_person=True) for reply in await self._measure_news(action, subject, timeline)]
         return desired
 
-    async def bulk_destinations(self, action: Action, timeline: Timeline, *, has_ended: bool) -> list[str]:
+    async def bulk_destinations(self, action: Action, timeline: Timeline) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
-        While it waits for approval, the channels that show its object, and those who are asked to decide; once it has
-        ended, those who watch. People as `team:user`, user groups by their id.
+        While it waits for approval: the channels that show its object, and those who are asked to decide, people as
+        `team:user`, user groups by their id.
         """
         subject, destinations = timeline.target(action), list[str]()
         if approvals.is_open(action, self._clock()):
@@ -214,10 +212,6 @@ class Renderer:
             asked = self._asked(action, timeline)
             destinations += [who for who in asked if who.startswith("S")]
             destinations += [f"{self._access.team()}:{who}" for who in await self._able(asked, action, subject)]
-        if has_ended and action.status not in OPEN_STATUSES:
-            for team, user in await self._watchers(action, subject):
-                if await self.recipient(team, user) is not None:
-                    destinations.append(f"{team}:{user}")
         return destinations
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -489,9 +483,6 @@ class Renderer:
             return await self._undo_problems(action, subject, here)
         if kind == "measure":
             return await self._measure_news(action, subject, here)
-        if kind == "watch":
-            view = RedactedView(subject, await self.clearance(message.channel, message.key))
-            return [_watcher_message(action, view, message.key)]
         return await self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
@@ -530,20 +521,6 @@ class Renderer:
         file = partial(replies.report_file, action, subject)
         return await self._in_threads(f"end:{action.id}", render, subject, timeline, file)
 
-    async def _watchers(self, action: Action, subject: Subject) -> list[tuple[str, str]]:
-        """Team and user of those who watch the object of a run, or its responder."""
-        watched = [subject.id, subject.root_id, RESPONDER + action.responder_name]
-        return await self._outbox.watches.watchers(list(dict.fromkeys(watched)))
-
-    async def _watcher_messages(self, action: Action, subject: Subject) -> list[DesiredMessage]:
-        desired = []
-        for team, user in await self._watchers(action, subject):
-            person = await self.recipient(team, user)
-            if person is not None:  # nothing goes to somebody who is no longer linked
-                view = RedactedView(subject, person.clearance)
-                desired.append(_watcher_message(action, view, f"watch:{action.id}:{team}:{user}"))
-        return desired
-
     def _view(self, subject: Subject, channel: str) -> RedactedView:
         return RedactedView(subject, self._access.clearance_of(channel))
 
@@ -573,9 +550,3 @@ def _no_file(_clearance: int) -> None:
 def _policy_text(action: Action, timeline: Timeline) -> str:
     """What an approver reads of the responder's policy."""
     return approvals.policy_text(timeline.document.policies.get(action.responder_name))
-
-
-def _watcher_message(action: Action, view: RedactedView, key: str) -> DesiredMessage:
-    message = replies.watcher_message(action, view.subject, clearance=view.clearance)
-    user = key.rpartition(":")[2]
-    return DesiredMessage(key, user, message, root_id=view.subject.root_id or view.subject.id, view=view)

@@ -20,7 +20,7 @@ IN_BULK = 8  # one of many that are rendered again
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 ASKS = ("ask", "asks", "approval", "extension", "remind", f"{BULK}ask")  # kinds of messages that ask for approval
-NEWS_KINDS = ("end", "told", "undone", f"{BULK}told", "watch")  # of messages, by their keys
+NEWS_KINDS = ("end", "told", "undone", f"{BULK}told")  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it

@@ -21,7 +21,6 @@ from bot.outbox.sending import files
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.sender import ClearanceGuard, Sender
 from bot.outbox.store import open_store
-from bot.outbox.watches import Watches
 from bot.storms import Storm
 from core.common.clock import Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
@@ -54,7 +53,7 @@ class FeedCheckpoint:
 
 
 class MessageOutbox:
-    """The bot's database: desired messages, and with them buttons, inbox, leases and watches.
+    """The bot's database: desired messages, and with them buttons, inbox and leases.
 
     Replicas of the bot share its file.
     """
@@ -75,7 +74,6 @@ class MessageOutbox:
         self.buttons = Buttons(self._store, clock_ms)
         self.replicas = Replicas(self._store, clock_ms, lease_clock=lease_clock)
         self.inbox = Inbox(self._store, clock_ms, self.replicas)
-        self.watches = Watches(self._store, clock_ms)
         self.alert_groups = AlertGroups(self._store)
         self._refresh_requested = asyncio.Event()
         self.sender = Sender(
@@ -374,7 +372,7 @@ class MessageOutbox:
 async def forget_messages(location: Location, opening: Opening | None = None) -> int:
     """Delete from the bot's database all that names objects of core; returns how many messages it knew.
 
-    The messages stay in Slack as they are. Who watches a responder still does. Raises ResponderBotError("conflict")
+    The messages stay in Slack as they are. Raises ResponderBotError("conflict")
     unless the bot has found that core's database is another one: no card would change any more, and no button work.
     """
 
@@ -389,7 +387,6 @@ async def forget_messages(location: Location, opening: Opening | None = None) ->
         tx.run("DELETE FROM refresh")
         tx.run("DELETE FROM button_set")
         tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
-        tx.run("DELETE FROM watch WHERE watched LIKE '~%'")
         tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")
         return count
 

@@ -29,7 +29,6 @@ _PARTS = {
     "file": "file WHERE message_key IN ({keys})",
     "button_set": "button_set WHERE message_key IN ({keys})",
     "channel_alert": "channel_alert WHERE root_id = :root_id",
-    "watch": "watch WHERE watched = :root_id",
     "message": "message WHERE key IN ({keys})",
 }
 """What goes with an alert, a case or a single message; messages last, as they lead to the others."""
@@ -132,9 +131,6 @@ class Retention:
             after = rows[-1]["number"]
             subjects = {row["root_id"] or row["key"]: _Subject(row["root_id"], row["key"]) for row in rows}
             counts += await self._due(list(subjects.values()), seen, work)
-        watched = [_Subject(root_id, "") for root_id in await self._watched()]
-        for start in range(0, len(watched), AT_ONCE):
-            counts += await self._due(watched[start : start + AT_ONCE], seen, work)
         return counts
 
     async def _due(
@@ -160,11 +156,6 @@ class Retention:
         sql = "SELECT number, key, root_id, created_at FROM message WHERE number > :after ORDER BY number LIMIT :limit"
         rows = await self._store.read(lambda reads: reads.rows(sql, {"after": after, "limit": AT_ONCE}))
         return [row for row in rows if row["created_at"] < self._before]
-
-    async def _watched(self) -> Sequence[str]:
-        sql = "SELECT watched FROM watch WHERE at < :before AND watched LIKE '~%'"
-        rows = await self._store.read(lambda reads: reads.rows(sql, {"before": self._before}))
-        return list(dict.fromkeys(row["watched"] for row in rows))
 
     def _drop_content(self, tx: Transaction) -> int:
         """Forget what Slack shows for long, as its digest tells whether it changes."""

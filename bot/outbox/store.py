@@ -129,9 +129,6 @@ CREATE TABLE lease (name TEXT PRIMARY KEY, holder TEXT, until INTEGER);
 CREATE TABLE replica (
   holder TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, version TEXT NOT NULL,
   started_at INTEGER NOT NULL, beat INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE watch (team TEXT, "user" TEXT, watched TEXT, at INTEGER, PRIMARY KEY (team, "user", watched));
-CREATE INDEX watch_watched ON watch (watched);
-CREATE INDEX watch_at ON watch (at);
 -- due_at: of a reminder; else 0.
 CREATE TABLE refresh (
   number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL,

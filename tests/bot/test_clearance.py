@@ -162,7 +162,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             ),
             dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button, now_ms=NOW)),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
-            dump(replies.watcher_message(action, subject, clearance=clearance)),
+            dump(replies.told(action, subject, clearance=clearance, button=button)),
             dump(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
             str(replies.report_file(action, subject, clearance=clearance)),
             str(approvals.whole_request(action, subject, clearance=clearance)),

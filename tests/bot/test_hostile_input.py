@@ -243,10 +243,10 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
         await env.card(await env.person(ANNA), alert_id)
         command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": UNCONFIGURED,
                    "response_url": responses.url}  # fmt: skip
-        for number, text in enumerate((f"alert {alert_id}", f"run {CLOSE} {alert_id}", "", "template", "watch ~1")):
+        for number, text in enumerate((f"alert {alert_id}", f"run {CLOSE} {alert_id}", "", "template")):
             await slack.send({**command, "text": text, "trigger_id": f"{number}"})
         await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
-        await responses.until_count(6)
+        await responses.until_count(5)
         assert all("not set up" in json.dumps(response) for response in responses.received)
         assert await env.client.search(ACTIONS) == []
 
@@ -393,7 +393,7 @@ UNEXPECTED: Sequence[Any] = (
     '{"id": []}', "{" * 2_000, [], [[]], [None], {}, {"id": {}}, {"value": []}, "%00", "‮", "=1+1", "U0LEA\u200b",
 )  # fmt: skip
 LETTERS = st.text(st.characters(codec="utf-8"), max_size=30)
-VERBS = ("alert", "list", "run", "actions", "template", "watch", "doctor", "help", "start", "", "RUN", "watch off")
+VERBS = ("alert", "list", "run", "actions", "template", "doctor", "help", "start", "", "RUN")
 WITHOUT_PERMISSIONS = (ROB, NINA, BOT, "", "U0NOBODY")
 """People who may not run or change anything."""
 INTERNAL_ERRORS = ("internal_error", "leading_failed", "render_failed")
@@ -480,7 +480,7 @@ def send_payloads(folder: Path, users: Sequence[str]) -> tuple[int, list[Any]]:
         try:
             alert_id = runner.run(env.post_alert())
             ts = runner.run(_card_ts(env, alert_id))
-            wanted = ("menu", "details", "read", "unread", "case", "watch", "refresh")
+            wanted = ("menu", "details", "read", "unread", "case", "refresh")
             tokens = {what: runner.run(issue_button(env, alert_id, what)) for what in wanted}
 
             @given(payload=payloads(users, tokens, alert_id, ts))

@@ -1,4 +1,4 @@
-"""The buttons and the overflow menu of a card: assign, unassign, what ran here, watch, close, make a case."""
+"""The buttons and the overflow menu of a card: assign, unassign, what ran here, close, make a case."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -9,7 +9,6 @@ from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.cases import handlers as cases
 from bot.features.payload import is_ephemeral, is_in_modal
 from bot.features.runs import actions
-from bot.features.watches import handlers as watches
 from bot.message import Intent
 from bot.outbox import RefreshRequest
 from bot.outbox.models import card_key
@@ -35,10 +34,6 @@ async def _show_details(context: Context, intent: Intent) -> None:
 
 async def _show_actions(context: Context, intent: Intent) -> None:
     await actions.show(context, intent.object_id)
-
-
-async def _watch(context: Context, intent: Intent) -> None:
-    await watches.watch_object(context, intent.object_id)
 
 
 async def _mark_unread(context: Context, intent: Intent) -> None:
@@ -89,7 +84,6 @@ async def _show_again(context: Context, intent: Intent) -> None:
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
     "actions": _show_actions,
-    "watch": _watch,
     "assign": assign.on_assign_button,
     "unassign": assign.on_unassign_button,
     "read": close.ask,

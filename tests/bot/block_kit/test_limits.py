@@ -112,7 +112,8 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
     fine(replies.end_reply(action, subject, clearance=clearance, button=button, policy=Policy(confirm=alert.title)))
-    fine(replies.watcher_message(action, subject, clearance=clearance))
+    fine(replies.told(action, subject, clearance=clearance, button=button))
+    fine(replies.undone(action, samples.HOSTILE, subject, clearance=clearance, button=button))
     fine(
         approvals.approval_request(
             action, subject, clearance=clearance, button=button, now_ms=NOW, confirm=alert.description

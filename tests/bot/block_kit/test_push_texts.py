@@ -31,7 +31,8 @@ def text_of(kind: str, clearance: int) -> str:
         "end": replies.end_reply(DONE, subject, **seen),
         "failure": replies.end_reply(FAILED, subject, **seen),
         "denial": replies.end_reply(DENIED, subject, **seen),
-        "watched": replies.watcher_message(FAILED, subject, clearance=clearance),
+        "told": replies.told(FAILED, subject, **seen),
+        "undone": replies.undone(DONE, "lea@soc.example", subject, **seen),
     }
     return messages[kind].text
 
@@ -46,7 +47,8 @@ def text_of(kind: str, clearance: int) -> str:
         ("end", "done"),
         ("failure", "anna can run it again."),
         ("denial", "denied"),
-        ("watched", "anna can run it again."),
+        ("told", "failed"),
+        ("undone", "lea undid"),
     ],
 )
 def test_a_locked_phone_shows_how_severe_what_and_what_is_wanted(kind: str, wanted: str) -> None:

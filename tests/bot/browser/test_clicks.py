@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from bot.demo.environment import ISOLATE, MAIL
-from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, command, ephemeral, leave_modal, until_true
+from tests.bot.browser.flows import BEN, RUN_ENDS_MS, FlowEnvironment, card, leave_modal, until_true
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -56,8 +56,6 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
 
 async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(flows: FlowEnvironment) -> None:
     page = await flows.open_page(BEN)
-    await command(page, "/responder watch approvals")
-    await expect(ephemeral(page, "You watch approvals")).to_be_visible()
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     for name in (MAIL, ISOLATE):

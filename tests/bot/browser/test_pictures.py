@@ -87,8 +87,6 @@ async def taken(page: Page, title: str, scheme: str) -> None:
 async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows: FlowEnvironment) -> None:
     await flows.request("POST", "/api/case/template", "lea", TEMPLATE)
     page = await flows.open_page(BEN)
-    await command(page, "/responder watch approvals")
-    await expect(ephemeral(page, "You watch approvals")).to_be_visible()
     alert_id, title = await flows.alert()
     await card(page, title)
     body = {"objectType": "alert", "objectId": alert_id}

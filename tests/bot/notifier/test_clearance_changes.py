@@ -81,8 +81,6 @@ class PostedAlert:
         observed = [{"dataType": "ip", "data": OBSERVED}]
         self.alert_id = await scene.post_alert(title=TITLE, artifacts=observed)
         await scene.card(self.anna, self.alert_id)
-        await self.ben.command(SOC, f"/responder watch {self.alert_id}")
-        await self.ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
         self.direct = await self.ben.dm(scene.emulator.bot_user_id)
         for name in ("Report_1_0", "Fail_1_0"):
             await self.ran(name)
@@ -97,11 +95,11 @@ class PostedAlert:
     async def log(self) -> None:
         await self.scene.client.add_log(self.task_id, {"message": LOGGED})
 
-    async def started(self, name: str, **inputs: str) -> Action:
+    async def started(self, name: str, by: CoreClient | None = None, **inputs: str) -> Action:
         body = RunInput(
             responder_id=name, object_type="alert", object_id=self.alert_id, parameters=inputs, only_if_idle=False
         )
-        return await self.scene.client.run(body)
+        return await (by or self.scene.client).run(body)
 
     async def echoed(self, kind: str) -> None:
         """Have the observable, the alert or the case run through the responder that repeats it."""
@@ -112,7 +110,8 @@ class PostedAlert:
         await self._ended(await self.scene.client.run(body))
 
     async def ran(self, name: str) -> None:
-        await self._ended(await self.started(name))
+        async with CoreClient(self.scene.core.url, self.scene.service_key) as bot:
+            await self._ended(await self.started(name, by=bot.as_user("ben")))
 
     async def _ended(self, action: Action) -> None:
         while action.end_date is None:

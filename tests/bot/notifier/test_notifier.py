@@ -170,17 +170,6 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 
 
-async def test_a_watcher_gets_a_direct_message_at_each_end(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        ben, alert_id, _ = await scene.first_card(by=BEN)
-        await ben.command(SOC, f"/responder watch {alert_id}")
-        await ben.until(lambda view: [m for m in view.ephemerals(SOC) if "You watch" in m["text"]])
-        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id)
-        await scene.client.run(run)
-        direct = await ben.dm(scene.emulator.bot_user_id)
-        await ben.until(lambda view: [m for m in view.messages(direct) if "done" in m["text"]])
-
-
 async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna, alert_id, _ = await scene.first_card()

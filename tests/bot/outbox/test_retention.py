@@ -21,7 +21,7 @@ from tests.bot.outbox.harness import REPORT, SOC, OutboxEnvironment, all_sent, d
 from tests.core.core_process import until
 
 DAYS = 400
-TABLES = ("message", "file", "button_set", "channel_alert", "watch")
+TABLES = ("message", "file", "button_set", "channel_alert")
 
 
 @dataclass
@@ -48,7 +48,7 @@ def counts(env: OutboxEnvironment) -> dict[str, int]:
 
 
 async def alert(env: OutboxEnvironment, root_id: str, *, file: tuple[str, str] | None = None) -> None:
-    """A card and a reply with buttons, a alert and a watcher."""
+    """A card and a reply with buttons, and an alert."""
     card, end = f"alert:{root_id}:{SOC}", f"end:{root_id}1:{SOC}"
     reply = DesiredMessage(end, SOC, desired(end, f"end {root_id}").message, root_id=root_id, thread_of=card, file=file)
     changes = GroupChanges()
@@ -57,7 +57,6 @@ async def alert(env: OutboxEnvironment, root_id: str, *, file: tuple[str, str] |
     shown = DesiredMessage(card, SOC, desired(card, f"card {root_id}").message, root_id=root_id)
     await env.outbox.commit_page([shown, reply], 1, grouped=changes)
     await env.outbox.buttons.issue(SOC, card, lambda button: button(Intent("refresh", root_id)))
-    await env.outbox.watches.add("T0LOCAL", "U0ANNA", root_id)
 
 
 async def test_an_alert_goes_with_all_that_belongs_to_it_and_stays_in_slack(tmp_path: Path) -> None:
@@ -66,17 +65,16 @@ async def test_an_alert_goes_with_all_that_belongs_to_it_and_stays_in_slack(tmp_
         await env.outbox.accept_database("d")
         await alert(env, "~1", file=REPORT)
         await alert(env, "~2")
-        await env.outbox.watches.add("T0LOCAL", "U0ANNA", "~77")  # the action of another alert
         await all_sent(env)
         before = await env.anna.messages(SOC)
-        core = Core({"~1": env.clock(), "~77": env.clock()})
+        core = Core({"~1": env.clock()})
         env.clock.advance(DAYS * DAY_MS - 1)
         assert await retention(env, core).prune() == Counter(content=4)
         env.clock.advance(2)
         own = retention(env, core)
         foretold = await own.preview()
-        assert await own.prune() == foretold == Counter(message=2, file=1, watch=2)
-        assert counts(env) == {"message": 2, "file": 0, "button_set": 0, "channel_alert": 0, "watch": 1}
+        assert await own.prune() == foretold == Counter(message=2, file=1)
+        assert counts(env) == {"message": 2, "file": 0, "button_set": 0, "channel_alert": 0}
         assert {row[0] for row in stores.rows(env.location, "SELECT root_id FROM message")} == {"~2"}
         assert await env.anna.messages(SOC) == before
         assert own.counts == foretold
@@ -123,7 +121,7 @@ async def test_nothing_goes_because_another_core_knows_nothing(tmp_path: Path, d
         with pytest.raises(ResponderBotError, match="Core has another database than these messages") as error:
             await retention(env, Core(missing={"~1"}, database=database)).prune()
         assert error.value.code == "conflict"
-        assert (counts(env)["message"], counts(env)["watch"]) == (2, 1)
+        assert counts(env)["message"] == 2
 
 
 async def test_messages_of_no_alert_go_by_their_own_age(tmp_path: Path) -> None:
@@ -265,7 +263,7 @@ async def test_killed_in_the_middle_it_leaves_each_alert_whole_or_gone(tmp_path:
 
 def parts_by_root(env: OutboxEnvironment) -> dict[str, Counter[str]]:
     """How many rows of each kind an alert has; rows of a message that is gone count for nothing else."""
-    sql = """SELECT root_id, 'message' FROM message UNION ALL SELECT watched, 'watch' FROM watch
+    sql = """SELECT root_id, 'message' FROM message
         UNION ALL SELECT coalesce(m.root_id, 'none'), 'file' FROM file f LEFT JOIN message m ON m.key = f.message_key"""
     parts: dict[str, Counter[str]] = {}
     for root_id, kind in stores.rows(env.location, sql):

@@ -45,7 +45,7 @@ MESSAGES = {  # key: the message that it replies to
     "end:~11:C0SOC": "alert:~1:C0SOC",
     "end:~12:C0SOC": "alert:~1:C0SOC",
     "end:~21:C0SOC": "alert:~2:C0SOC",
-    "watch:~11:T0LOCAL:U0ANNA": "",
+    "told:~11:T0LOCAL:U0ANNA": "",
 }
 ROOTS = {"~1": "~1", "~2": "~2", "~11": "~1", "~12": "~1", "~21": "~2"}
 TRANSITIONS = {

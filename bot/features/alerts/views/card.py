@@ -224,7 +224,7 @@ def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """What is seldom wanted; of a closed alert also Details, which has its menus."""
     entries = [("Details", Intent("details", alert.id))] if is_folded(alert) else []
-    entries += [("What ran here", Intent("actions", alert.id)), ("Watch", Intent("watch", alert.id))]
+    entries.append(("What ran here", Intent("actions", alert.id)))
     if alert.status == "Ignored":
         entries.append(("Reopen", Intent("unread", alert.id)))
     elif alert.status != "Imported":

@@ -115,8 +115,7 @@ def _facts(case: Case, document: Document, view: RedactedView) -> Block:
 
 
 def _controls(case: Case, button: ButtonIds) -> Block:
-    entries = [("What ran here", "actions"), ("Watch", "watch")]
-    options = [{"text": plain(text), "value": button(Intent(what, case.id))} for text, what in entries]
+    options = [{"text": plain("What ran here"), "value": button(Intent("actions", case.id))}]
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", case.id, "case")),

@@ -1,4 +1,4 @@
-"""Replies in the thread of a card (end of a run, approval request, task log), and direct messages to watchers."""
+"""Replies in the thread of a card (end of a run, task log), and direct messages to whoever asked for a run."""
 
 import re
 from collections.abc import Sequence
@@ -203,7 +203,7 @@ def undone(action: Action, by: str, subject: Subject, *, clearance: int, button:
     return Message(text, (section(f"{who} undid *{deed}*. It is no longer in force."), on))
 
 
-# --- logs, watchers -------------------------------------------------------------------------------------------------
+# --- logs, mentions -------------------------------------------------------------------------------------------------
 
 
 def mention_reply(view: RedactedView, mention: str) -> Message:
@@ -231,15 +231,3 @@ def task_log_card(
     blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
     text = f"Task log{by}: {runs.on_what(subject, view)}"
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
-
-
-def watcher_message(action: Action, subject: Subject, *, clearance: int) -> Message:
-    """The direct message to somebody who watches, at the end of a run."""
-    view = RedactedView(subject, clearance)
-    title = foreign(view.parent_title() if subject.kind == "case_artifact" else view.title(), 200)
-    lines = [_headline(action, view), title] if view.is_open else [_headline(action, view)]
-    if view.is_open and (result := runs.result_text(action, view, 1000)):
-        lines.append(result)
-    end = "You watch this. `/responder watch` lists what you watch, and how to end it."
-    blocks = (section("\n".join(lines)), context(end))
-    return Message(_push_text(action, view), blocks)

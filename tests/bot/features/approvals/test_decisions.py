@@ -1,4 +1,4 @@
-"""Approving, denying, cancelling, watching, marking as read."""
+"""Approving, denying, cancelling, marking as read."""
 
 import json
 from typing import Any
@@ -204,39 +204,9 @@ async def test_a_channel_below_the_alert_names_no_responder_person_or_login(env:
         assert word not in shown, word
 
 
-async def test_watcher_gets_one_direct_message_at_the_end(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    await env.card_of("ben", alert)
-    await env["ben"].command(SOC, f"/responder watch {alert.id}")
-    await env.ephemeral("ben", "You watch")
-    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-
-    (message,) = await env.until("ben", direct)
-    assert "Told the firewall." in text_of(within_limits(message))
-    await env["ben"].command(SOC, f"/responder watch off {alert.id}")
-    await env.ephemeral("ben", "You no longer watch")
-    await env["ben"].command(SOC, "/responder watch")
-    await env.ephemeral("ben", "You watch nothing.")
-
-
 def direct(view: EmulatorView) -> list[dict[str, Any]]:
     """The direct messages on a person's view."""
     return [m for c in view.channels if c.startswith("D") for m in view.messages(c)]
-
-
-async def test_responder_can_be_watched_by_name(env: FeatureEnvironment) -> None:
-    await env["ben"].command(SOC, "/responder watch tell")
-    await env.ephemeral("ben", "There is no alert yet")
-    alert = await env.create_alert()
-    await env.card_of("ben", alert)
-    elsewhere = await env["ben"].dm(env.emulator.bot_user_id)
-    await env["ben"].command(elsewhere, "/responder watch tell")
-    await env.ephemeral("ben", "You watch Tell", channel=elsewhere)
-    await env["ben"].command(SOC, "/responder watch")
-    await env.ephemeral("ben", "• Tell")
-    await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-    message = await env.until("ben", lambda s: next((m for m in direct(s) if "started by anna" in text_of(m)), None))
-    assert f"on {alert.id}, started by anna" in text_of(within_limits(message))
 
 
 async def test_withheld_details_are_shown_to_people_with_the_clearance(

@@ -140,8 +140,6 @@ async def test_the_same_id_twice_is_one(tmp_path: Path, command: str) -> None:
 async def test_who_has_lost_access_reads_nothing_more_of_a_bulk(tmp_path: Path) -> None:
     clock = ManualClock()
     async with feature_environment(tmp_path, clock_ms=clock) as env:
-        await env["lea"].command(SOC, "/responder watch approvals")
-        await env.ephemeral("lea", "You watch approvals")
         alert_ids = await alerts(env, 2)
         await start(env, "anna", "isolate", alert_ids)
         direct = await env["lea"].dm(env.emulator.bot_user_id)

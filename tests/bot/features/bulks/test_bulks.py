@@ -218,8 +218,6 @@ async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], 
 
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
-        await env["lea"].command(SOC, "/responder watch approvals")
-        await env.ephemeral("lea", "You watch approvals")
         alert_ids = await alerts(env, 12)
         cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
         await start(env, "anna", 'vendor ban reason="C2 <seen>" list=inbound', alert_ids)
@@ -299,19 +297,6 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
-
-
-async def test_who_watches_gets_one_message_for_a_bulk(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, RULES) as env:
-        alert_ids = await alerts(env, 5)
-        for what in ("fail", *alert_ids):
-            await env["ben"].command(SOC, f"/responder watch {what}")
-        await env.ephemeral("ben", alert_ids[-1])
-        await start(env, "anna", "fail", alert_ids)
-        await shown(env, "5 of 5, 5 failed")
-        direct = await env["ben"].dm(env.emulator.bot_user_id)
-        await env.until("ben", lambda view: [m for m in view.messages(direct) if "5 of 5, 5 failed" in text_of(m)])
-        assert len(posted_to(env, direct)) == 1
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from core.authorization import COMMAND_LINE
-from tests.bot.features.approvals.test_decisions import deny, direct
+from tests.bot.features.approvals.test_decisions import deny
 from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.runs.test_runs import again, choose, menu_block
 from tests.bot.running import SOC
@@ -24,10 +24,6 @@ async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnviron
         assert "Vendor_Ban_1_0" not in text_of(shown)
     await env["anna"].command(SOC, f"/responder run bann an adress {alert.id}")
     await env.told("anna", f"Did you mean `/responder run {BAN} {alert.id}`?")
-    await env["anna"].command(SOC, f"/responder watch {BAN}")
-    await env.ephemeral("anna", f"You watch {BAN}")
-    await env["anna"].command(SOC, "/responder watch")
-    await env.ephemeral("anna", f"• {BAN}")
     body = {"responderId": "Vendor_Ban_1_0", "objectType": "alert", "objectId": alert.id}
     action = await env.client.run({**body, "parameters": {"reason": "C2", "list": "inbound"}})
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"*{BAN}*"))
@@ -38,9 +34,7 @@ async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnviron
     await env["ben"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.DENY, action.id))
     await deny(env, "ben")
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"You denied {BAN}"))
-    await env.until("anna", lambda s: next((m for m in direct(s) if f"*{BAN}* denied by ben" in text_of(m)), None))
-    await env["anna"].command(SOC, f"/responder watch off {BAN.upper()}")
-    await env.ephemeral("anna", f"You no longer watch {BAN}")
+    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"{BAN} denied by ben"))
 
 
 BEN = "ben@responder-bot.local"

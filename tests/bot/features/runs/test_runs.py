@@ -262,7 +262,7 @@ async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnv
     await env["uma"].command(SOC, "/responder help")
     told = text_of(await env.ephemeral("uma", "What you can do with"))
     assert "You're not linked yet" in told
-    assert [verb for verb in ("list", "alert", "actions", "run", "watch") if f"/responder {verb}" in told] == []
+    assert [verb for verb in ("list", "alert", "actions", "run") if f"/responder {verb}" in told] == []
     assert "/responder doctor" in told
 
 

@@ -214,7 +214,7 @@ def test_a_run_can_be_ended_only_while_it_is_open() -> None:
 def test_what_no_longer_applies_is_not_on_the_card() -> None:
     def offered(**more: Any) -> list[str]:
         made = intents_in(lambda b: alert_card(alert(**more), [], clearance=2, button=b, now_ms=NOW))
-        return [intent.what for intent in made if intent.what not in ("menu", "details", "actions", "watch")]
+        return [intent.what for intent in made if intent.what not in ("menu", "details", "actions")]
 
     assert offered(status="Imported", case="~30") == ["assign"]
     assert offered(status="New") == ["assign", "read", "case"]

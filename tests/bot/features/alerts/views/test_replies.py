@@ -1,4 +1,4 @@
-"""Replies at the end of a run, approval requests, and direct messages to watchers."""
+"""Replies at the end of a run, approval requests, and direct messages to whoever asked for it."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.block_kit.text import escape
 from bot.clearance import Subject
 from bot.features.alerts.views.card import alert_card
-from bot.features.alerts.views.replies import end_reply, report_file, watcher_message
+from bot.features.alerts.views.replies import end_reply, report_file, told
 from bot.features.approvals.views import approval_request, whole_request
 from bot.message import Intent
 from core.models import Action, Approval, Artifact, Policy, Undo
@@ -262,13 +262,6 @@ def test_a_decided_or_expired_request_has_no_buttons() -> None:
     )
 
 
-def test_a_watcher_message_says_how_the_run_ended_and_how_to_stop() -> None:
-    assert texts_of(watcher_message(ended(), SUBJECT, clearance=2)) == [
-        "✅ *Close False Positive* done on ~12, started by anna.\nET MALWARE Beacon to known C2\nMarked as read.",
-        "You watch this. `/responder watch` lists what you watch, and how to end it.",
-    ]
-
-
 def test_a_report_that_is_not_json_raises_nothing() -> None:
     for text in ("", "nonsense", "[]", "null", '{"summary": 3, "full": [1], "operations": {}}', "[" * 100_000):
         broken = action(status="Success", end_date=NOW, report=text, operations=text)
@@ -293,7 +286,7 @@ def test_an_unreadable_report_still_shows_the_end() -> None:
             "✅ *Close False Positive* done"
         )
         assert report_file(done, SUBJECT, clearance=2) is None
-        assert "Close False Positive done" in watcher_message(done, SUBJECT, clearance=2).text
+        assert "Close False Positive" in told(done, SUBJECT, clearance=2, button=button).text
         card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
         assert "✅ *Close False Positive* done" in str(card)
         assert "can't be shown here" in str(card)

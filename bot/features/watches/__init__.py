@@ -1,1 +1,0 @@
-"""Direct messages about runs that somebody wants to hear of."""
