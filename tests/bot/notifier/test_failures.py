@@ -7,14 +7,16 @@ import pytest
 from aiohttp import web
 
 from bot.app import running
+from bot.identity import CACHE_MS
 from bot.outbox import RefreshRequest
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
+from core.settings import ResponderSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.outbox.harness import all_sent, until, until_read
-from tests.bot.running import ANNA, CHANNELS, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
+from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.test_budget import calls_to_core
 
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -170,6 +172,29 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
             await all_sent(second)
             await until(lambda: not env.bot.leading.is_set())
             assert "Seen" not in str(await anna.thread(SOC, card["ts"]))
+
+
+async def test_a_request_waits_while_slack_does_not_say_who_is_asked_and_not_once_it_refuses(tmp_path: Path) -> None:
+    clock, responder = ManualClock(), {CLOSE: ResponderSection(approval=1, ask=(NINA,))}
+    async with running_bot(
+        tmp_path, channels=[CHANNELS[0]], clock_ms=clock, link_by_email=True, responder=responder
+    ) as env:
+        await env.core.core.people.add("nina", "analyst")
+        nina, alert_id, _ = await env.first_card(by=NINA)
+        direct = await nina.dm(env.emulator.bot_user_id)
+        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
+        requests = "SELECT count(*) FROM message WHERE key LIKE 'approval:%' AND status = 'shown'"
+        clock.ahead_ms += CACHE_MS + 1
+        env.emulator.faults.fail("users.info")
+        await env.client.run(run)
+        await until(lambda: stored(env, requests) == [(1,)])
+        await nina.until(lambda view: [m for m in view.messages(direct) if "Approve or deny" in m["text"]])
+        clock.ahead_ms += CACHE_MS + 1
+        env.emulator.faults.error("users.info", "missing_scope")
+        await env.client.run(run)
+        await until(lambda: stored(env, requests) == [(2,)])
+        await at_rest(env)
+        assert len([m for m in await nina.messages(direct) if "Approve or deny" in m["text"]]) == 1
 
 
 @pytest.mark.slow
