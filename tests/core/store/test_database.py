@@ -331,12 +331,15 @@ async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(tmp_pa
 
 def test_a_file_with_tables_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     bots, mail = tmp_path / "bot.db", tmp_path / "mail.db"
-    BOTS.migrate(sqlite_utils.Database(bots))
-    sqlite_utils.Database(mail).table("letter").insert({"id": 1})
+    with closing(sqlite_utils.Database(bots)) as db:
+        BOTS.migrate(db)
+    with closing(sqlite_utils.Database(mail)) as db:
+        db.table("letter").insert({"id": 1})
     for file in (bots, mail):
         with pytest.raises(ResponderBotError, match=r"has other tables than core's, such as \w+; name another file\."):
             SqliteDatabase(file, migrate)
-    assert sqlite_utils.Database(mail).table_names() == ["letter"]
+    with closing(sqlite_utils.Database(mail)) as db:
+        assert db.table_names() == ["letter"]
 
 
 def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from core.engines.base import Job, Report
+from core.engines.confinement import unavailable
 from core.engines.process.engine import ProcessEngine
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
@@ -401,6 +402,7 @@ async def test_many_at_once_lose_no_entry(make_engine: MakeEngine, tmp_path: Pat
     assert len((tmp_path / "lists/blocked.txt").read_text().splitlines()) == 20
 
 
+@pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
 async def test_a_folder_that_is_not_granted_is_named(make_engine: MakeEngine, tmp_path: Path) -> None:
     config = {"file": str(tmp_path / "blocked.txt")}
     sections = {BLOCK: ResponderSection(config=config)}

@@ -264,7 +264,11 @@ async def test_what_can_t_be_read_fails_the_run_without_being_shown(
     log_lines: io.StringIO,
     source: tuple[str, ...] | str,
     reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv(
+        "PATH", os.defpath
+    )  # a folder that can't be read would be the reason for a command that isn't there
     folder = echoing(tmp_path)
     (tmp_path / "empty").write_text(" \n")
     (tmp_path / "long").write_text("walrus" * LIMIT_BYTES)
