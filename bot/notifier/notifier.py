@@ -132,6 +132,8 @@ class Notifier:
                         commit_at = commit_at or loop.time() + MERGE_S
                     held.add(events)
                     self.problem = ""
+                    # `erase` or another replica may have changed a group, which is no event.
+                    self._groups_at = self._groups_at or loop.time() + EVERY_S
                     is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
