@@ -98,10 +98,13 @@ def run(args: argparse.Namespace) -> int:
         _say(sentence, sys.stderr)
         return 2
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EROFS):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _say("No space is left on the disk; make room, and repeat the command.", sys.stderr)
+        sentence = "No space is left on the disk; make room, and repeat the command."
+        if error.errno == errno.EROFS:
+            sentence = f"{error.filename or 'A file'} is on a read-only file system; mount it writable."
+        _say(sentence, sys.stderr)
         return 2
 
 
@@ -270,10 +273,7 @@ def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
     add.add_argument("--address", metavar="NETWORK", action="append", default=[], help=text)
     verb("list", _key_list, "list a user's keys").add_argument("login", metavar="LOGIN")
-    task = _reporting(
-        lambda people, args: people.revoke_key(args.login, args.name), "The key {name} of {login} no longer works."
-    )
-    revoke = verb("revoke", task, "end a key at once")
+    revoke = verb("revoke", _key_revoke, "end a key at once")
     revoke.add_argument("login", metavar="LOGIN")
     revoke.add_argument("name", metavar="NAME", help="as `key list` shows it")
 
@@ -629,6 +629,17 @@ def _key_list(args: argparse.Namespace) -> int:
             days = day(key["created_at"], "-"), day(key["last_used_day"], "never"), day(key["expires_at"], "never")
             rows.append((key["name"], key["prefix"], *days, clearance, " ".join(json.loads(key["addresses"])) or "any"))
         _print_table(rows)
+        print("A use is noted within a minute.", file=sys.stderr)
+
+    return _with_people(args, work)
+
+
+def _key_revoke(args: argparse.Namespace) -> int:
+    async def work(people: "People") -> None:
+        login = await people.revoke_key(args.login, args.name)
+        print(f"The key {args.name} of {login} no longer works.", file=sys.stderr)
+        if not await people.keys(login):
+            print(f"{login} has no key any more; `responder-bot user key {login}` makes one.", file=sys.stderr)
 
     return _with_people(args, work)
 
@@ -656,10 +667,17 @@ def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
     settings = _settings(args)
     from core.common.clock import now_ms
     from core.settings import SourceSection
+    from core.sources import preset
     from core.sources.ingest import Source
     from core.sources.mapping import preview, unused
 
     now = now_ms()
+    if args.name not in (*settings.source, *preset.names()):
+        sentence = (
+            f'There is neither a [source."{args.name}"] in the settings nor a preset {args.name}: paste what'
+            f" `source add` printed, or name one of {', '.join(preset.names())}."
+        )
+        raise ResponderBotError("not_found", sentence)
     section = settings.source.get(args.name) or SourceSection(preset=args.name)
     source = Source.of(args.name, section, settings.responder)
     try:
@@ -700,6 +718,8 @@ def _source_list(args: argparse.Namespace) -> int:
             counts = [str(row[column]) if row is not None else "0" for column in stored.COUNTS]
             rows.append((name, section.preset or "-", last, *counts))
         _print_table(rows)
+        if not settings.source:
+            print("The settings have no [source] yet; paste what `responder-bot source add` prints.", file=sys.stderr)
         for problem in await sources.problems():
             print(problem, file=sys.stderr)
 

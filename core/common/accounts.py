@@ -20,6 +20,8 @@ def access_problem(file: Path) -> str:
             owner = path.stat().st_uid
         except OSError:  # it is missing, or its folder says why
             continue
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return f"{path} is on a read-only file system; mount it writable, or name another folder."
         if not os.access(path, needed):
             me, theirs = name_of(os.getuid()), name_of(owner)
             advice = (

@@ -266,8 +266,24 @@ def _toml(file: Path) -> Mapping[str, Any]:
             f"The settings file {file} is not valid TOML, since it is not UTF-8 text; save it as UTF-8."
         ) from error
     except (ValueError, RecursionError) as error:
+        if twice := _given_twice(file, str(error)):
+            raise settings_error(f"{twice}; keep one.") from error
         hint = " (quote strings; write true and false in lower case)" if "Invalid value" in str(error) else ""
         raise settings_error(f"The settings file {file} is not valid TOML: {error}; correct that{hint}.") from error
+
+
+def _given_twice(file: Path, reason: str) -> str:
+    """What the file has twice, if that is why it is not TOML; else ""."""
+    if not re.match("Cannot overwrite a value|Cannot declare .* twice", reason):
+        return ""
+    lines = file.read_text(encoding="utf-8-sig").rstrip().splitlines()
+    at = re.search(r"at line (\d+)", reason)
+    number = int(at[1]) if at else len(lines)
+    header = next((line.strip() for line in reversed(lines[: number - 1]) if line.lstrip().startswith("[")), "the file")
+    line = lines[number - 1].partition("#")[0].strip()
+    if line.startswith("["):
+        return f"{file}:{number}: {line} is there twice"
+    return f"{file}:{number}: {line.partition('=')[0].strip()} is twice in {header}"
 
 
 def checked(

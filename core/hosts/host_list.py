@@ -8,7 +8,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.hosts.hosts import Hosts
+from core.hosts.hosts import Hosts, is_long_silent
 from core.models import CoreEntry, EngineLoad, HostEntry
 from core.store import actions as stored_actions
 from core.store import hosts as stored
@@ -48,12 +48,19 @@ def drain(tx: Transaction, now: int, by: str, name: str, core_id: str = "", *, c
     """Drain the cores of a host, or the one with that id: they take no more runs and end once theirs have.
 
     `by` is who decides that. `cancel` lets them take runs again. Returns the number of cores. Raises
-    ResponderBotError("not_found") if there is none.
+    ResponderBotError("not_found") if there is none, and "conflict" if several hosts have that name.
     """
     cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["id"]))]
     if not cores:
         which = f"core {core_id} on a host {name}" if core_id else f"host {name} with a core"
         raise ResponderBotError("not_found", f"There is no {which}; `responder-bot hosts` lists them.")
+    live = {row["host_id"] for row in cores if not row["stopped"] and not is_long_silent(row, now)}
+    if len(live) > 1 and not core_id:
+        sentence = (
+            f"{len(live)} hosts are called {name}: name one core with --core, as `responder-bot hosts` shows it, or"
+            " give each host another [core] host_name."
+        )
+        raise ResponderBotError("conflict", sentence)
     for row in cores:
         stored.set_draining(tx, row["id"], draining=not cancel)
     trail.record(tx, now, "host.resumed" if cancel else "host.drained", by=by, object=name, core=core_id)

@@ -159,7 +159,8 @@ class Hosts:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
                 sentence = f"The clock of host {names[host_id]} is some {seconds} s {which} that of {self.host.name}"
                 problems.append(f"{sentence}; keep both in step, with NTP for instance.")
-        for name, hosts in Counter(names.values()).items():
+        live = self.live_hosts(cores)  # the others have left, such as before the database moved to another machine
+        for name, hosts in Counter(name for host_id, name in names.items() if host_id in live).items():
             if hosts > 1:
                 problems.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
         return problems

@@ -21,7 +21,7 @@ from core.responders.profiles import is_undo, with_profile
 from core.responders.target import Target, applies, artifacts_of, named_by
 from core.settings import Rate, ResponderSection, section_for
 from core.store import guards as stored
-from core.store import objects
+from core.store import objects, people
 
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # characters, with 16 for each text
@@ -194,7 +194,7 @@ class Guards:
     # --- for administrators -----------------------------------------------------------------------------------------
 
     def problems(self, reads: Reads) -> list[str]:
-        """A sentence for each rule that can't work as intended: an unreadable list, an empty group."""
+        """A sentence for each rule that can't work as intended: such as an unknown login."""
         problems = [problem] if (problem := self._protected.current().problem) else []
         for name, section in self._sections.items():
             if sentence := self._unapproved(reads, name, section):
@@ -205,6 +205,12 @@ class Guards:
                     f" `responder-bot group add {group[1:]} LOGIN` puts somebody into it."
                     for group in names or ()
                     if group.startswith("@") and not expand(reads, [group], self._domain)
+                ]
+                problems += [
+                    f"{key} of {name} names {login}, which is nobody's login; correct it, or"
+                    f" `responder-bot user add {login} --profile analyst`."
+                    for login in names or ()
+                    if not login.startswith("@") and people.by_login(reads, full_login(login, self._domain)) is None
                 ]
         return problems
 
@@ -274,9 +280,9 @@ class Guards:
         named, askers = (self._among(reads, names, able) for names in (section.approve_by, section.run_by))
         if not askers or any(len(named - {login}) >= section.approval for login in askers):
             return ""
-        people = "1 person" if len(named) == 1 else f"{len(named)} people"
+        able_to = "1 person" if len(named) == 1 else f"{len(named)} people"
         return (
-            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {people} may"
+            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {able_to} may"
             " approve; give somebody the right, or change its approval."
         )
 

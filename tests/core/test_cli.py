@@ -24,6 +24,7 @@ from core.audit import trail
 from tests import programs, stores
 from tests.core.core_process import ROOT
 from tests.core.running import running_core
+from tests.core.test_disk_full import file_system
 from tests.programs import PIPE, Program
 
 COMMANDS = ["core", "init", "backup", "restore", "user", "responders"]
@@ -517,3 +518,31 @@ async def test_an_export_of_days_in_the_wrong_order_is_refused(tmp_path: Path) -
     ended = await run(tmp_path, "audit", "export", "--from", "2026-02-01", "--to", "2026-01-01")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == "2026-02-01 is after 2026-01-01; give the earlier day with --from.\n"
+
+
+async def test_whose_last_key_is_revoked_is_told(tmp_path: Path) -> None:
+    await run(tmp_path, "user", "add", "anna", "--profile", "analyst")
+    await run(tmp_path, "key", "add", "anna", "nightly")
+    listed = await run(tmp_path, "key", "list", "anna")
+    assert listed.err == "A use is noted within a minute.\n"
+    names = [line.split()[0] for line in listed.out.splitlines()[1:]]
+    assert len(names) == 2
+    ends = (
+        "anna@responder-bot.local has no key any more; `responder-bot user key anna@responder-bot.local` makes one.\n"
+    )
+    first, last = [(await run(tmp_path, "key", "revoke", "anna", name)).err for name in names]
+    assert [said.endswith(ends) for said in (first, last)] == [False, True]
+
+
+@pytest.mark.sqlite
+async def test_a_read_only_file_system_is_told_as_such(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with file_system(state, "size=20m"):
+        (tmp_path / "responder-bot.toml").write_text('[core]\nstate = "state"\n')
+        user = ("user", "add", "anna", "--profile", "analyst")
+        assert (await run(tmp_path, *user)).code == 0
+        await (await asyncio.create_subprocess_exec("mount", "-o", "remount,ro", state)).wait()
+        for command in (user, ("core",), ("hosts",)):
+            refused = await run(tmp_path, *command)
+            assert (refused.code, is_one_sentence(refused.err)) == (2, True)
+            assert "is on a read-only file system; mount it writable" in refused.err

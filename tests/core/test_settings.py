@@ -256,8 +256,10 @@ def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None
         ("[core]\nlog_level = 'loud'", "[core] log_level must be one of debug, info, warning, error."),
         (
             "[core]\nport = 1\nport = 2",
-            "is not valid TOML: Cannot overwrite a value (at end of document); correct that.",
+            "responder-bot.toml:3: port is twice in [core]; keep one.",
         ),
+        ("[core]\nport = 1\nport = 2\nhost = 'x'\n", "responder-bot.toml:3: port is twice in [core]; keep one."),
+        ("[core]\nport = 1\n[slack]\n[core] # again\n", "responder-bot.toml:4: [core] is there twice; keep one."),
         ('[responder."A_1"]\nconfig = "a=b"', "config must be a table, such as { key = value }."),
         ("[[core]]\nport = 1", "[core] must be a table: write its keys below a line [core]."),
         ("port = 9000", "port is outside any section; move it into one, such as [core]."),

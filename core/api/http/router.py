@@ -102,7 +102,7 @@ class Router:
         forwarded = request.headers.get("x-forwarded-for", "") if self._proxies else ""
         request.address = client_address(request.address, forwarded, self._proxies)
         try:
-            response = await self._respond(request)
+            response = await self._respond(request, receive)
         except ClientDisconnected:
             return
         response.raw_headers.append((b"x-request-id", request.id.encode()))
@@ -113,7 +113,7 @@ class Router:
         self._record(request, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 
-    async def _respond(self, request: Request) -> Response:
+    async def _respond(self, request: Request, receive: Receive) -> Response:
         """The response of the handler, or the one for the error that stopped the request."""
         try:
             response = await self._handle(request)
@@ -121,7 +121,9 @@ class Router:
             response = error_response(await self._audited(request, error), request.id)
         except ClientDisconnected:
             raise
-        except asyncio.CancelledError:  # only the listener cancels, when it stops; the client still gets a response
+        except asyncio.CancelledError:  # only the listener cancels, when it stops
+            if await _has_left(receive):
+                raise ClientDisconnected from None
             sentence = "Core is stopping; try again in a moment."
             response = error_response(ResponderBotError("unavailable", sentence), request.id)
         except Exception as error:
@@ -285,3 +287,12 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if reason:
         is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
         raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})
+
+
+async def _has_left(receive: Receive) -> bool:
+    """Whether the client has closed the connection, as one does that waited for events."""
+    try:
+        async with asyncio.timeout(0):
+            return bool((await receive())["type"] == "http.disconnect")
+    except TimeoutError:
+        return False

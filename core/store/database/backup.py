@@ -19,6 +19,8 @@ from core.common.private_files import give_to_owner_of_folder, make_private, nar
 from core.store.database import sequences
 
 MARK = "CREATE TABLE IF NOT EXISTS backup (made_at INTEGER NOT NULL)"
+IDS_A_MS = 10
+LEAST_GAP = 1_000_000
 ID_GAP = 1_000_000_000  # more ids than a database allocates between a backup and its loss
 _IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SIDE_FILES = ("-wal", "-shm", "-journal")  # files of SQLite beside the database
@@ -191,14 +193,14 @@ def mark(tx: Transaction, now: int) -> None:
 def resume(tx: Transaction, copied_at: int, now: int) -> None:
     """Make core's marked copy a live database, whose ids and event numbers continue beyond any used before.
 
-    Numbers allocated after the backup may be known in Slack and elsewhere, so none may be reused. Fewer than a thousand
-    are allocated per second, so the time in ms is always beyond them, also when a backup is restored twice. The table
-    `restore` records which event numbers were lost.
+    Numbers allocated after the backup may be known in Slack and elsewhere, so none may be reused. At most IDS_A_MS
+    are allocated, so the time since then is a bound, also when a backup is restored twice. The table `restore` records
+    which event numbers were lost.
     """
     last_event = sequences.last(tx, "event")
-    event = _next_free(last_event, now)
+    event = _next_free(last_event, now - copied_at)
     sequences.skip_to(tx, "event", event)
-    sequences.skip_to(tx, "id", _next_free(sequences.last(tx, "id"), now))
+    sequences.skip_to(tx, "id", _next_free(sequences.last(tx, "id"), now - copied_at))
     tx.run("DELETE FROM owner")
     tx.run(
         "INSERT INTO restore (at, made_at, last_event, next_event) VALUES (:at, :made_at, :last_event, :next_event)",
@@ -224,5 +226,5 @@ def as_time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _next_free(last: int, now: int) -> int:
-    return now if now > last else last + ID_GAP  # a clock that was set back
+def _next_free(last: int, age_ms: int) -> int:
+    return last + (LEAST_GAP + age_ms * IDS_A_MS if age_ms > 0 else ID_GAP)  # a clock that was set back

@@ -470,6 +470,12 @@ async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: 
         assert await harness.database.read(harness.guards.problems) == []
 
 
+async def test_a_login_that_nobody_has_is_a_problem_that_health_tells(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=rules(run_by=["anna", "nobody-at-all"])) as harness:
+        (problem,) = await harness.database.read(harness.guards.problems)
+        assert problem.startswith(f"run_by of {NAME} names nobody-at-all, which is nobody's login; correct it, or")
+
+
 # --- cost --------------------------------------------------------------------------------------------------------
 
 

@@ -401,6 +401,8 @@ async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path)
         async with host(harness, "web3", ScriptedEngine(), host=Host("here", "another")):
             await look(harness)
             assert await harness.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
+            with pytest.raises(ResponderBotError, match="2 hosts are called here: name one core with --core"):
+                await harness.database.transaction(lambda tx: drain(tx, harness.clock(), "lead", "here"))
 
 
 async def test_a_database_that_is_slow_for_both_hosts_is_no_wrong_clock(tmp_path: Path) -> None:

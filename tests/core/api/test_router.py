@@ -467,3 +467,13 @@ def test_a_port_in_use_is_an_error_that_says_so(tmp_path: Path) -> None:
         taken.listen()
         with pytest.raises(ResponderBotError, match="choose another with"):
             bind("127.0.0.1", taken.getsockname()[1])
+
+
+async def test_who_waited_for_events_and_left_is_no_503_at_the_stop(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with running_core(tmp_path) as here:
+            headers = {"Authorization": f"Bearer {await here.key('service', 'bot')}"}
+            async with httpx.AsyncClient(base_url=here.url, headers=headers, timeout=0.5) as client:
+                with pytest.raises(httpx.ReadTimeout):
+                    await client.get("/api/event", params={"wait": 60})
+    assert [line["status"] for line in logs if line.get("route") == "/api/event"] == []

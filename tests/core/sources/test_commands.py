@@ -69,3 +69,18 @@ def test_what_stands_behind_a_path_that_had_a_value_is_not_used() -> None:
     alert = {"annotations": {"summary": "Down"}, "labels": {"alertname": "Up", "team": "web"}, "empty": ""}
     paths = [parse("annotations.summary || labels.alertname"), parse("empty || labels.team")]
     assert unused(alert, paths) == ["empty", "labels.alertname"]
+
+
+def test_a_source_without_its_section_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(tmp_path / "responder-bot.toml")
+    Path(config).touch()
+    (tmp_path / "body.json").write_text("{}")
+    assert main(["user", "add", "edge", "--profile", "source", "--config", config]) == 0
+    capsys.readouterr()
+    assert main(["source", "list", "--config", config]) == 0
+    assert capsys.readouterr().err == (
+        "The settings have no [source] yet; paste what `responder-bot source add` prints.\n"
+    )
+    assert main(["source", "test", "edge", str(tmp_path / "body.json"), "--config", config]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith('There is neither a [source."edge"] in the settings nor a preset edge: paste what')
