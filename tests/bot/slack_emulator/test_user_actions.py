@@ -276,3 +276,19 @@ async def test_unread_marks_count_what_others_wrote(anna: EmulatedUser, ben: Emu
     assert (await anna.state())["channels"][0]["unread"] == 0
     await ben.read("C0SOC")
     assert await ben.until(lambda view: view.channels["C0SOC"]["unread"] == 0)
+
+
+async def test_phones_show_direct_messages_and_mentions_once_and_no_edit(
+    emulator: SlackEmulator, client: AsyncWebClient, anna: EmulatedUser, ben: EmulatedUser
+) -> None:
+    emulator.set_usergroup("S0ONCALL", ["U0BEN"])
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": "<!subteam^S0ONCALL> <@U0ANNA> Please look"}}]
+    posted = await client.chat_postMessage(channel="C0SOC", text="Approve or deny", blocks=blocks)
+    await client.chat_postMessage(channel="C0SOC", text="Nobody is named")
+    await client.chat_update(channel="C0SOC", ts=posted["ts"], text="Approved", blocks=blocks)
+    await client.chat_postMessage(channel="U0BEN", text="For you")
+    await ben.until(lambda view: len(view.notifications) == 2)
+    assert [shown["text"] for shown in ben.live_view.notifications] == ["Approve or deny", "For you"]
+    assert [shown["text"] for shown in anna.live_view.notifications] == ["Approve or deny"]
+    async with EmulatedUser(emulator.url, emulator.page_token, "U0BEN") as again:
+        assert again.live_view.notifications == ben.live_view.notifications
