@@ -69,6 +69,8 @@ async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(f
     await page.get_by_text("Messages", exact=True).click()
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
+    await page.get_by_role("button", name="Phone").click()
+    await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
     async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
         await page.locator("#modal").get_by_role("button", name="Isolate Host").click()

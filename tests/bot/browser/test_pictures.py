@@ -122,6 +122,10 @@ async def app(page: Page, alert_id: str) -> None:
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
     await pictured(page, "approval", request)
+    await page.get_by_role("button", name="Phone").click()
+    await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
+    await pictured(page, "phone", page.locator("#pane"))
+    await leave_pane(page)
 
 
 async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
