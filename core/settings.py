@@ -295,6 +295,8 @@ class MappingSection(SettingsSection):
     """The path of the time at which the alert is over."""
     map: Mapping[str, Paths] = Field(default_factory=dict)
     """The path, or the paths, of each field of the alert."""
+    custom_fields: Mapping[str, Paths] = Field(default_factory=dict, description="a table of names and paths")
+    """Texts that responders look for in the alert, or in its case."""
     severity: Mapping[str, Annotated[int, Field(ge=1, le=4)]] = Field(
         default_factory=dict, description='a table such as { "0-6.9" = 1, "7-8.9" = 3, "9-" = 4, "critical" = 4 }'
     )

@@ -150,6 +150,7 @@ class BodyMap:
         self._resolved = _conditions(section.resolved)
         self._ends = (parse(section.ends),) if section.ends else ()
         self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS}
+        self._custom = {name: tuple(map(parse, paths)) for name, paths in section.custom_fields.items()}
         self._severity = _Table(section.severity)
         self._observables = [_Observable(parse(item.path), item) for item in section.observables]
         self._type, self._source, self._tlp = type, source, tlp
@@ -158,7 +159,7 @@ class BodyMap:
     @property
     def paths(self) -> Iterator[Path]:
         """All paths that are read in each alert."""
-        yield from (path for paths in self._fields.values() for path in paths)
+        yield from (path for fields in (self._fields, self._custom) for paths in fields.values() for path in paths)
         yield from (path for conditions in (self._when, self._resolved) for path, _ in conditions)
         yield from self._ends
         yield from (observable.path for observable in self._observables)
@@ -240,6 +241,11 @@ class BodyMap:
             pap=max(2, _tlp_of(values_at(reader, self._fields["pap"], item))),
             external_link=_link(texts("link"), notes),
             artifacts=artifacts,
+            custom_fields={
+                name: {"string": _line(_text(found[0]), TITLE_LIMIT)}
+                for name, paths in self._custom.items()
+                if (found := values_at(reader, paths, item))
+            },
         )
         is_resolved = any(_holds(reader, item, one) for one in self._resolved)
         ends_at = _date(values_at(reader, self._ends, item), notes)
@@ -247,10 +253,9 @@ class BodyMap:
 
     def _description(self, item: Mapping[str, Any], reader: Reader) -> str:
         """The text at the first path, then what is at the others; without any, the alert as it was sent."""
-        found = [", ".join(map(_text, values_at(reader, (path,), item))) for path in self._fields["description"]]
-        named = [
-            (path.label, text) for path, text in zip(self._fields["description"][1:], found[1:], strict=True) if text
-        ]
+        paths = self._fields["description"]
+        found = [", ".join(map(_text, values_at(reader, (path,), item))) for path in paths]
+        named = [one for path in paths[1:] for one in _named(path, reader.get(path, item))]
         first = (found[0].strip() if found else "") or ", ".join(f"{label} {text}" for label, text in named)
         lines = [f"{label}: {text}" for label, text in named] if found and found[0].strip() else []
         text = "\n\n".join(part for part in (first, "\n".join(lines)) if part)
@@ -361,6 +366,16 @@ def _band(low: str, dash: str, high: str | None) -> tuple[Decimal, Decimal]:
     return first, last + Decimal(1).scaleb(int(last.as_tuple().exponent))
 
 
+def _named(path: Path, value: Any) -> Iterator[tuple[str, str]]:
+    """What a line says of the value at a path; of an object, such as labels, a line for each of its scalars."""
+    if isinstance(value, dict):
+        yield from ((str(key), _text(item)) for key, item in value.items() if isinstance(item, str | int | float))
+        return
+    scalars = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str | int | float)]
+    if text := ", ".join(_text(item) for item in scalars if item != ""):
+        yield path.label, text
+
+
 def _conditions(section: Mapping[str, Sequence[str]]) -> list[tuple[Path, frozenset[str]]]:
     return [(parse(path), frozenset(value.casefold() for value in values)) for path, values in section.items()]
 
@@ -461,4 +476,6 @@ def _observable(kind: str, value: str) -> tuple[str, str] | None:
             return "ip", str(ipaddress.ip_address(address))
         except ValueError:
             pass
+    if kind == "url" and line.startswith("/"):
+        return None  # a path, without its host
     return (kind, line) if line and kind != "ip" else None
