@@ -36,6 +36,8 @@ _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
 _BAND = re.compile(rf"({_NUMBER})(-?)((?<=-){_NUMBER})?", re.ASCII)
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _HOSTS = ("domain", "fqdn", "hostname")
+_NOTHING = ("", "-", "unknown")
+"""What products write where they know no value."""
 _PORT = re.compile(r"(?<=[^:]):[0-9]{1,5}$", re.ASCII)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TLP_WORDS = {**{name: level for level, name in enumerate(TLP_NAMES)}, "white": 0, "amber+strict": 2}
@@ -277,8 +279,8 @@ class BodyMap:
             for kind, value in self._observed(observable.section, values, budget, notes):
                 if len(value) > OBSERVABLE_LIMIT:
                     notes.append(f"The {kind} at {observable.path.text}, which has over {OBSERVABLE_LIMIT} characters.")
-                elif (kind, value) not in found and budget.take():
-                    found[kind, value] = observable.section.message
+                elif (kind, value) in found or budget.take():
+                    found[kind, value] = observable.section.message or found.get((kind, value), "")
         return [
             ArtifactsInput(data_type=kind, data=[value], message=message or None, tlp=tlp)
             for (kind, value), message in found.items()
@@ -291,9 +293,13 @@ class BodyMap:
             if not section.type:
                 for kind, texts in indicators(budget.text(value)).items():
                     yield from ((kind, text) for text in texts)
+            elif value.strip().casefold() in _NOTHING or (section.type == "url" and value.startswith("/")):
+                continue  # nothing, or a path without its host
+            elif section.type == "hash" and "=" in value:
+                yield from (("hash", text) for text in _hashes(value))
             elif found := _observable(section.type, value):
                 yield found
-            elif value.strip():
+            else:
                 notes.append(f"What is at {section.path}, which is no {section.type}: {value[:60]!r}.")
 
 
@@ -465,6 +471,13 @@ def _link(texts: Sequence[str], notes: list[str]) -> str | None:
     return None
 
 
+def _hashes(value: str) -> Iterator[str]:
+    """The hashes of a file as Sysmon names them, `MD5=...,SHA256=...`, without the IMPHASH, which other files share."""
+    for name, _, found in (part.partition("=") for part in value.split(",")):
+        if name.strip().upper() != "IMPHASH" and found.strip():
+            yield found.strip()
+
+
 def _observable(kind: str, value: str) -> tuple[str, str] | None:
     """The value with its type: a host without its port, or as the address that it is; None for no address."""
     line = _line(value, OBSERVABLE_LIMIT + 1)
@@ -476,6 +489,4 @@ def _observable(kind: str, value: str) -> tuple[str, str] | None:
             return "ip", str(ipaddress.ip_address(address))
         except ValueError:
             pass
-    if kind == "url" and line.startswith("/"):
-        return None  # a path, without its host
     return (kind, line) if line and kind != "ip" else None

@@ -1,5 +1,6 @@
 """Paths into a body: jmespath, held to names, indexes, `[]`, `||` and `@`, so that none of them computes anything."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from jmespath.parser import Parser
 from jmespath.visitor import TreeInterpreter
 
 PATH_LIMIT_CHARS = 500
+_BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z])")
 LOOKED_AT_LIMIT = 500_000
 """Values that all paths may look at in one body: some 300 ms."""
 
@@ -39,7 +41,7 @@ class Path:
     @cached_property
     def label(self) -> str:
         """The last two names of its first alternative as words, such as `agent name`."""
-        return " ".join(self.alternatives[0].split(".")[-2:])
+        return _BETWEEN_WORDS.sub(" ", " ".join(self.alternatives[0].split(".")[-2:]).lstrip("_")).lower()
 
     @property
     def alternatives(self) -> list[str]:

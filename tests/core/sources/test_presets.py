@@ -15,6 +15,10 @@ from tests.core.sources.running import running_source
 PAGE = Path(__file__).parents[3] / "core/docs/sources.md"
 
 
+BODIES = sorted(file.name.split(".body.")[0] for file in preset.FOLDER.glob("*.body.*"))
+"""The names of bodies: a preset, and after a dot what else it sends."""
+
+
 def body_of(name: str) -> bytes:
     (file,) = preset.FOLDER.glob(f"{name}.body.*")
     return file.read_bytes()
@@ -25,9 +29,10 @@ def alerts_of(name: str) -> list[dict[str, Any]]:
     return alerts
 
 
-@pytest.mark.parametrize("name", preset.names())
+@pytest.mark.parametrize("name", BODIES)
 def test_a_recorded_body_becomes_the_alerts_beside_it(name: str) -> None:
-    reading = BodyMap(preset.load(name), type=name, source=name, tlp=2, withheld_tags=()).read(body_of(name))
+    section = preset.load(name.partition(".")[0])
+    reading = BodyMap(section, type=name, source=name, tlp=2, withheld_tags=()).read(body_of(name))
     assert reading.unreadable == []
     assert [
         {
@@ -39,6 +44,7 @@ def test_a_recorded_body_becomes_the_alerts_beside_it(name: str) -> None:
             "tags": alert.tags,
             "link": alert.external_link,
             "observables": [[item.data_type, item.data[0], item.message or ""] for item in alert.artifacts],
+            **({"customFields": alert.custom_fields} if alert.custom_fields else {}),
             **({"resolved": True} if incoming.is_over(now_ms()) else {}),
         }
         for incoming in reading.incoming
@@ -56,21 +62,21 @@ def test_a_body_without_any_alert_is_none(name: str, body: bytes) -> None:
 async def test_all_of_them_are_stored_and_sent_again_are_counted(tmp_path: Path) -> None:
     others = {name: {"preset": name} for name in preset.names()}
     async with running_source(tmp_path, others=others) as source:
-        first = {name: await source.counts(body_of(name), to=name) for name in others}
-        again = {name: await source.counts(body_of(name), to=name) for name in others}
+        first = {name: await source.counts(body_of(name), to=name.partition(".")[0]) for name in BODIES}
+        again = {name: await source.counts(body_of(name), to=name.partition(".")[0]) for name in BODIES}
         email = (await source.alerts(source="email"))[0]
         prometheus = await source.core.http.post(
             "/api/ingest/prometheus/api/v2/alerts",
             content=body_of("prometheus"),
             auth=("prometheus", source.keys["prometheus"]),
         )
-    firing = {name: [alert for alert in alerts_of(name) if "resolved" not in alert] for name in others}
+    firing = {name: [alert for alert in alerts_of(name) if "resolved" not in alert] for name in BODIES}
     late = {"prometheus": 1}  # that are over by the end that they name, and so are stored and closed
     assert {name: counts.get("created") for name, counts in first.items()} == {
-        name: len(firing[name]) + late.get(name, 0) for name in others
+        name: len(firing[name]) + late.get(name, 0) for name in BODIES
     }
     assert {name: counts.get("repeated") for name, counts in again.items()} == {
-        name: len(firing[name]) for name in others
+        name: len(firing[name]) for name in BODIES
     }
     assert [item["attachment"]["name"] for item in email["artifacts"] if item["dataType"] == "file"] == ["message.eml"]
     assert prometheus.json()["repeated"] == 1
