@@ -262,8 +262,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             assert [one.partition("@")[0] for one in action.approval.approved_by] == ["ben"]
             assert '"reason":"C2 <seen>"' in (action.parameters or "").replace(" ", "").replace("C2<", "C2 <")
             assert not env["anna"].live_view.thread(SOC, card["ts"])[1:]
-        await env.until("anna", lambda view: view.thread(SOC, ended["ts"])[1:] or None)
-        assert len(posted_to(env, SOC)) == 12 + 2  # the cards, the bulk, and the end in its thread
+        await env.until("anna", lambda view: view.thread(SOC, ended["ts"])[2:] or None)
+        assert len(posted_to(env, SOC)) == 12 + 3  # the cards, the bulk, and in its thread the question and the end
         assert len(posted_to(env, direct)) == 1
 
 
