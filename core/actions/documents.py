@@ -187,6 +187,7 @@ class _DocumentReader:
         self._guards = guards
         self._sees_up_to = caller.sees_up_to
         self._deciders: dict[tuple[object, ...], str] = {}
+        self._levels: dict[int, Mapping[int, int]] = {}  # of alerts with artifacts of a case, by case
         self.documents: dict[int, _Document] = {}
         self.chars = 0
         """The length of all JSON read so far."""
@@ -332,17 +333,26 @@ class _DocumentReader:
         if number in document.parts[kind]:
             return
         row = objects.find(self._reads, kind, number)
-        if row is not None and self._read(document, row) is not None:
-            document.parts[kind][number] = row["doc"]
+        doc = None if row is None else self._read(document, row)
+        if row is not None and doc is not None:
+            of_case = kind == artifacts.KIND
+            document.parts[kind][number] = self._artifact(doc, row, document.root_id) if of_case else row["doc"]
             self._list_actions(document, kind, number)
+
+    def _artifact(self, doc: Mapping[str, Any], row: Row, case_id: int) -> str:
+        """The JSON of an artifact of a case: where alerts have it as well, the highest TLP of all counts."""
+        if case_id not in self._levels:
+            self._levels[case_id] = objects.levels_of_alerts(self._reads, case_id)
+        level = self._levels[case_id].get(row["id"], 0)
+        return row["doc"] if doc.get("tlp", 0) >= level else json.dumps({**doc, "tlp": level})
 
     def _add_others(self, document: _Document, case_id: int | None, *, but: Collection[int] = ()) -> None:
         """Add the artifacts of a case to those that texts of the document may repeat."""
         if case_id is None:
             return
         for part in objects.children(self._reads, artifacts.KIND, case_id):
-            if part["id"] not in but and self._read(document, part) is not None:
-                document.others[part["id"]] = part["doc"]
+            if part["id"] not in but and (doc := self._read(document, part)) is not None:
+                document.others[part["id"]] = self._artifact(doc, part, case_id)
 
     def _list_actions_on_artifacts(self, document: _Document, numbers: Sequence[int]) -> None:
         """The actions on an alert's artifacts, which are in the alert's own JSON."""

@@ -90,7 +90,7 @@ class ProtectedTargets:
         return known.targets
 
     def _read(self) -> "_Known":
-        # As of before reading: a change meanwhile is seen the next time.
+        # As of before reading: a change while it is read is seen the next time.
         return _Known([_stamp(file) for file in self._files], self._targets())
 
     def _targets(self) -> "ProtectedList | Unread":

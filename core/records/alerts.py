@@ -259,6 +259,9 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     texts.save(tx, saved)
     attachments.save(tx, number, saved.artifacts)
     record_event(tx, KIND, "updated", number, number, user, now)
+    if saved.case is not None and saved.tlp != before.tlp:  # its artifacts show in messages of the case as well
+        case_id = number_of(saved.case)
+        record_event(tx, "case", "updated", case_id, case_id, user, now)
     return saved
 
 

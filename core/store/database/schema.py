@@ -29,6 +29,7 @@ CREATE TABLE object (
   source TEXT GENERATED ALWAYS AS ({text:source}) STORED,
   source_ref TEXT GENERATED ALWAYS AS ({text:sourceRef}) STORED,
   severity INTEGER GENERATED ALWAYS AS ({number:severity}) STORED,
+  tlp INTEGER GENERATED ALWAYS AS ({number:tlp}) STORED,
   date INTEGER GENERATED ALWAYS AS ({number:date}) STORED,
   created_at INTEGER GENERATED ALWAYS AS ({number:createdAt}) STORED,
   closed_at INTEGER GENERATED ALWAYS AS (
