@@ -219,13 +219,15 @@ class Eraser:
     async def end(self, login: str) -> None:
         """Forget the ids in Slack of somebody who was erased, which were kept for whoever repeats it."""
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> bool:
             if numbers := sorted(_slack_of(tx, login)):
                 audit.delete_text(tx, [(number, "slack") for number in numbers])
                 by = COMMAND_LINE.login
                 trail.record(tx, self._clock(), "erased", by=by, object=login, erased=numbers, person=True)
+            return bool(numbers)
 
-        await self.database.transaction(work)
+        if await self.database.transaction(work):
+            await self.overwrite_deleted()
 
     async def overwrite_deleted(self) -> None:
         """Leave nothing in the files of what was deleted."""

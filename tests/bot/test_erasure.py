@@ -33,6 +33,7 @@ from tests.programs import PIPE
 from tests.responder_folders import write_responder
 
 VALUE = "203.0.113.7"
+ZORA = "U0ZORAQUAGGA"
 NEIGHBOUR = "203.0.113.70"
 LOOKUP = "Look_1_0"
 DATABASES = ("core.db", "slack.db")
@@ -101,8 +102,8 @@ async def close(scene: BotEnvironment, alert_id: str) -> None:
 
 
 def hits(content: bytes) -> list[bytes]:
-    """Where bytes have the value, plain or defanged."""
-    spellings = (VALUE, defang(VALUE), base64.b64encode(VALUE.encode()).decode()[:-4])
+    """Where bytes have the value, plain or defanged, or the Slack id of ZORA."""
+    spellings = (VALUE, defang(VALUE), base64.b64encode(VALUE.encode()).decode()[:-4], ZORA)
     return [match[0] for text in spellings for match in re.finditer(re.escape(text.encode()) + rb"(?!\d)", content)]
 
 
@@ -186,7 +187,7 @@ async def test_a_value_of_an_alert_is_nowhere_afterwards_nor_in_a_backup_restore
 
 
 @pytest.mark.slow
-async def test_a_value_is_not_in_the_files_of_postgresql_afterwards(tmp_path: Path) -> None:
+async def test_neither_a_value_nor_a_person_is_in_the_files_of_postgresql_afterwards(tmp_path: Path) -> None:
     """Once somebody has had the write-ahead log removed, as the document says."""
     server = PostgresqlServer(wal_recycle="off")
     await server.create()
@@ -200,14 +201,18 @@ async def test_a_value_is_not_in_the_files_of_postgresql_afterwards(tmp_path: Pa
                 gone = await seen_and_run(scene, **fields, artifacts=[{"dataType": "ip", "data": VALUE}])
                 await close(scene, gone)
                 await seen_and_run(scene, title="Another one", sourceRef="2")
+                people = scene.core.core.people
+                await people.add("zora", "analyst")
+                await people.link("zora", f"{scene.emulator.team_id}:{ZORA}")
                 connection.execute("ANALYZE")
                 connection.execute("CHECKPOINT")
                 found = files_of_server_with(server)
                 assert {"base/5/2619"} < found.keys()
                 assert any(name.startswith("pg_wal/") for name in found)
                 both = (core.text, bot.text)
-                erased = await command(scene, tmp_path, "erase", "alert", gone, "--yes", databases=both)
-                assert (erased.code, erased.err) == (0, "Erased.\n")
+                for what in (("alert", gone), ("person", "zora")):
+                    erased = await command(scene, tmp_path, "erase", *what, "--yes", databases=both)
+                    assert (erased.code, erased.err) == (0, "Erased.\n")
                 for _ in range(2):
                     connection.execute("SELECT pg_switch_wal()")
                     connection.execute("CHECKPOINT")
