@@ -109,7 +109,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
     async with page as session, session.get("/page/state") as answer:
         steps = (await answer.json())["pointers"]
-    assert len(steps) == 20
+    assert len(steps) == 18
     ended: dict[str, str] = {}
     async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
         for step in steps:

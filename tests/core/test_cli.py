@@ -268,7 +268,7 @@ async def test_responders_are_listed_with_the_reason_where_they_cannot_run(tmp_p
         ' have; did you mean "url"?',
     )
     installed = await run(tmp_path, "responders", "install", "mine")
-    assert (installed.code, installed.out) == (0, "0 environments ready, 0 failed\n")
+    assert (installed.code, installed.out) == (2, "")
     assert installed.err == "There is no responder in mine: no folder in it has a usable definition (*.json).\n"
 
 

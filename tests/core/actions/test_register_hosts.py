@@ -26,7 +26,7 @@ from tests.core.core_process import (
 
 DAY = 1_440  # minutes
 ENDS = (DAY, 4 * DAY, 0)  # minutes after the run; 0: never
-TARGETS = [f"SRV-{number:02}" for number in range(12)]
+TARGETS = [f"srv-{number:02}" for number in range(12)]
 RULES = {"Isolate": {"undo": "Release_1_0", "target": "hostname"}, "Release": {"target": "hostname"}}
 PROGRAM = """
 import json, sys
