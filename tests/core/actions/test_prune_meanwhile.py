@@ -58,7 +58,8 @@ class Before:
 async def seeded(soc: Soc) -> Before:
     """Some alerts and cases are due, also by the clock of the machine."""
     soc.clock.now_ms = now_ms() - (DAYS + 1) * DAY_MS
-    await seed(soc)
+    for _ in range(3):  # so that it isn't over within one look at it
+        await seed(soc)
     soc.later(DAYS + 1)
     docs = soc.docs()
     rows = stores.rows(soc.parts.location, "SELECT id, parent_id FROM object UNION ALL SELECT id, root_id FROM action")
