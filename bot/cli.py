@@ -426,15 +426,11 @@ def _doctor(args: argparse.Namespace) -> int:
             first.extend(await _key_checks(local_core))
             first.append(await _audit_check(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
-        for line in lines:
-            _print_check(*line)
+        for is_well, name, message in lines:
+            _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
         return 0 if all(is_well for is_well, _, _ in lines) else 1
 
     return _run_until_stopped(check())
-
-
-def _print_check(is_well: bool, name: str, message: str) -> None:
-    _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
 
 
 def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:

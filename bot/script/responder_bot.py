@@ -5,9 +5,6 @@ In the wheel this is the package that holds `bot` and `core`, since other distri
 
 import sys
 
+sys.path[:0] = globals().get("__path__", [])
 
-def main() -> int:
-    sys.path[:0] = globals().get("__path__", [])
-    from bot.cli import main as command
-
-    return command()
+from bot.cli import main as main  # noqa: E402  # found by the path above
