@@ -165,12 +165,12 @@ def alerts_with(reads: Reads, artifact_id: int) -> list[int]:
 def levels_of_alerts(reads: Reads, case_id: int) -> dict[int, int]:
     """The highest TLP of the alerts that have each artifact of a case, by its id; red if none can be read."""
     rows = reads.rows(
-        "SELECT artifact_id, coalesce(max(alert.tlp), 3) AS level FROM object AS artifact"
+        "SELECT artifact.id, coalesce(max(alert.tlp), 3) AS level FROM object AS artifact"
         " JOIN alert_artifact ON artifact_id = artifact.id JOIN object AS alert ON alert.id = alert_id"
-        " WHERE artifact.parent_id = :case_id AND artifact.kind = 'case_artifact' GROUP BY artifact_id",
+        " WHERE artifact.parent_id = :case_id AND artifact.kind = 'case_artifact' GROUP BY artifact.id",
         {"case_id": case_id},
     )
-    return {row["artifact_id"]: row["level"] for row in rows}
+    return {row["id"]: row["level"] for row in rows}
 
 
 async def measure(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
