@@ -12,7 +12,7 @@ import structlog
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.app.channels import Channels
+from bot.app.channels import LOOK_EVERY_S, Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.health import BotHealth
 from bot.app.replies import ResponseUrls
@@ -40,12 +40,11 @@ from core.common.database.location import files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.private_files import create_database
-from core.common.tasks import cancel_and_wait, repeat
+from core.common.tasks import Backoff, cancel_and_wait, repeat
 
 PRUNE_EVERY_S = 3_600.0
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
-FIRST_PAUSE_S = 0.5  # between attempts to connect to Slack; each is twice as long as the one before
-LONGEST_PAUSE_S = 10.0
+CONNECTING = Backoff(0.5, 10.0)  # between attempts to connect to Slack
 REFUSED_PAUSE_S = 60.0  # while a person has to change something
 
 log = structlog.get_logger("bot.app")
@@ -145,8 +144,8 @@ class Bot:
             await self.health_server.start()
         await self.transport.start()
         self._connection.start(self._keep_connected)
-        self._workers.start(self._lead)
-        self._workers.start(self._refresh_channels)
+        self._workers.start(self._lead, every_s=LOOK_MS / 1000)
+        self._workers.start(self._refresh_channels, every_s=LOOK_EVERY_S)
 
     async def close(self) -> None:
         """Accept nothing more, finish what was accepted, release the lease and the files. May be called twice."""
@@ -186,7 +185,7 @@ class Bot:
         self, step: Callable[[], Awaitable[None]], classified: Callable[[Exception], DeliveryError] = classify
     ) -> None:
         """Take this step as often as it fails. `/health` says why meanwhile, and the log when the reason changes."""
-        pause_s = FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 await step()
@@ -199,20 +198,16 @@ class Bot:
                 write = log.warning if failure.is_temporary else log.error
                 write("slack_not_connected", code=failure.code, reason=failure.message)
             self._slack_problem = failure.message
-            await asyncio.sleep(max(pause_s, failure.wait_s) if failure.is_temporary else REFUSED_PAUSE_S)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            failures += 1
+            pause_s = max(CONNECTING.after(failures), failure.wait_s)
+            await asyncio.sleep(pause_s if failure.is_temporary else REFUSED_PAUSE_S)
 
     # leading: of all replicas, the holder of the lease follows core and sends
 
     async def _lead(self) -> None:
         await self._ready.wait()  # nothing is shown before Slack has said which channels are shared
-        while True:
-            try:
-                if await self.outbox.replicas.acquire():
-                    await self._lead_while_held()
-            except ResponderBotError as error:
-                log.warning("lease_failed", reason=error.message)
-            await asyncio.sleep(LOOK_MS / 1000)
+        if await self.outbox.replicas.acquire():
+            await self._lead_while_held()
 
     async def _lead_while_held(self) -> None:
         """Run the notifier and the sender while this replica holds the lease. Raises if one of them fails."""
@@ -264,7 +259,7 @@ class Bot:
 
     async def _refresh_channels(self) -> None:
         await self._ready.wait()
-        await self.channels.refresh_periodically(self.outbox.channels_changed_at)
+        await self.channels.refresh_if_due(self.outbox.channels_changed_at)
 
     # checks for `doctor` and `/health`
 

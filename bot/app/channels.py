@@ -1,6 +1,7 @@
 """The channels of the settings: what each may show, and whether the bot can post there."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from core.models import SEVERITY_NAMES
 
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
 RETRY_EVERY_S = 10.0
-POLL_REQUESTS_S = 2.0
+LOOK_EVERY_S = 2.0
 SHARED_FLAGS = ("is_shared", "is_ext_shared", "is_org_shared", "is_pending_ext_shared")
 
 log = structlog.get_logger("bot.app")
@@ -43,6 +44,7 @@ class Channels:
         self._slack = slack
         self._states: dict[str, _ChannelState] = {}
         self._request: str | None = None  # the last one to refresh that was seen
+        self._refreshed_at = 0.0  # on the monotonic clock
         self._refreshing = asyncio.Lock()
         self.refreshed = asyncio.Event()
         """Set after each refresh: clearances may have changed."""
@@ -89,31 +91,23 @@ class Channels:
         self.refreshed.set()
 
     async def begin(self, requested: Callable[[], Awaitable[str]]) -> None:
-        """Refresh for the first time. `requested` as for `refresh_periodically`, which misses no later request."""
+        """Refresh for the first time. `requested` as for `refresh_if_due`, which misses no later request."""
         with suppress(ResponderBotError):  # the store is away
             self._request = await requested()
+        self._refreshed_at = time.monotonic()
         await self.refresh()
 
-    async def refresh_periodically(self, requested: Callable[[], Awaitable[str]]) -> None:
+    async def refresh_if_due(self, requested: Callable[[], Awaitable[str]]) -> None:
         """Refresh every 5 minutes, since a channel can become shared at any time; every 10 s while one is unknown.
 
         Refresh at once when `requested` returns another text than before: Slack sends each event to one replica only.
         """
-        waited_s = 0.0
-        while True:
-            has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
-            try:
-                request = await requested()
-                is_asked, self._request = request != self._request, request
-                if is_asked or waited_s >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
-                    waited_s = 0.0
-                    await self.refresh()
-            except ResponderBotError as error:  # the store is away
-                log.warning("channels_not_refreshed", reason=error.message)
-            except Exception:
-                log.exception("channels_not_refreshed")
-            await asyncio.sleep(POLL_REQUESTS_S)
-            waited_s += POLL_REQUESTS_S
+        request, now = await requested(), time.monotonic()
+        has_unknown = any(not state.is_internal and state.problem for state in self._states.values())
+        is_asked, self._request = request != self._request, request
+        if is_asked or now - self._refreshed_at >= (RETRY_EVERY_S if has_unknown else REFRESH_EVERY_S):
+            self._refreshed_at = now
+            await self.refresh()
 
     async def _ask_slack(self, channel: str) -> _ChannelState:
         try:

@@ -29,7 +29,7 @@ from core.common import logs
 from core.common.clock import Clock
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.common.tasks import cancel_and_wait
+from core.common.tasks import cancel_and_wait, until_stored
 from core.models import Person
 
 QUEUE_SIZE = 1_000  # further READ interactions are refused
@@ -38,7 +38,6 @@ SKELETON_S = 0.8  # a modal opens as a skeleton if core takes longer to say who 
 RESPONSE_S = 2.0  # core's time for a RESPONSE entry; Slack waits 3 s
 ACCEPT_S = 2.0  # the database's time to store a click; Slack waits 3 s
 LATE_ACCEPT_S = 0.7  # the same once RESPONSE_S is over
-WRITE_AGAIN_S = 1.0
 REPLAY_EVERY_S = 2.0
 REQUEST_ID_CHARS = 16
 # Older interactions are not replayed: nobody expects a host to be isolated an hour after the click, and core forgets an
@@ -162,8 +161,8 @@ class Dispatcher:
     def start(self) -> None:
         """Start the workers and the replay of the inbox."""
         self._workers.start(self._work, count=WORKERS)
-        self._workers.start(self._replay)
-        self._workers.start(self._look_for_gaps)
+        self._workers.start(self._replay, every_s=REPLAY_EVERY_S)
+        self._workers.start(self._look_for_gaps, every_s=LOOK_EVERY_S)
 
     async def close(self, grace_s: float) -> None:
         """Finish what is queued within `grace_s`; what is left in the inbox is replayed after the next start."""
@@ -184,9 +183,7 @@ class Dispatcher:
             await self._dispatch(parse(interaction_type, body), ack, age_ms)
 
     async def _look_for_gaps(self) -> None:
-        while True:
-            self._is_after_gap()
-            await asyncio.sleep(LOOK_EVERY_S)
+        self._is_after_gap()
 
     def _is_after_gap(self) -> bool:
         """Whether this process was frozen a moment ago, as a paused VM is, so that what arrives has waited."""
@@ -261,13 +258,7 @@ class Dispatcher:
     async def _write_until_stored(self, key: str, write: Callable[[], Awaitable[None]]) -> None:
         """Repeat a write while the database is away, so that what a person has read holds."""
         try:
-            while True:
-                try:
-                    await write()
-                    return
-                except ResponderBotError as error:
-                    log.warning("write_repeated", reason=error.message)
-                await asyncio.sleep(WRITE_AGAIN_S)
+            await until_stored(write)
         finally:
             self._unstored.discard(key)
 
@@ -466,13 +457,8 @@ class Dispatcher:
     # replaying what another process left in the inbox
 
     async def _replay(self) -> None:
-        while True:
-            try:
-                for pending in await self._outbox.inbox.take_over_abandoned():
-                    await self._replay_one(pending)
-            except ResponderBotError as error:
-                log.warning("replay_failed", reason=error.message)
-            await asyncio.sleep(REPLAY_EVERY_S)
+        for pending in await self._outbox.inbox.take_over_abandoned():
+            await self._replay_one(pending)
 
     async def _replay_one(self, pending: PendingInteraction) -> None:
         if pending.key in self._in_hand or pending.key in self._unstored:

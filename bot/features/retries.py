@@ -6,13 +6,14 @@ from typing import TypeVar
 
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError
+from core.common.tasks import Backoff
 
 T = TypeVar("T")
 UNKNOWN_DECISION = (
     "The responder service stopped answering, so your decision may not have been recorded. "
     "Look at the card before you decide again."
 )
-RETRY_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)  # a core that is restarted is up within a few seconds
+ASKING = Backoff(0.2, 4.0)  # a core that is restarted is up within a few seconds
 RETRY_LIMIT_S = 9.0  # so that a core that hangs is asked only once
 
 
@@ -29,14 +30,14 @@ async def answered(decision: Awaitable[T], unknown: str = UNKNOWN_DECISION) -> T
 async def until_answered(ask: Callable[[], Awaitable[T]], unknown: str) -> T:
     """Ask core, under an Idempotency-Key, until it answers. Raises as `answered` does."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + RETRY_LIMIT_S
-    for pause_s in RETRY_PAUSES_S:
-        if loop.time() + pause_s >= deadline:
-            break
+    deadline, pause_s, failures = loop.time() + RETRY_LIMIT_S, 0.0, 0
+    while loop.time() + pause_s < deadline:
         await asyncio.sleep(pause_s)
         try:
             return await ask()
         except ResponderBotError as error:
             if UNANSWERED not in error.details:
                 raise
+        failures += 1
+        pause_s = ASKING.after(failures)
     raise ResponderBotError("unavailable", unknown)

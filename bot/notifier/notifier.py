@@ -22,7 +22,7 @@ from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.errors import ResponderBotError
-from core.common.tasks import cancel_and_wait
+from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.models import Document, EventPage, parse_id
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
 MAX_HELD = 500  # events
 REQUESTS_AT_ONCE = 20
-BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+AFTER_FAILURE = Backoff(0.2, 5.0)
 
 INTERNAL_ERROR = (
     "Core's changes can't be followed because of an internal error of the bot, which the log describes; it is tried"
@@ -72,24 +72,19 @@ class Notifier:
 
     async def run(self) -> None:
         """Follow the feed until cancelled. While core is down it is asked again without limit."""
-        failures = 0
-        while True:
-            self._database.reset()
-            started = asyncio.get_running_loop().time()
-            try:
-                await self._follow()
-            except ResponderBotError as error:
-                if error.code == "gone":
-                    continue
+        await repeat("feed", 0, self._follow_until_failure, backoff=AFTER_FAILURE)
+
+    async def _follow_until_failure(self) -> None:
+        self._database.reset()
+        try:
+            await self._follow()
+        except ResponderBotError as error:
+            if error.code != "gone":
                 self.problem = error.message
-                log.warning("feed_failed", code=error.code, reason=error.message)
-            except Exception:
-                self.problem = INTERNAL_ERROR
-                log.exception("feed_failed", code="internal")
-            if asyncio.get_running_loop().time() - started > BACKOFF_S[-1]:
-                failures = 0
-            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
-            failures += 1
+                raise
+        except Exception:
+            self.problem = INTERNAL_ERROR
+            raise
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 

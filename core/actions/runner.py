@@ -1,10 +1,9 @@
 """Dispatches accepted actions to their engines and follows each to its end, including those of a dead core."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 import structlog
 
@@ -13,19 +12,17 @@ from core.common import leases
 from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
-from core.common.tasks import cancel_and_wait, repeat
+from core.common.tasks import STORE_RETRY, cancel_and_wait, repeat, until_stored
 from core.engines.base import Engine, Job, Progress, Report
 from core.hosts.hosts import LEASE_MS, Hosts
 from core.models import OPEN_STATUSES
 from core.responders.registry import Registry
 from core.store import actions as stored
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 TICK_S = LEASE_MS / 3000  # a lease is renewed three times before it could end
 STOP_WAIT_S = 2.0  # a killed responder usually ends within this, so the answer shows its end
-STORE_RETRY_S = 1.0  # between attempts to claim, or to store an end, while the store can't be used
 LOOK_S = 0.25  # between polls for what other cores have recorded or cancelled, while there are other cores
 END_LOOK_S = 0.1  # between polls for the end of an action that another host runs
 CLAIM_AT_ONCE = 100
@@ -94,7 +91,7 @@ class Runner:
         self._ticking = [
             asyncio.create_task(repeat("lease", self._tick_s, self._renew, at_once=False)),
             asyncio.create_task(repeat("actions", self._tick_s, self._adopt_and_expire, at_once=False)),
-            asyncio.create_task(repeat("claims", STORE_RETRY_S, self._claim_repeatedly)),
+            asyncio.create_task(repeat("claims", 0, self._claim_next, backoff=STORE_RETRY)),
         ]
 
     async def _open_run_ids(self) -> list[str]:
@@ -205,7 +202,7 @@ class Runner:
         await cancel_and_wait(*dropped.values())
         for number in dropped:
             find = partial(self._database.read, partial(stored.find, action_id=number))
-            row = await _until_store_answers(find)
+            row = await until_stored(find)
             if row is not None and row["status"] not in OPEN_STATUSES:
                 with suppress(ResponderBotError):  # the engine is gone
                     await self._registry.engine(row["engine_name"]).clean_up(row["run_id"])
@@ -283,15 +280,14 @@ class Runner:
             if await self._lifecycle.claim_one(number):
                 self.follow(number, engine_name, None, report)
 
-    async def _claim_repeatedly(self) -> None:
-        """Claim what waits: at once if this process recorded it, and at intervals while there are other cores."""
-        while True:
-            self._wake.clear()
-            await self._claim()
-            await self._stop_cancelled()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S if self._hosts.others() else None):
-                    await self._wake.wait()
+    async def _claim_next(self) -> None:
+        """Claim what waits, then wait: until this process has recorded more, or a moment if there are other cores."""
+        self._wake.clear()
+        await self._claim()
+        await self._stop_cancelled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S if self._hosts.others() else None):
+                await self._wake.wait()
 
     async def _claim(self) -> None:
         """Claim the oldest actions that wait for this host's engines, as many as have a free slot."""
@@ -373,33 +369,33 @@ class Runner:
             )
             return
         if job is None:
-            job = await _until_store_answers(lambda: self._lifecycle.dispatch(number))
+            job = await until_stored(lambda: self._lifecycle.dispatch(number))
         if job is None:
             return
         if isinstance(job, Report):
             await self._apply_report(number, job)
             return
-        if self._hosts.is_late() and not await _until_store_answers(lambda: self._lifecycle.still_holds(number)):
+        if self._hosts.is_late() and not await until_stored(lambda: self._lifecycle.still_holds(number)):
             return  # the process was frozen, and another core may have taken it over
-        is_reported = job.resumed and await _until_store_answers(lambda: self._lifecycle.has_stored_report(number))
+        is_reported = job.resumed and await until_stored(lambda: self._lifecycle.has_stored_report(number))
         report = None if is_reported else await self._run_job(engine, number, job)
         if await self._apply_report(number, report, job.run_id):
             await self._clean_up(engine, number, job)
-        elif not await _until_store_answers(lambda: self._lifecycle.is_open(number)):
+        elif not await until_stored(lambda: self._lifecycle.is_open(number)):
             await engine.clean_up(job.run_id)  # another core has ended it; an open action still needs its files
 
     async def _run_job(self, engine: Engine, number: int, job: Job) -> Report:
         async def on_progress(progress: Progress) -> None:
-            await _until_store_answers(lambda: self._lifecycle.progress(number, progress, job.run_id))
+            await until_stored(lambda: self._lifecycle.progress(number, progress, job.run_id))
             known = self._job_id_known.get(number)
             if known is not None and progress.engine_job_id:
                 known.set()
 
-        if job.resumed and await _until_store_answers(lambda: self._lifecycle.is_cancelled(number)):
+        if job.resumed and await until_stored(lambda: self._lifecycle.is_cancelled(number)):
             try:  # an earlier core didn't finish that
                 await engine.cancel(job)
             except ResponderBotError:
-                await _until_store_answers(lambda: self._lifecycle.withdraw_cancel(number))
+                await until_stored(lambda: self._lifecycle.withdraw_cancel(number))
         try:
             return await engine.run(job, on_progress)
         except Exception:
@@ -420,16 +416,4 @@ class Runner:
 
     async def _apply_report(self, number: int, report: Report | None, run_id: str = "") -> bool:
         """Store the end; False if this process doesn't hold the action."""
-        return await _until_store_answers(lambda: self._lifecycle.apply_report(number, report, run_id))
-
-
-async def _until_store_answers(ask: Callable[[], Awaitable[T]]) -> T:
-    """Retry a change or read until the store can be used, since the run goes on meanwhile."""
-    while True:
-        try:
-            return await ask()
-        except ResponderBotError as error:
-            if error.code != "unavailable":
-                raise
-            log.warning("store_not_usable", reason=error.message)
-            await asyncio.sleep(STORE_RETRY_S)
+        return await until_stored(lambda: self._lifecycle.apply_report(number, report, run_id))

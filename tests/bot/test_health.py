@@ -13,13 +13,14 @@ import pytest
 from bot.app.workers import Workers
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
+from core.common.errors import ResponderBotError
 from tests import programs
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
 from tests.bot.test_serve import SETTINGS, output_after, serving, started, user_added
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:
-    workers = Workers(pause_s=0)
+    workers = Workers()
     runs, again = 0, asyncio.Event()
 
     async def work() -> None:
@@ -30,32 +31,32 @@ async def test_worker_is_restarted_however_it_ends() -> None:
         if runs == 2:
             raise asyncio.CancelledError
         if runs == 3:
-            return
+            raise ResponderBotError("unavailable", "The disk is full.")  # which the check of the store tells
         again.set()
         await asyncio.Event().wait()
 
     assert workers.problem() == ""
-    workers.start(work)
+    workers.start(work, every_s=0)
     await again.wait()
-    assert workers.restarts == 3
-    assert "3 times" in workers.problem()
+    assert workers.restarts == 2
+    assert "2 times" in workers.problem()
     await workers.close()
     assert runs == 4
 
 
 async def test_restarts_of_workers_are_reported_for_five_minutes() -> None:
     now = 0.0
-    workers = Workers(pause_s=0, seconds=lambda: now)
+    workers = Workers(seconds=lambda: now)
     first, second = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
         if not first.is_set():
             first.set()
-            return
+            raise ValueError("broken")
         second.set()
         await asyncio.Event().wait()
 
-    workers.start(work)
+    workers.start(work, every_s=0)
     await second.wait()
     assert workers.problem()
     now = 301.0

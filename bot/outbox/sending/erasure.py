@@ -16,9 +16,10 @@ from bot.outbox.store import STORE
 from core.common.database import Database, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.database.transfer import Table, delete, matching
+from core.common.tasks import Backoff
 
 ATTEMPTS = 5
-RETRY_S = 1.0
+AFTER_FAILURE = Backoff(1.0, 4.0)
 _OWN = ("state", "lease", "replica")  # which name nothing of an alert or a person
 
 
@@ -111,7 +112,7 @@ class Erasure:
     async def _call(self, method: str, **values: str) -> str:
         """Call a method until Slack answers; returns why it refuses, or ""."""
         failure = None
-        for _ in range(ATTEMPTS):
+        for failures in range(1, ATTEMPTS + 1):
             try:
                 await self._slack.api_call(method, json=values)  # type: ignore[union-attr]
             except Exception as error:
@@ -120,7 +121,7 @@ class Erasure:
                     return ""
                 if not failure.is_temporary:
                     break
-                await asyncio.sleep(failure.wait_s or RETRY_S)
+                await asyncio.sleep(failure.wait_s or AFTER_FAILURE.after(failures))
             else:
                 return ""
         return failure.message if failure else ""

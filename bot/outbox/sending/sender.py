@@ -20,12 +20,13 @@ from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
+from core.common.tasks import Backoff
 
 MAX_CALLS = 8  # under way at a time, each to another channel
 POLL_MS = 200  # how soon a write of another replica is seen
 ANSWER_MS = 2_000  # a post without an answer may still arrive for this long before it is looked for
 ADMIN_RETRY_MS = 60_000  # how often a call is repeated that an administrator must make possible
-BACKOFF_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+AFTER_FAILURE = Backoff(0.5, 60.0)
 STORE_RETRY_MS = 1_000
 LATE_MS = 15_000  # a card that Slack's limits kept back for longer says so
 DUPLICATE_CHECK_MS = 60_000  # after a post was repeated: by then the first one has arrived, or never will
@@ -439,7 +440,7 @@ def _wait_ms(failure: DeliveryError, failures: int) -> int:
     if failure.kind == "rate_limited":
         return int(failure.wait_s * 1000)
     if failure.kind in ("unknown", "not_sent"):
-        return BACKOFF_MS[min(failures, len(BACKOFF_MS) - 1)]
+        return int(AFTER_FAILURE.after(failures + 1) * 1000)
     return ADMIN_RETRY_MS
 
 

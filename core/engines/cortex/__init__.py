@@ -1,6 +1,6 @@
 """A remote engine: Cortex 3 and 4 over HTTP, see core/docs/responder-process.md#remote-cortex-engines."""
 
-from core.engines.cortex.backoff import PollTiming
 from core.engines.cortex.engine import CortexEngine
+from core.engines.cortex.timing import PollTiming
 
 __all__ = ["CortexEngine", "PollTiming"]

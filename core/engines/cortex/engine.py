@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Report
-from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
-from core.engines.cortex.job_poller import JobPoller
+from core.engines.cortex.job_poller import MAX_UNUSABLE, JobPoller
+from core.engines.cortex.timing import Deadline, PollTiming
 from core.engines.cortex.translate import describe_refusal, find_job, label_of, parse_catalogue, parse_id, run_body
 from core.models import KINDS
 
@@ -117,7 +117,7 @@ class CortexEngine(Engine):
 
     async def _start(self, job: Job) -> str | Report:
         """Start the job at most once: retry only if the server certainly has not received it. Returns its id."""
-        backoff = Backoff(self._clock, self._timing.start_s, self._timing)
+        deadline = Deadline(self._clock, self._timing.start_s, self._timing)
         path = f"responder/{quote(job.responder_id, safe='')}/run"
         while True:
             retry_after_s = None
@@ -132,7 +132,7 @@ class CortexEngine(Engine):
                     return await self._started_id(job, answer)
                 why = f"Engine {self._name!r} accepts no more runs now, so nothing was started. {answer.message}"
                 retry_after_s = answer.retry_after_s
-            if not await backoff.pause(retry_after_s):
+            if not await deadline.pause(retry_after_s):
                 return Report(False, why.strip())
 
     async def _started_id(self, job: Job, answer: CortexAnswer) -> str | Report:
@@ -151,23 +151,23 @@ class CortexEngine(Engine):
 
     async def _find(self, job: Job, why: str) -> str | Report:
         """Search for a job by its label, when the answer to its start was lost. It is never started again."""
-        backoff = Backoff(self._clock, self._deadline_minutes * 60, self._timing)
-        for pause_s in (*self._timing.search_s, 0):
-            listed = await self._search(job, backoff)
+        deadline = Deadline(self._clock, self._deadline_minutes * 60, self._timing)
+        for failures in range(self._timing.searches):
+            if failures and not await deadline.sleep(self._timing.backoff.after(failures)):
+                break
+            listed = await self._search(job, deadline)
             if isinstance(listed, str):
                 why = f"{why}; {listed}"
                 break
             if job_id := find_job(listed, job):
                 return job_id
-            if not await backoff.sleep(pause_s):
-                break
         return Report(False, f"{self._describe_lost_job(job)} ({why.rstrip('.')}.)")
 
-    async def _search(self, job: Job, backoff: Backoff) -> list[Any] | str:
+    async def _search(self, job: Job, deadline: Deadline) -> list[Any] | str:
         """The jobs with its label, after retries; or why the server doesn't list them."""
         query = {"query": {"_field": "label", "_value": label_of(job)}, "range": "0-20", "sort": ["-createdAt"]}
         problem, unusable = "", 0
-        while unusable <= len(self._timing.backoff_s):
+        while unusable < MAX_UNUSABLE:
             retry_after_s = None
             try:
                 answer = await self._http.call("POST", "job/_search", query)
@@ -181,7 +181,7 @@ class CortexEngine(Engine):
                 problem = answer.problem or f"it answered the search with {answer.status}"
                 retry_after_s = answer.retry_after_s
                 unusable += answer.ok
-            if not await backoff.pause(retry_after_s):
+            if not await deadline.pause(retry_after_s):
                 break
         return problem
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from core.engines.base import OnProgress, Progress, Report
-from core.engines.cortex.backoff import Backoff, PollTiming
 from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
+from core.engines.cortex.timing import Deadline, PollTiming
 from core.engines.cortex.translate import JobUpdate, describe_refusal, parse_update
 
-_GIVE_UP_AFTER = {"missing": 3, "unusable": 6}
+MAX_UNUSABLE = 6
+_GIVE_UP_AFTER = {"missing": 3, "unusable": MAX_UNUSABLE}
 """The number of such answers in a row after which the job is given up; a single one may come from a proxy."""
 
 
@@ -34,8 +35,8 @@ class JobPoller:
         self._clock = clock
         self._timing = timing
         self._deadline_minutes = deadline_minutes
-        self._backoff = Backoff(clock, deadline_minutes * 60, timing)
-        self._queueing = Backoff(clock, timing.waiting_limit_s, timing)
+        self._deadline = Deadline(clock, deadline_minutes * 60, timing)
+        self._queueing = Deadline(clock, timing.waiting_limit_s, timing)
         self._running = False
         self._last_kind = ""
         self._repeats = 0
@@ -60,7 +61,7 @@ class JobPoller:
                 return self._timed_out()
 
     async def _ask(self) -> CortexAnswer | NoAnswer:
-        poll_s = min(self._poll_s(), max(1, math.ceil(self._backoff.left_s)))
+        poll_s = min(self._poll_s(), max(1, math.ceil(self._deadline.left_s)))
         path = f"job/{quote(self._engine_job_id, safe='')}/waitreport?atMost={poll_s}seconds"
         try:
             return await self._http.call("GET", path, extra_s=poll_s)
@@ -74,7 +75,7 @@ class JobPoller:
         if not update.started or self._running:
             return
         self._running = True
-        self._backoff.set_limit(self._deadline_minutes * 60)
+        self._deadline.set_limit(self._deadline_minutes * 60)
         await self._on_progress(Progress(self._engine_job_id, running=True))
 
     def _final_report(self, update: JobUpdate) -> Report | None:
@@ -101,12 +102,12 @@ class JobPoller:
     async def _pause(self, update: JobUpdate, *, is_quick: bool) -> bool:
         """Wait before the next poll. False after the deadline."""
         if update.kind in ("missing", "unusable", "busy"):
-            return await self._backoff.pause(update.retry_after_s)
-        self._backoff.reset()
-        limit = self._backoff
+            return await self._deadline.pause(update.retry_after_s)
+        self._deadline.reset()
+        limit = self._deadline
         if update.kind == "waiting" and not self._running:
             # The job is queued on the server: the deadline counts from the start of its program, or until it answers.
-            self._backoff.set_limit(min(self._deadline_minutes * 60, self._queueing.left_s))
+            self._deadline.set_limit(min(self._deadline_minutes * 60, self._queueing.left_s))
             limit = self._queueing
         return await limit.sleep(self._timing.quick_poll_s if is_quick else 0)
 

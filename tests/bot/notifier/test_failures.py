@@ -119,7 +119,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
         assert "internal error" in env.bot.notifier.problem
         (feed,) = [check for check in await env.bot.health() if check.name == "feed"]
         assert not feed.ok
-        assert "feed_failed" in capsys.readouterr().out
+        assert "work_failed" in capsys.readouterr().out
         stored(env, "UPDATE message SET key = replace(key, ' ', ':')")
         await until(lambda: not env.bot.notifier.problem)
         await env.card(anna, await env.post_alert(sourceRef="after"))

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from core.common.tasks import Backoff
 from core.engines.base import Engine, Job, Progress, Report
 from core.engines.cortex import CortexEngine, PollTiming
 from tests.fake_cortex import BLOCKER, FakeCortex, FakeJob
 
 QUICK = PollTiming(
-    backoff_s=(0.005, 0.01),
-    search_s=(0.005, 0.005),
+    backoff=Backoff(0.005, 0.01),
+    searches=3,
     start_s=1.0,
     retry_after_s=0.01,
     quick_poll_s=0.005,

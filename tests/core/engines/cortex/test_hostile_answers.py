@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.common.decoding import has_more_values
+from core.common.tasks import Backoff
 from core.engines.base import Report
 from core.engines.cortex import CortexEngine
 from core.engines.cortex.http import read_json
@@ -18,7 +19,9 @@ from tests.core.engines.cortex.conftest import JOB, QUICK, ProgressLog
 from tests.fake_cortex import FakeCortex, Operation, Reply
 
 # Short pauses only: many answers are asked for again until the engine is believed to be broken.
-HASTY = replace(QUICK, backoff_s=(0.0001,), search_s=(0.0001,), quick_poll_s=0.0001, waiting_limit_s=0.05, start_s=0.01)
+HASTY = replace(
+    QUICK, backoff=Backoff(0.0001, 0.0001), searches=2, quick_poll_s=0.0001, waiting_limit_s=0.05, start_s=0.01
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8)
 JSON = st.recursive(

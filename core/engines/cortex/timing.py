@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from core.common.tasks import Backoff
+
 
 @dataclass(frozen=True)
 class PollTiming:
     """Pauses, lengths and limits of the calls to a remote engine, in seconds."""
 
-    backoff_s: tuple[float, ...] = (0.5, 1, 2, 4, 8, 15)
-    """Successive pauses after failed calls; the last one repeats."""
-    search_s: tuple[float, ...] = (0.5, 1, 2, 4, 8)
-    """Pauses between searches for a lost job. The server's index lags about a second behind."""
+    backoff: Backoff = Backoff(0.5, 15)  # noqa: RUF009 - frozen
+    """After failed calls, and between searches for a lost job. The server's index lags about a second behind."""
+    searches: int = 6
+    """How often a lost job is looked for."""
     start_s: float = 60
     """How long starting a job is retried while the server can't be reached or limits its rate."""
     retry_after_s: float = 60
@@ -28,14 +30,14 @@ class PollTiming:
     """A job that the server has not started by then is given up."""
 
 
-class Backoff:
+class Deadline:
     """A deadline, and growing pauses until then."""
 
     def __init__(self, clock: Callable[[], float], limit_s: float, timing: PollTiming) -> None:
         self._clock = clock
         self._deadline = clock() + limit_s
         self._timing = timing
-        self._pauses = 0
+        self._failures = 0
 
     @property
     def left_s(self) -> float:
@@ -48,12 +50,12 @@ class Backoff:
 
     def reset(self) -> None:
         """Begin with the shortest pause again, after a call that succeeded."""
-        self._pauses = 0
+        self._failures = 0
 
     async def pause(self, retry_after_s: float | None = None) -> bool:
         """Wait before a retry: as long as the server asked (bounded), else the next pause. False after the deadline."""
-        pause_s = self._timing.backoff_s[min(self._pauses, len(self._timing.backoff_s) - 1)]
-        self._pauses += 1
+        self._failures += 1
+        pause_s = self._timing.backoff.after(self._failures)
         return await self.sleep(pause_s if retry_after_s is None else min(retry_after_s, self._timing.retry_after_s))
 
     async def sleep(self, seconds: float) -> bool:
