@@ -38,6 +38,7 @@ from core.models import (
     Measure,
     ObjectInContext,
     OfferedResponder,
+    OpenAlert,
     Permission,
     Person,
     RunInput,
@@ -154,9 +155,9 @@ class CoreClient:
         """The newest alerts with all words of a text, within what the user may see."""
         return await self._ask(list[Alert], "GET", "/api/alert/_find", params={"text": text})
 
-    async def open_alerts(self, assignee: str) -> list[Alert]:
-        """The newest open alerts of an assignee, or with "" of nobody."""
-        return await self._ask(list[Alert], "GET", "/api/alert/_open", params={"assignee": assignee})
+    async def open_alerts(self, assignee: str) -> list[OpenAlert]:
+        """The open alerts of an assignee, or with "" of nobody, that the user may see; the most severe first."""
+        return await self._ask(list[OpenAlert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
     async def open_cases(self, owner: str) -> list[Case]:
         """The newest open cases of an owner."""

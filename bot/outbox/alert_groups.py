@@ -146,6 +146,15 @@ class AlertGroups:
             by_root.setdefault(row["root_id"], []).append(_channel_alert(row))
         return by_root
 
+    async def groups_of(self, root_ids: Iterable[str]) -> dict[str, str]:
+        """The keys of the groups of those of these alerts that are in one; a digest is none."""
+        rows = await self._rows(
+            f"""SELECT root_id, group_key FROM channel_alert
+                WHERE root_id IN (SELECT value FROM json_each(:ids)) AND group_key LIKE '{GROUP}:%'""",
+            {"ids": json.dumps(list(root_ids))},
+        )
+        return {row["root_id"]: row["group_key"] for row in rows}
+
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
         row = await self._row(

@@ -16,6 +16,7 @@ from core.models import (
     Case,
     CreateCaseInput,
     MergeInput,
+    OpenAlert,
 )
 from core.records.alerts import Alerts
 
@@ -77,12 +78,12 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     @route(
         "GET /_open",
-        "List the newest open alerts of an assignee",
-        response=list[Alert],
+        "List the open alerts of an assignee, the most severe first",
+        response=list[OpenAlert],
         query={"assignee": "the login of who works on them; without it those that nobody works on"},
     )
     async def open_of(request: Request) -> Response:
-        return json_list_response(await alerts.open_of(request.query.get("assignee", "")))
+        return json_list_response(await alerts.open_of(request.caller, request.query.get("assignee", "")))
 
     @change("POST /{id}/markAsRead", "Mark an alert as read")
     async def mark_read(request: Request) -> Response:

@@ -144,6 +144,13 @@ class Alert(StoredModel):
         return self.model_dump_json(by_alias=True)
 
 
+class OpenAlert(ApiModel):
+    """An alert in the list of open ones."""
+
+    id: str
+    severity: Severity
+
+
 class Task(StoredModel):
     """A task of a case or a case template."""
 

@@ -22,6 +22,7 @@ from core.models import (
     Case,
     CaseInput,
     CreateCaseInput,
+    OpenAlert,
     SearchInput,
     number_of,
     parse_id,
@@ -54,7 +55,7 @@ KIND: Literal["alert"] = "alert"
 CREATED_AT_ONCE = 16  # of many that arrive at once; a person's change waits for no more than these
 LOOKED_UP_AT_ONCE = 20  # references between two turns of the event loop
 FOUND_AT_MOST = 200
-OPEN_AT_MOST = 50
+OPEN_AT_MOST = 10_000
 MAX_SEPARATORS = 8  # a reference may contain `;`, so each one more adds ways to read it
 
 T = TypeVar("T")
@@ -96,14 +97,15 @@ class Alerts(Records):
 
         return await self._database.search(read)
 
-    async def open_of(self, assignee: str) -> list[str]:
-        """The JSON of the newest open alerts of an assignee, or with "" of nobody; at most OPEN_AT_MOST."""
+    async def open_of(self, caller: Caller, assignee: str) -> list[OpenAlert]:
+        """The open alerts of an assignee, or with "" of nobody, that the caller may see; at most OPEN_AT_MOST.
 
-        def read(reads: Reads) -> list[str]:
-            ids = objects.open_alerts_of(reads, assignee, OPEN_AT_MOST)
-            return list(fitting(docs_of(reads, self._database.dialect, "object", iter(ids))))
-
-        return await self._database.snapshot(read)
+        The most severe come first, of these the newest.
+        """
+        rows = await self._database.read(
+            lambda reads: objects.open_alerts_of(reads, assignee, caller.sees_up_to, OPEN_AT_MOST)
+        )
+        return [OpenAlert(id=f"~{row['id']}", severity=row["severity"]) for row in rows]
 
     async def mark_read(self, caller: Caller, id_or_ref: str) -> Alert:
         """Mark an alert as read: `Ignored`, or `Imported` if it is in a case."""

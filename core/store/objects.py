@@ -94,14 +94,14 @@ def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
-def open_alerts_of(reads: Reads, assignee: str, limit: int) -> list[Row]:
-    """The newest open alerts (`id`) of an assignee; of nobody for ""."""
-    of_assignee = "assignee = :assignee" if assignee else "assignee IS NULL"
-    return reads.rows(
-        "SELECT id FROM object INDEXED BY object_open WHERE kind = 'alert' AND status IN ('New', 'Updated')"
-        f" AND {of_assignee} ORDER BY id DESC LIMIT :limit",
-        {"assignee": assignee, "limit": limit},
-    )
+def open_alerts_of(reads: Reads, assignee: str, sees_up_to: int, limit: int) -> list[Row]:
+    """The open alerts (`id, severity`) of an assignee, or with "" of nobody, up to a TLP, the most severe first."""
+    return reads.rows(OPEN_ALERTS, {"assignee": assignee, "sees_up_to": sees_up_to, "limit": limit})
+
+
+OPEN_ALERTS = """SELECT id, severity FROM object INDEXED BY object_open
+    WHERE kind = 'alert' AND status IN ('New', 'Updated') AND coalesce(assignee, '') = :assignee AND tlp <= :sees_up_to
+    ORDER BY severity DESC, id DESC LIMIT :limit"""
 
 
 def exists(reads: Reads, kind: str, object_id: int) -> bool:

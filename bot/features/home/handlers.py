@@ -1,11 +1,12 @@
 """The App Home, published when somebody opens it and after what they decide in it."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from bot.block_kit import notices
 from bot.block_kit.text import DAY_AND_TIME, slack_date
-from bot.clearance import Subject, may_see
+from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
@@ -13,13 +14,13 @@ from bot.features.home import active, found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home, overview
 from bot.features.home.views.active import MAX_IN_HOME, in_home
-from bot.features.home.views.home import Home, HomeAlert
+from bot.features.home.views.home import Home, HomeAlert, HomeAlerts
 from bot.features.runs.views import runs
 from bot.message import ButtonIds
 from bot.outbox.replicas import summary
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Person
+from core.models import OpenAlert, Person
 
 AGAIN = "Open this page again to refresh it."
 
@@ -47,12 +48,10 @@ async def _view(context: Context) -> dict[str, Any]:
         of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
         return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
-    counts = {"pending": len(shown.waiting), "mine": len(shown.running)}
 
     def view(button: ButtonIds) -> dict[str, Any]:
-        lists = [overview.buttons(counts)]
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=lists)
+        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=overview.buttons())
 
     return await responses.with_buttons(context, "home", view)
 
@@ -65,7 +64,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
         core.newest_actions("failed", by=login, since=now_ms - DAY_MS, limit=SOME),
         core.newest_actions("ended", by=login, limit=SOME),
         _own(context, login),
-        _unassigned(context, person),
+        _open_alerts(context, "", home.MAX_UNASSIGNED),
     )
     ended = [action for action in ended if runs.state_of(action) not in runs.WORTH_REPEATING][: home.MAX_SHOWN]
     of_others = [a for a in waiting if a.created_by != login]
@@ -84,21 +83,37 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     return Home(to_decide, alerts, unassigned, running, failed_runs, recent, storms, which)
 
 
-async def _own(context: Context, login: str) -> list[HomeAlert]:
-    """The open alerts and cases of this person, newest first."""
-    alerts, cases = await asyncio.gather(context.core.open_alerts(login), context.core.open_cases(login))
-    links = await subjects.card_links(context, [one.id for one in (*alerts, *cases)])
-    of_alerts = [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
+async def _own(context: Context, login: str) -> HomeAlerts:
+    """The open alerts and cases of this person, the most severe first."""
+    alerts, cases = await asyncio.gather(_open_alerts(context, login, home.MAX_SHOWN), context.core.open_cases(login))
+    links = await subjects.card_links(context, [case.id for case in cases])
     of_cases = [HomeAlert(Subject.case(case), case.created_at, links[case.id]) for case in cases]
-    return sorted([*of_alerts, *of_cases], key=lambda one: one.raised_at, reverse=True)
+    shown = sorted([*alerts.shown, *of_cases], key=lambda one: one.subject.severity, reverse=True)
+    return HomeAlerts(shown[: home.MAX_SHOWN], alerts.total + len(cases))
 
 
-async def _unassigned(context: Context, person: Person) -> list[HomeAlert]:
-    """The newest open alerts that nobody works on, as far as this person may see them; the most severe first."""
-    alerts = [alert for alert in await context.core.open_alerts("") if may_see(person.clearance, alert.tlp)]
-    links = await subjects.card_links(context, [alert.id for alert in alerts])
-    shown = [HomeAlert(Subject.alert(alert), alert.date, links[alert.id]) for alert in alerts]
-    return sorted(shown, key=lambda one: one.subject.severity, reverse=True)
+async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts:
+    """The first lines of the open alerts of somebody, or with "" of nobody, that this person may see.
+
+    The most severe come first; those of a group share a line.
+    """
+    alerts = await context.core.open_alerts(assignee)
+    groups = await context.services.outbox.alert_groups.groups_of([alert.id for alert in alerts])
+    lines = dict[str, list[OpenAlert]]()
+    for alert in alerts:
+        lines.setdefault(groups.get(alert.id, alert.id), []).append(alert)
+    firsts = {together[0].id: key for key, together in list(lines.items())[:most]}
+    links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
+    async for response in context.core.documents_in_pages(firsts):
+        for document in response.documents:
+            subject = Subject.in_document(document, document.id)
+            if document.alert is not None and subject is not None:
+                numbers = Counter(alert.severity for alert in lines[firsts[document.id]])
+                counts = tuple(numbers[n] for n in range(1, 5))
+                read[document.id] = HomeAlert(
+                    subject, document.alert.date, links[document.id], bool(assignee), firsts[document.id], counts
+                )
+    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], len(alerts))
 
 
 FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})

@@ -42,7 +42,8 @@ CREATE INDEX object_parent ON object (parent_id, kind, id);
 CREATE INDEX object_case ON object (case_id, id) WHERE case_id IS NOT NULL;
 CREATE INDEX object_status ON object (kind, status, id);
 CREATE INDEX object_assignee ON object (kind, assignee, id) WHERE assignee IS NOT NULL;
-CREATE INDEX object_open ON object (assignee, id) WHERE kind = 'alert' AND status IN ('New', 'Updated');
+CREATE INDEX object_open ON object (coalesce(assignee, ''), severity, id, tlp)
+  WHERE kind = 'alert' AND status IN ('New', 'Updated');
 CREATE INDEX object_source_ref ON object (kind, source_ref, id) WHERE source_ref IS NOT NULL;
 CREATE INDEX object_source ON object (kind, source, id) WHERE source IS NOT NULL;
 CREATE INDEX object_severity ON object (kind, severity, id) WHERE severity IS NOT NULL;

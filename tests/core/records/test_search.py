@@ -241,20 +241,22 @@ async def test_tags_are_found_whole_whatever_their_length_and_as_they_are_now(ap
     ]
 
 
-async def test_the_open_alerts_of_an_assignee_are_the_newest_first(api: ObjectApi) -> None:
+async def test_the_open_alerts_of_an_assignee_are_the_most_severe_first(api: ObjectApi) -> None:
     for reference in "abcd":
         assignee = (await api.post("/api/alert", {**ALERT, "sourceRef": f"o{reference}"}))["createdBy"]
 
     async def listed() -> list[str]:
-        return [alert["sourceRef"] for alert in await api.get(f"/api/alert/_open?assignee={assignee}")]
+        found = await api.get(f"/api/alert/_open?assignee={assignee}")
+        return [(await api.get(f"/api/alert/{alert['id']}"))["sourceRef"] for alert in found]
 
     for reference in ("oa", "oc", "ob"):
         await api.patch(f"/api/alert/siem;elastalert;{reference}", {"assignee": assignee})
     assert await listed() == ["oc", "ob", "oa"]
     await api.post("/api/alert/siem;elastalert;ob/markAsRead", status=200)
-    assert await listed() == ["oc", "oa"]
-    of_nobody = [alert["sourceRef"] for alert in await api.get("/api/alert/_open")]
-    assert [reference for reference in of_nobody if reference in ("oa", "ob", "oc", "od")] == ["od"]
+    await api.patch("/api/alert/siem;elastalert;oa", {"severity": 4})
+    assert await listed() == ["oa", "oc"]
+    assignee = ""
+    assert [reference for reference in await listed() if reference in ("oa", "ob", "oc", "od")] == ["od"]
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,27 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element
-from bot.block_kit.text import DAY_AND_TIME, context, person_name, plain, section, slack_date
+from bot.block_kit.subjects import SIGNS, severities
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    context,
+    defang_indicators,
+    foreign,
+    person_name,
+    section,
+    slack_date,
+)
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
+from bot.storms import common
 from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_UNASSIGNED = 5
+TITLE_LIMIT = 200  # characters
 MAX_BLOCKS = 100  # which is Slack's limit
 
 
@@ -32,11 +43,25 @@ class HomeRun:
 
 @dataclass(frozen=True)
 class HomeAlert:
-    """An alert or a case with the time (ms) when it was raised or made, and the address of its card."""
+    """An alert or a case with the time (ms) when it was raised or made, and the address of its card.
+
+    Of a group this is the worst: `counts` are those of its open alerts by severity, from low to critical.
+    """
 
     subject: Subject
     raised_at: int
     link: str = ""
+    is_assigned: bool = True
+    group: str = ""
+    counts: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class HomeAlerts:
+    """The first lines, the most severe first, and how many alerts and cases there are in all."""
+
+    shown: Sequence[HomeAlert] = ()
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,8 +69,8 @@ class Home:
     """What a Home shows, each part with the newest first. Of what is beyond MAX_SHOWN only the count is shown."""
 
     waiting: Sequence[HomeRun] = ()  # for this person's approval
-    alerts: Sequence[HomeAlert] = ()  # and cases, of this person
-    unassigned: Sequence[HomeAlert] = ()  # alerts, the most severe first
+    alerts: HomeAlerts = HomeAlerts()  # and cases, of this person
+    unassigned: HomeAlerts = HomeAlerts()
     running: Sequence[HomeRun] = ()
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
@@ -59,41 +84,38 @@ def home_view(
     *,
     button: ButtonIds,
     now_ms: int,
-    in_force: Sequence[Block] = (),
-    lists: Sequence[Block] = (),
+    in_force: Sequence[Block],
+    lists: Block,
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `lists` lead to longer ones.
 
     `in_force` shows what anybody's runs have left in force.
     """
     blocks: list[Block] = [
-        {"type": "header", "text": plain("Responders")},
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
         *([context(home.replicas)] if home.replicas else []),
-        *lists,
     ]
     if home.storms:
         lines = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
         blocks.append(section("\n".join(lines)))
-    blocks += in_force
-    blocks += head("Waiting for your approval", home.waiting)
-    rest: list[Block] = [{"type": "divider"}, *head("Your alerts and cases", home.alerts)]
-    rest += [section(_alert(alert, person.clearance)) for alert in home.alerts[:MAX_SHOWN]]
-    rest += _rest(home.alerts)
-    if home.unassigned:
-        rest += [{"type": "divider"}, *head("Nobody works on", home.unassigned)]
-        rest += [_unassigned(alert, person, button) for alert in home.unassigned[:MAX_UNASSIGNED]]
-        rest += _rest(home.unassigned, MAX_UNASSIGNED)
+    if home.waiting:
+        blocks += head("Waiting for your approval", len(home.waiting))
+    rest: list[Block] = []
+    for title, alerts in (("Nobody works on", home.unassigned), ("Your alerts and cases", home.alerts)):
+        rest += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
+        rest += [_alert(alert, person, button) for alert in alerts.shown]
+        rest += _rest(alerts.total - sum(map(_size, alerts.shown)))
+    rest += in_force
     for title, shown in (
         ("Running for you", home.running),
         ("Failed or expired in the last day", home.failed),
         ("Your last runs", home.recent),
     ):
-        rest += [{"type": "divider"}, *head(title, shown)] if shown else []
+        rest += [{"type": "divider"}, *head(title, len(shown))] if shown else []
         rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
-        rest += _rest(shown)
-    blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - len(blocks) - len(rest))
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest]}
+        rest += _rest(len(shown) - MAX_SHOWN)
+    blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - 1 - len(blocks) - len(rest))
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest, lists]}
 
 
 def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int, *, room: int) -> list[Block]:
@@ -102,7 +124,7 @@ def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now
     for number, run in enumerate(waiting):
         of_run = request(run, person, button, now_ms)
         if number == MAX_SHOWN or len(blocks) + len(of_run) >= room:
-            return [*blocks, *_rest(waiting, number)]
+            return [*blocks, *_rest(len(waiting) - number)]
         blocks += of_run
     return blocks
 
@@ -112,13 +134,13 @@ def notice_home(text: str) -> dict[str, Any]:
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [section(text)]}
 
 
-def head(title: str, shown: Sequence[object]) -> list[Block]:
+def head(title: str, number: int) -> list[Block]:
     """The title of a part with the number of what it has."""
-    return [section(f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing")]
+    return [section(f"*{title}* ({number:,})" if number else f"*{title}*: nothing")]
 
 
-def _rest(shown: Sequence[object], most: int = MAX_SHOWN) -> list[Block]:
-    return [context(f"and {len(shown) - most} more")] if len(shown) > most else []
+def _rest(left_out: int) -> list[Block]:
+    return [context(f"and {left_out:,} more")] if left_out > 0 else []
 
 
 def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
@@ -142,25 +164,28 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     return list(by_key.values())
 
 
-def _alert(alert: HomeAlert, clearance: int) -> str:
-    view = RedactedView(alert.subject, clearance)
+def _size(alert: HomeAlert) -> int:
+    """How many alerts its line is about."""
+    return sum(alert.counts) or 1
+
+
+def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
+    """Its line, with Assign to me where nobody works on it; of a group how many there are, with Show alerts."""
+    view, at = RedactedView(alert.subject, person.clearance), slack_date(alert.raised_at, "{ago}")
+    if _size(alert) > 1:
+        worst, *others = severities(alert.counts).split(", ")
+        title = foreign(defang_indicators(common(view.title())), TITLE_LIMIT)
+        line = f"{SIGNS[alert.subject.severity]} {', '.join([worst.upper(), *others])}: {title} (one group) · {at}"
+        value = button(Intent("group_alerts", alert.group, "0"))
+        return section(line, accessory=button_element("Show alerts", ids.GROUP_ALERTS, value, of=alert.group))
     case = "case " if alert.subject.kind == "case" else ""
-    what = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)}"
-    return f"{what} · {slack_date(alert.raised_at, '{ago}')}"
-
-
-def _unassigned(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
-    line = _alert(alert, person.clearance)
-    if "manageAlert" not in person.permissions:
+    line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
+    if alert.is_assigned or "manageAlert" not in person.permissions:
         return section(line)
-    take = button_element(
-        "Assign to me",
-        ids.ASSIGN,
-        button(Intent("assign", alert.subject.id)),
-        of=alert.subject.id,
-        about=RedactedView(alert.subject, person.clearance).title(),
+    value = button(Intent("assign", alert.subject.id))
+    return section(
+        line, accessory=button_element("Assign to me", ids.ASSIGN, value, of=alert.subject.id, about=view.title())
     )
-    return section(line, accessory=take)
 
 
 def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:

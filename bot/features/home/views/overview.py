@@ -1,6 +1,6 @@
 """Lists of runs over all alerts: what failed, what somebody asked for, what waits for approval."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
@@ -41,20 +41,19 @@ def pending(
     hidden: int = 0,
 ) -> Message:
     """What waits for this person's approval with all that a decision needs, then what waits for somebody else's."""
-    blocks: list[Block] = [*home.head("Waiting for your approval", to_decide)]
+    blocks: list[Block] = [*home.head("Waiting for your approval", len(to_decide))]
     for run in to_decide[:MAX_REQUESTS]:
         blocks += home.request(run, person, button, now_ms)
     blocks += _rest(len(to_decide) - MAX_REQUESTS, 0)
-    blocks += home.head("Waiting for others", others) if others else []
+    blocks += home.head("Waiting for others", len(others)) if others else []
     blocks += [home.run_block(run, person, button, now_ms) for run in others[:MAX_OTHERS]]
     text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"
     return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
 
 
-def buttons(counts: Mapping[str, int]) -> Block:
-    """A button for each of these lists, with how many it has where that is known, and one for help."""
-    labels = {verb: f"{label} ({counts[verb]})" if counts.get(verb) else label for verb, label in VERBS.items()}
-    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in (*labels.items(), HELP)))
+def buttons() -> Block:
+    """A button for each of these lists, and one for help."""
+    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in (*VERBS.items(), HELP)))
 
 
 def _rest(left_out: int, hidden: int) -> list[Block]:

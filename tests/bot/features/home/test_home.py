@@ -1,0 +1,31 @@
+"""The App Home in a storm: what is worst comes first, and alerts that say the same are one line."""
+
+from pathlib import Path
+
+from bot.block_kit import ids
+from tests.bot.features.alert_groups.test_alert_groups import grouping_bot, post
+from tests.bot.features.environment import fine, text_of, topmost
+from tests.bot.running import SOC
+
+
+async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        critical = await env.post_alert(title="Wazuh 92052 on LT-0231", severity=4, sourceRef="first", tlp=2)
+        await env.post_alert(title="Lemur calls home", severity=4, sourceRef="red", tlp=3)
+        await post(env, range(60), severity=3)
+        await post(env, range(60, 75), severity=2)
+        await anna.until(lambda view: next((m for m in view.messages(SOC) if m["text"].startswith("75 ")), None))
+        await anna.open_home()
+        home = fine(await anna.until(lambda view: view.home))
+        shown = text_of(home)
+        assert "*Nobody works on* (76)" in shown
+        assert "Lemur" not in shown
+        lines = [block["text"]["text"] for block in home["blocks"] if "Logon failed" in text_of({"blocks": block})]
+        (line,) = lines
+        assert line.startswith("🟠 60 HIGH, 15 medium: Logon failed … times from … (one group)")
+        assert shown.index(f"|Wazuh 92052 on LT-0231> ({critical})") < shown.index("60 HIGH")
+        assert "🔴 CRITICAL <" in shown
+        group = next(b["accessory"] for b in home["blocks"] if "one group" in text_of({"blocks": b}))
+        await anna.click(None, view_id=home["id"], action_id=group["action_id"])
+        found = topmost(ids.NOTICE_VIEW, "of 75 alerts, newest first")
+        assert await anna.until(found)
