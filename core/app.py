@@ -48,7 +48,7 @@ from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
 from core.common import systemd
-from core.common.clock import Clock, now_ms
+from core.common.clock import Clock, as_time, now_ms
 from core.common.database import Database, Reads
 from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
@@ -77,7 +77,6 @@ from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import events
 from core.store import hosts as stored_hosts
-from core.store.database.backup import as_time
 from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds

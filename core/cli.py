@@ -703,7 +703,7 @@ def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
 
 def _source_list(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.common.clock import now_ms
+    from core.common.clock import as_time, now_ms
     from core.sources.ingest import Sources
     from core.store import sources as stored
 
@@ -714,7 +714,7 @@ def _source_list(args: argparse.Namespace) -> int:
         rows = [("SOURCE", "PRESET", "LAST", *(column.upper() for column in stored.COUNTS))]
         for name, section in settings.source.items():
             row = counted.get(name)
-            last = _utc(row["last_at"]) if row is not None and row["last_at"] else "never"
+            last = as_time(row["last_at"]) if row is not None and row["last_at"] else "never"
             counts = [str(row[column]) if row is not None else "0" for column in stored.COUNTS]
             rows.append((name, section.preset or "-", last, *counts))
         _print_table(rows)
@@ -725,12 +725,6 @@ def _source_list(args: argparse.Namespace) -> int:
 
     _on_database(settings.core.database, work)
     return 0
-
-
-def _utc(at_ms: int) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _user_key(args: argparse.Namespace) -> int:
@@ -870,10 +864,9 @@ def _show_building(status: "BuildStatus") -> None:
 
 def _hosts(args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
-    from core.common.clock import now_ms
+    from core.common.clock import as_time, now_ms
     from core.hosts.host_list import list_hosts
     from core.hosts.hosts import is_long_silent
-    from core.store.database.backup import as_time
 
     hosts = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
@@ -995,7 +988,8 @@ def _restore(of_bot: OfBot, args: argparse.Namespace) -> int:
 
 
 def _restore_files(args: argparse.Namespace) -> int:
-    from core.store.database.backup import as_time, restore_backup
+    from core.common.clock import as_time
+    from core.store.database.backup import restore_backup
 
     core_database, bot_database = _database_files(
         args,

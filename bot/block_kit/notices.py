@@ -5,11 +5,12 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import DAY_AND_TIME, MESSAGE_TEXT_LIMIT, clip, count, escape, foreign, section, slack_date
+from bot.block_kit.text import DAY_AND_TIME, MESSAGE_TEXT_LIMIT, clip, escape, foreign, section, slack_date
 from bot.clearance import tlp_name
 from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
+from core.common.words import count
 from core.models import Permission, Person
 
 MAX_PEOPLE = 3  # that are named

@@ -175,8 +175,3 @@ def duration(duration_ms: int) -> str:
     if whole < 86_400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 task`, `3 tasks`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -12,7 +12,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
-from bot.block_kit.text import count
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help.doctor import core_checks
@@ -20,6 +19,7 @@ from bot.outbox.errors import classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import TLP_NAMES
 
 MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes

@@ -21,7 +21,7 @@ from core.actions import in_force, rights, undo_state
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
-from core.common.clock import MINUTE_MS, Clock
+from core.common.clock import MINUTE_MS, Clock, as_time
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report, Responder
@@ -610,7 +610,7 @@ class Lifecycle:
             backup.resume(tx, made_at, self._clock())
             rows = [row for row in map(partial(stored.find, tx), stored.unreported_ids(tx)) if row is not None]
             message = (
-                f"Core was restored from a backup of {backup.as_time(made_at)}; it may have run."
+                f"Core was restored from a backup of {as_time(made_at)}; it may have run."
                 " Look at its target before you run it again."
             )
             for row in rows:
@@ -625,7 +625,7 @@ class Lifecycle:
             )
             undo_state.end_timers(
                 tx,
-                f"Core was restored from a backup of {backup.as_time(made_at)}; it may have been undone, or be in force"
+                f"Core was restored from a backup of {as_time(made_at)}; it may have been undone, or be in force"
                 " for another reason. Look at its target before you undo it.",
                 self._clock(),
             )
@@ -635,7 +635,7 @@ class Lifecycle:
             restored = await self._database.transaction(work)
             if restored:
                 made_at, ended = restored
-                log.warning("restored_from_backup", made_at=backup.as_time(made_at), actions_ended=ended)
+                log.warning("restored_from_backup", made_at=as_time(made_at), actions_ended=ended)
 
     # --- shared -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -19,3 +20,8 @@ def now_ms() -> int:
 def boot_ms() -> int:
     """The uptime of this machine, including sleep (ms). Unlike the wall clock, nobody sets it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def as_time(ms: int) -> str:
+    """A time as people read it."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""Names of programs and parameters: as people read them, and whether they name a secret."""
+"""Names and numbers as people read them, and whether a name is that of a secret."""
 
 import re
 
@@ -12,3 +12,8 @@ def spaced(name: str) -> str:
     """`ExtractIndicators` and `extract_indicators` in words: `Extract Indicators`."""
     text = " ".join(word for word in _WORD_STARTS.split(name) if word)
     return text[:1].upper() + text[1:]
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 task`, `3 tasks`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -13,12 +13,12 @@ from pathlib import Path
 import structlog
 
 from core.common import leases
-from core.common.clock import Clock, boot_ms
+from core.common.clock import Clock, as_time, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.private_files import read_or_create
+from core.common.words import count
 from core.store import actions as stored_actions
 from core.store import hosts as stored
-from core.store.database.backup import as_time
 
 LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
 LOOKS = 3  # and was seen expired this often: after an outage of the database, others need a moment
@@ -149,8 +149,8 @@ class Hosts:
         """A sentence for each host that was lost, has a wrong clock, or has the name of another."""
         cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
         problems = [
-            f"Host {row['host']} was lost at {as_time(row['at'])}, and {_actions(row['ended'])} ended with it. Start it"
-            " again; otherwise this is reported for 24 hours."
+            f"Host {row['host']} was lost at {as_time(row['at'])}, and {count(row['ended'], 'action')} ended with it."
+            " Start it again; otherwise this is reported for 24 hours."
             for row in lost
         ]
         names = {row["host_id"]: row["host"] for row in cores}
@@ -281,10 +281,6 @@ class Hosts:
             return False
         allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
         return seen.looks >= LOOKS and self._lease_clock() - seen.at >= allowed
-
-
-def _actions(count: int) -> str:
-    return "1 action" if count == 1 else f"{count} actions"
 
 
 def is_long_silent(row: Row, now: int) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+from core.common.clock import as_time
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import NEW_ALERT, Event, EventPage
@@ -130,7 +131,7 @@ def _check_not_lost(reads: Reads, after: int | None, newest: int) -> None:
     if made_at is not None:
         raise ResponderBotError(
             "gone",
-            f"Core was restored from a backup of {backup.as_time(made_at)}, without event {after}; read all"
+            f"Core was restored from a backup of {as_time(made_at)}, without event {after}; read all"
             " objects again, and go on without `after`.",
             details={"first": newest + 1, "restored": made_at},
         )

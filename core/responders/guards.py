@@ -15,6 +15,7 @@ from core.authorization import Decider, deciders, expand, full_login
 from core.common.clock import Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
+from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
 from core.protection import KINDS, Parsed, ProtectedTargets, Unread, parse
 from core.responders.profiles import is_undo, with_profile
@@ -280,10 +281,9 @@ class Guards:
         named, askers = (self._among(reads, names, able) for names in (section.approve_by, section.run_by))
         if not askers or any(len(named - {login}) >= section.approval for login in askers):
             return ""
-        able_to = "1 person" if len(named) == 1 else f"{len(named)} people"
         return (
-            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {able_to} may"
-            " approve; give somebody the right, or change its approval."
+            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and"
+            f" {count(len(named), 'person', 'people')} may approve; give somebody the right, or change its approval."
         )
 
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
@@ -293,7 +293,7 @@ class Guards:
             if used < rate.runs:
                 continue
             if on:  # the runs may be on an artifact that the caller may not see
-                what = f"the limit of {_runs(rate)} on this target in {_period(rate)} is reached"
+                what = f"the limit of {count(rate.runs, 'run')} on this target in {_period(rate)} is reached"
                 yield _refusal("rate_per_target", what, _OVERRIDE)
                 continue
             what = f"{used} of {rate.runs} runs in {_period(rate)} are used"
@@ -522,12 +522,8 @@ def time_text(at: int, now: int) -> str:
     return f"{then:%H:%M} UTC" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M} UTC"
 
 
-def _runs(rate: Rate) -> str:
-    return "1 run" if rate.runs == 1 else f"{rate.runs} runs"
-
-
 def _period(rate: Rate) -> str:
     """A period for people, such as `2 hours`."""
-    count, unit = int(rate.text.partition("/")[2][:-1]), rate.text[-1]
+    number, unit = int(rate.text.partition("/")[2][:-1]), rate.text[-1]
     word = {"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
-    return f"1 {word}" if count == 1 else f"{count} {word}s"
+    return count(number, word)

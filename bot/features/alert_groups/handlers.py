@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import DAY_AND_TIME, count, slack_date
+from bot.block_kit.text import DAY_AND_TIME, slack_date
 from bot.clearance import CLEAR, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -25,6 +25,7 @@ from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import card_key
 from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import Alert, Document
 
 READ_AT_ONCE = 200

@@ -12,7 +12,6 @@ from bot.block_kit.text import (
     clip,
     code,
     context,
-    count,
     defang_indicators,
     duration,
     foreign,
@@ -23,6 +22,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, defang
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
+from core.common.words import count
 from core.models import SEVERITY_NAMES
 
 MOST = 5  # of titles, sources and observables

@@ -14,7 +14,6 @@ from bot.block_kit.text import (
     clip,
     clip_middle,
     context,
-    count,
     escape,
     foreign,
     foreign_plain,
@@ -27,6 +26,7 @@ from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import Action, OfferedResponder, Person, Policy
 
 TITLE_LIMIT = 200  # characters

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import count
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views as approvals
@@ -26,6 +25,7 @@ from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import Action, BulkAnswer, BulkTarget, Policy, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE = "Review", "Extend all"

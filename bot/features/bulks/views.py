@@ -12,7 +12,6 @@ from bot.block_kit.text import (
     clip,
     clip_middle,
     context,
-    count,
     foreign,
     foreign_plain,
     person_name,
@@ -27,6 +26,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
+from core.common.words import count
 from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, OfferedResponder, Policy
 
 REASONS = 10

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import code, context, count, foreign, foreign_plain, section
+from bot.block_kit.text import code, context, foreign, foreign_plain, section
 from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import questions
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30

@@ -15,7 +15,6 @@ from bot.block_kit.text import (
     clip_middle,
     code,
     context,
-    count,
     foreign,
     foreign_plain,
     plain,
@@ -26,6 +25,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import OBJECT_TYPES, OfferedResponder
 
 MAX_TITLES = 6  # of responders, in the line of an artifact

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
-from bot.block_kit.text import count, foreign, slack_date
+from bot.block_kit.text import foreign, slack_date
 from bot.clearance import SHARED, RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
@@ -26,6 +26,7 @@ from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import Action, BulkAnswer, OfferedResponder
 
 NONE_CHOSEN = "several of its observables fit, and none was chosen; run it on that alert alone"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.block_kit.text import count, defang_indicators
+from bot.block_kit.text import defang_indicators
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
@@ -11,6 +11,7 @@ from bot.features.base import Context
 from bot.features.runs.views import acts_on, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import Action, Document, OfferedResponder, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.block_kit import ids, modals
-from bot.block_kit.text import context, count, foreign, foreign_plain, section
+from bot.block_kit.text import context, foreign, foreign_plain, section
 from bot.message import Block
+from core.common.words import count
 from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]

@@ -10,7 +10,6 @@ from bot.block_kit.text import (
     DAY_AND_TIME,
     OPTION_LIMIT,
     context,
-    count,
     foreign,
     foreign_plain,
     mentions,
@@ -24,6 +23,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.message import ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
+from core.common.words import count
 from core.models import Action, Extension, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")

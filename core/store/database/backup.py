@@ -10,7 +10,6 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from core.common.database import Reads, Transaction
@@ -219,11 +218,6 @@ def database_id(reads: Reads) -> str:
     """Random id made with the database; copies have the same."""
     row = reads.row("SELECT id FROM identity")
     return str(row["id"]) if row else ""
-
-
-def as_time(ms: int) -> str:
-    """A time (ms) as people read it."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _next_free(last: int, age_ms: int) -> int:

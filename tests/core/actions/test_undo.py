@@ -16,13 +16,14 @@ from core.actions.undos import BATCH
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
+from core.common.clock import as_time
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
 from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInput
 from core.records.alerts import Alerts
 from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
-from core.store.database.backup import as_time, copy, restore_backup
+from core.store.database.backup import copy, restore_backup
 from tests import stores
 from tests.clock import SetClock
 from tests.core.actions.harness import (

@@ -19,7 +19,6 @@ from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
-    count,
     defang_indicators,
     foreign,
     person_name,
@@ -31,6 +30,7 @@ from bot.clearance import RedactedView, Subject, tlp_name, withheld
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Policy
 
 MAX_RUNS = 15  # lines

@@ -9,7 +9,6 @@ from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
-    count,
     foreign,
     person_name,
     plain,
@@ -20,6 +19,7 @@ from bot.clearance import SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
 
 MAX_TASKS = 8

@@ -6,10 +6,11 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
-from bot.block_kit.text import count, section
+from bot.block_kit.text import section
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block
+from core.common.words import count
 from core.models import Document
 
 TITLE, ALL = "Close", "Close all"

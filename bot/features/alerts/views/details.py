@@ -6,21 +6,12 @@ from typing import Any
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed
 from bot.block_kit.subjects import by_ioc, headline, observable, with_menu
-from bot.block_kit.text import (
-    DAY_AND_TIME,
-    code,
-    context,
-    count,
-    defang_indicators,
-    foreign,
-    person_name,
-    section,
-    slack_date,
-)
+from bot.block_kit.text import DAY_AND_TIME, code, context, defang_indicators, foreign, person_name, section, slack_date
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import TLP_NAMES, Alert
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for

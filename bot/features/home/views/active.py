@@ -5,12 +5,13 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import context, count, foreign, section
+from bot.block_kit.text import context, foreign, section
 from bot.clearance import RedactedView
 from bot.features.home.views.home import HomeRun
 from bot.features.runs.views import runs
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import Action, Person
 
 MAX_LISTED = 20  # with two blocks each, of the 50 of a message

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import context, count, section
+from bot.block_kit.text import context, section
 from bot.features.home.views import home
 from bot.features.home.views.home import HomeRun
 from bot.message import Block, ButtonIds, Message
+from core.common.words import count
 from core.models import Person
 
 MAX_LINES = 20  # each with a button

@@ -6,11 +6,12 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
-from bot.block_kit.text import OPTION_LIMIT, clip_middle, count, foreign_plain, plain, section, sections
+from bot.block_kit.text import OPTION_LIMIT, clip_middle, foreign_plain, plain, section, sections
 from bot.clearance import RedactedView, defang
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
+from core.common.words import count
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack

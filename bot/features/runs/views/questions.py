@@ -14,7 +14,6 @@ from bot.block_kit.text import (
     clip_middle,
     code,
     context,
-    count,
     defang_indicators,
     foreign,
     person_name,
@@ -27,6 +26,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button

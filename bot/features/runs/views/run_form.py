@@ -6,23 +6,14 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
 from bot.block_kit.subjects import headline, responder_menu
-from bot.block_kit.text import (
-    OPTION_LIMIT,
-    VIEW_TITLE_LIMIT,
-    context,
-    count,
-    escape,
-    foreign,
-    foreign_plain,
-    plain,
-    section,
-)
+from bot.block_kit.text import OPTION_LIMIT, VIEW_TITLE_LIMIT, context, escape, foreign, foreign_plain, plain, section
 from bot.clearance import RedactedView, Subject
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions
 from bot.features.runs.views.request import RunRequest, option_fields
 from bot.message import Block
+from core.common.words import count
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, OfferedResponder
 
 TITLE, SEVERAL_TITLE = "Run a responder", "Run on several"

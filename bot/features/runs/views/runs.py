@@ -13,7 +13,6 @@ from bot.block_kit.text import (
     OPTION_LIMIT,
     clip_middle,
     context,
-    count,
     defang_indicators,
     foreign,
     foreign_plain,
@@ -28,7 +27,7 @@ from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
-from core.common.words import SECRET_WORDS
+from core.common.words import SECRET_WORDS, count
 from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, InputTitle, Outcome, Parameter, Policy, TargetArtifact
 from core.models.inputs import NOTE_LIMIT
 

@@ -2,9 +2,10 @@
 
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.text import DAY_AND_TIME, count, foreign, person_name, readable_name, slack_date
+from bot.block_kit.text import DAY_AND_TIME, foreign, person_name, readable_name, slack_date
 from bot.clearance import RedactedView
 from bot.message import Block
+from core.common.words import count
 from core.models import OPEN_STATUSES, Action, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
