@@ -15,6 +15,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from core import engines
+from core.actions.approvals import Approvals
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
@@ -256,10 +257,11 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         await feed.newest.remember_in(section.jobs)
     stack.push_async_callback(feed.newest.remember)
     start(feed.newest.watch())
-    runner = Runner(lifecycle, registry, hosts, database, clock)
+    approvals = Approvals(lifecycle, guards, database, clock)
+    runner = Runner(lifecycle, approvals, registry, hosts, database)
     stack.push_async_callback(runner.close)
     await runner.open()
-    actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
+    actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
     undos = Undos(actions.runs, registry, guards, database, clock)
     start(undos.run())
     measures = Measures(undos, registry, guards, database, clock)
@@ -320,7 +322,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
         *measures_api.endpoints(measures),
-        *bulks_api.endpoints(Bulks(actions.runs, lifecycle, registry, database, clock)),
+        *bulks_api.endpoints(Bulks(actions.runs, approvals, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),
         *ingest_api.endpoints(sources),

@@ -26,7 +26,7 @@ CREATE CONSTRAINT TRIGGER missing AFTER INSERT ON unaudited DEFERRABLE INITIALLY
 """
 _RIGHTS = {'"user"': "{}.login", "slack_link": "{}.login", "group_member": "'@' || {}.name"}
 _UNLESS = {('"user"', "UPDATE"): "OLD.decided_at = NEW.decided_at"}  # the vote itself has a row
-_DECIDED = ("dispatched_at", "cancelled_by", "approval_expires_at")
+_DECIDED = ("dispatched_at", "cancelled_by", "awaits_approval")
 _IN_DOC = ("approval", "undo", "measure", "outcome")
 
 

@@ -28,6 +28,7 @@ from tests.documents import ROOT
 
 FEW = {
     "api_key",
+    "approval",
     "backup",
     "dropped_file",
     "group_member",
@@ -55,13 +56,13 @@ FEW = {
 """Tables of people, responders and hosts, of what is in force, and of what is done soon."""
 
 FEW_IN = {
-    "action_awaiting",
     "action_open",
     "action_open_by",
     "action_undo_at",
     "action_unfinished",
     "action_unclaimed",
     "alert_group_changed",
+    "approval_waiting",
     "audit_erased",
     "file_pending",
     "inbox_pending",

@@ -71,7 +71,7 @@ def value_for(column: str, kind: str, key: int, number: int) -> str | int:
         return f"{column}{number}" if kind == "TEXT" else 1000 - number
     if column in ("doc", "unique_key", "name"):
         return json.dumps({"n": number, "t": TEXTS[number % 4]}, ensure_ascii=False)
-    if column in ("responder_name", "made_at", "at"):
+    if column in ("responder_name", "made_at", "at", "action_id"):
         return f"R_{number}" if kind == "TEXT" else number
     return TEXTS[number % 4] if kind == "TEXT" else NUMBERS[number % 4]
 

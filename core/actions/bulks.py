@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from core.actions.approvals import Approvals, Choice, Voted
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
 from core.actions.runs import CheckedRun, Runs
@@ -79,15 +80,23 @@ class TargetState:
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
-_Vote = Callable[[Transaction, str], Action | None]
-"""Decides on an action; returns it if it may be dispatched now."""
+NOT_SHOWN = Refusal("conflict", "It was not shown with those that were decided, so it goes on waiting.")
 
 
 class Bulks:
     """Starts, decides on, reads and repeats bulks."""
 
-    def __init__(self, runs: Runs, lifecycle: Lifecycle, registry: Registry, database: Database, clock: Clock) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        approvals: Approvals,
+        lifecycle: Lifecycle,
+        registry: Registry,
+        database: Database,
+        clock: Clock,
+    ) -> None:
         self._runs = runs
+        self._approvals = approvals
         self._lifecycle = lifecycle
         self._registry = registry
         self._database = database
@@ -133,48 +142,41 @@ class Bulks:
             raise ResponderBotError("conflict", sentence)
         return await self._start(caller, request, key, f"retry ~{number}", retries=number)
 
-    async def approve(self, caller: Caller, bulk_id: str) -> BulkOutcomes:
-        """Vote for each run that waits for approval, in one commit; returns the outcome of each.
+    async def decide(
+        self, caller: Caller, bulk_id: str, choice: Choice, *, shown: Sequence[str] | None = None, message: str = ""
+    ) -> BulkOutcomes:
+        """Vote on each run that waits for approval and, with `shown`, is named there; returns the outcome of each.
 
-        Raises ResponderBotError: not_found; conflict if none waits, or with the first reason if each is refused.
+        All votes are one commit; a run that is refused or isn't named goes on waiting. Raises ResponderBotError:
+        not_found; conflict if none waits; the first reason if each is refused.
         """
-
-        def vote(tx: Transaction, action_id: str) -> Action | None:
-            action, is_approved, _ = self._lifecycle.approve_in(tx, caller, action_id)
-            return action if is_approved else None
-
-        number = parse_id(bulk_id)
-        waiting = await self._database.read(lambda reads: [] if number is None else stored.awaiting(reads, number))
-        await self._lifecycle.compare(waiting)
-        return await self._decide(caller, bulk_id, vote, "approve an action")
-
-    async def deny(self, caller: Caller, bulk_id: str, message: str = "") -> BulkOutcomes:
-        """End each run that waits for approval. Raises as `approve` does."""
-
-        def vote(tx: Transaction, action_id: str) -> None:
-            self._lifecycle.deny_in(tx, caller, action_id, message)
-
-        return await self._decide(caller, bulk_id, vote, "deny an action")
-
-    async def _decide(self, caller: Caller, bulk_id: str, vote: _Vote, what: str) -> BulkOutcomes:
-        """Vote on what waits, and queue what may be dispatched now."""
+        number, asked = parse_id(bulk_id), f"{choice} an action"
+        if choice == "approve" and number is not None:
+            await self._lifecycle.compare(await self._database.read(lambda reads: stored.awaiting(reads, number)))
 
         def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
-            clearance.require(tx, caller, number, what)
+            clearance.require(tx, caller, number, asked)
             waiting = set(stored.awaiting(tx, number))
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []
             ready: list[Action] = []
             for target in json.loads(row["targets"]):
-                if target.get("action") in waiting:
-                    outcome, action = self._voted(tx, target["action"], vote)
-                    if isinstance(outcome, Refusal):
-                        id_ = f"~{target['action']}"
-                        _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=what)
+                if target.get("action") not in waiting:
+                    continue
+                id_ = f"~{target['action']}"
+                outcome = (
+                    NOT_SHOWN
+                    if shown is not None and id_ not in shown
+                    else self._vote(tx, caller, id_, choice, message)
+                )
+                if isinstance(outcome, Refusal):
+                    _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
                     outcomes.append((target["objectId"], outcome))
-                    ready += [action] if action else []
+                    continue
+                outcomes.append((target["objectId"], outcome.action.to_json()))
+                ready += [outcome.action] if outcome.is_ready else []
             _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
             return outcomes, ready
 
@@ -183,16 +185,14 @@ class Bulks:
             self._runs.follow(action)
         return BulkOutcomes(bulk_id, outcomes)
 
-    def _voted(self, tx: Transaction, number: int, vote: _Vote) -> tuple[str | Refusal, Action | None]:
+    def _vote(self, tx: Transaction, caller: Caller, action_id: str, choice: Choice, message: str) -> Voted | Refusal:
         try:
             with tx.savepoint():
-                ready = vote(tx, f"~{number}")
+                return self._approvals.vote(tx, caller, action_id, choice, message=message)
         except ResponderBotError as error:
             if error.code == "unavailable":
                 raise
-            return Refusal.of(error), None
-        row = stored_actions.find(tx, number)
-        return (Refusal("not_found", "Action not found") if row is None else str(row["doc"])), ready
+            return Refusal.of(error)
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
         """The progress of a bulk, and each target. Raises ResponderBotError("not_found")."""

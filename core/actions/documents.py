@@ -13,7 +13,7 @@ from core.actions import bulks, rights
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Action, Approval, Event, Kind, number_of, parse_id
+from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
 from core.records.clearance import level_of
 from core.records.events import Feed
@@ -22,6 +22,7 @@ from core.responders import target as targets
 from core.responders.guards import Guards, RulesFor
 from core.responders.registry import Registry
 from core.store import actions as stored
+from core.store import approvals as stored_approvals
 from core.store import bulks as stored_bulks
 from core.store import objects
 
@@ -392,7 +393,8 @@ class _DocumentReader:
             text = reports.compact(text) if is_compacted else text
             doc = from_json(text)
             undo = doc.get("undo") or {}
-            if (doc.get("approval") and doc["status"] == "Waiting") or undo.get("extension"):
+            extension = undo.get("extension") or {"outcome": ""}
+            if (doc.get("approval") and doc["status"] == "Waiting") or "outcome" not in extension:
                 self._put_decision(document, number)
         except (ValueError, TypeError, KeyError, AttributeError):
             document.unreadable[number] = None
@@ -409,30 +411,24 @@ class _DocumentReader:
 
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what an alert's run gets."""
-        row = stored.find(self._reads, number)
-        if row is None:
+        row, approval = stored.find(self._reads, number), stored_approvals.waiting_of(self._reads, number)
+        if row is None or approval is None:
             return
-        action = Action.model_validate_json(row["doc"])
-        extension = None if action.undo is None else action.undo.extension
-        if row["approval_expires_at"] is not None and action.approval is not None:
-            self._put_deciders(document, row, action, row["created_by"], action.approval)
-            if row["kind"] == "alert":
-                text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
-                document.asked[f"~{number}"] = text
-                self.chars += len(text)
-        elif extension is not None and extension.outcome is None:
-            self._put_deciders(document, row, action, extension.asked_by, extension.approval)
-
-    def _put_deciders(self, document: _Document, row: Row, action: Action, asked_by: str, approval: Approval) -> None:
-        clearance = level_of(self._reads, row["id"])
+        if approval.is_of_run and row["kind"] == "alert":
+            text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
+            document.asked[f"~{number}"] = text
+            self.chars += len(text)
+        clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
+        action = Action.model_validate_json(row["doc"])
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.
-        key = row["responder_name"], asked_by, clearance, action.override is not None, *approval.approved_by
+        is_override, approved_by = action.override is not None, approval.approved_by
+        key = row["responder_name"], approval.asked_by, clearance, is_override, *approved_by
         if key not in self._deciders:
-            people = rights.who_may_decide(self._reads, self._guards, action, asked_by, approval, clearance)
+            people = rights.who_may_decide(self._reads, self._guards, action, approval, clearance)
             self._deciders[key] = _array(person.to_json() for person in people)
-        document.may_decide[f"~{row['id']}"] = self._deciders[key]
+        document.may_decide[f"~{number}"] = self._deciders[key]
         self.chars += len(self._deciders[key])
 
 

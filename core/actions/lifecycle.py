@@ -47,11 +47,12 @@ from core.reports.unit_of_work import OperationContext
 from core.responders import target as targets
 from core.responders.guards import AskedRun, Guards
 from core.responders.registry import EngineChoice, Registry
-from core.responders.target import Target, TargetOfRun
+from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import events, measures, objects, people
+from core.store import approvals, events, measures, objects
 from core.store import hosts as stored_hosts
+from core.store.approvals import StoredApproval
 from core.store.database import backup
 
 _STATUSES: Mapping[Outcome, ActionStatus] = {"succeeded": "Success", "cancelled": "Deleted"}
@@ -138,7 +139,10 @@ class Lifecycle:
         now = self._clock()
         needed = section.approval + (override is not None)
         expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
-        approval = None if expires_at is None else Approval(needed=needed, approved_by=[], expires_at=expires_at)
+        number, waiting = objects.next_id(tx), None
+        if expires_at is not None:
+            waiting = StoredApproval(number, number, caller.login, now, needed, expires_at)
+            approvals.insert(tx, waiting)
         said: dict[str, Any] = {name: text or None for name, text in request.said().items()}
         if override is not None:
             said["note"] = override.reason
@@ -152,27 +156,27 @@ class Lifecycle:
             "parameters": json.dumps(request.parameters),
             "whole_parameters": parameters.whole,
             "secret_names": json.dumps(sorted(parameters.secret_names)),
-            "approval_expires_at": expires_at,
+            "awaits_approval": int(needed > 0),
             "bulk_id": bulk_id,
             "undoes": undoes,
             "request_id": logs.request_id(),
         }
         action, row = _insert(
-            *(tx, now, target, choice, row),
+            *(tx, number, now, target, choice, row),
             **said,
             target=None if target.acts_on is None else list(target.acts_on),
             parameters=parameters.text,
             created_by=caller.login,
-            approval=approval,
+            approval=None if waiting is None else waiting.shown(),
             override=override,
             bulk=None if bulk_id is None else f"~{bulk_id}",
             undo=undo,
             undoes=None if undoes is None else f"~{undoes}",
         )
         self._guards.count_target(tx, action.number, choice.merged.name, target)
-        self._record_event(tx, row, "action.created", caller.login)
+        self.record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
-        self._audit(
+        self.audit(
             tx,
             "run.requested",
             row,
@@ -196,61 +200,10 @@ class Lifecycle:
         takes = has_slot or (not self._hosts.draining and self._registry.is_unlimited_here(engine_name, responder_name))
         return self._hosts.holder if takes else None
 
-    def approve_in(self, tx: Transaction, caller: Caller, action_id: str) -> tuple[Action, bool, str]:
-        """Vote for a waiting action. Returns it, whether it may be dispatched now, and why it ended, or "".
-
-        It ends if its requester may no longer run responders, if its target has changed, or if it would run on what is
-        protected. Raises ResponderBotError: not_found, forbidden, conflict, rate_limited.
-        """
-        row = find(tx, action_id)
-        clearance.require(tx, caller, row["id"], rights.APPROVE)
-        action, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
-        target = targets.of_run(tx, row)
-        reason = rights.why_requester_may_not(tx, row["created_by"]) or target.changed
-        if reason := reason or self._guards.why_protected(tx, row, self._asked_run(row, target.asked)):
-            return self.end_without_report(tx, row, "failed", reason, caller.login), False, reason
-        return *self._vote(tx, caller, row, target, action, approval), ""
-
-    def deny_in(self, tx: Transaction, caller: Caller, action_id: str, message: str) -> Action:
-        """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
-        row = find(tx, action_id)
-        clearance.require(tx, caller, row["id"], "deny an action")
-        _, approval = rights.require_vote(tx, self._guards, caller, row, self._clock())
-        people.set_decided(tx, caller.login, self._clock())
-        note(tx, "run_denied", row, login=caller.login)
-        sentence = f"Denied by {caller.login}: {message}" if message else f"Denied by {caller.login}"
-        voted = rights.with_vote(approval, caller, "deny", approval.approved_by, self._clock())
-        return self.end_without_report(tx, row, "denied", sentence, caller.login, approval=voted)
-
-    def _vote(
-        self, tx: Transaction, caller: Caller, row: Row, target: TargetOfRun, action: Action, approval: Approval
-    ) -> tuple[Action, bool]:
-        """Store the caller's vote. Returns the action, and whether it is approved now.
-
-        Raises ResponderBotError: conflict or rate_limited, if a rule would not let it start now.
-        """
-        standing = rights.standing_votes(tx, self._guards, action, approval, target.now)
-        votes = [login for login in standing if login != caller.login] + [caller.login]
-        is_approved = rights.is_approved(tx, self._guards, action, votes)
-        if set(standing) == set(votes) == set(approval.approved_by) and not is_approved:
-            return action, False
-        if is_approved and self._guards.has_rules(row["responder_name"]):
-            self._guards.require_now(tx, row, self._asked_run(row, target.asked))
-        approval = rights.with_vote(approval, caller, "approve", votes, self._clock())
-        action = action.model_copy(update={"approval": approval})
-        if action.override is not None and caller.profile == "org-admin":
-            override = action.override.model_copy(update={"approved_by": caller.login})
-            action = action.model_copy(update={"override": override})
-        if is_approved:
-            owner = self._owner(row["engine_name"], row["responder_name"], has_slot=False)
-            stored.set_approved(tx, row["id"], action.to_json(), owner)
-        else:
-            stored.set_vote(tx, row["id"], action.to_json())
-        people.set_decided(tx, caller.login, self._clock())
-        self._record_event(tx, row, "action.updated", caller.login, request_id=logs.request_id())
-        note(tx, "run_approved", row, login=caller.login, approvals=len(votes), approvals_needed=approval.needed)
-        self._audit(tx, "run.approved", row, by=caller.login, approvals=len(votes), approvals_needed=approval.needed)
-        return action, is_approved
+    def release(self, tx: Transaction, row: Row, action: Action) -> None:
+        """Store an action that has all its approvals; this core may dispatch it, or any that claims it."""
+        owner = self._owner(row["engine_name"], row["responder_name"], has_slot=False)
+        stored.set_approved(tx, row["id"], action.to_json(), owner)
 
     def end_without_report(
         self, tx: Transaction, row: Row, outcome: Outcome, message: str, user: str, *, approval: Approval | None = None
@@ -285,7 +238,7 @@ class Lifecycle:
             is_first = row["cancelled_by"] is None
             if is_first:
                 stored.set_cancelled_by(tx, row["id"], caller.login)
-                self._audit(tx, "run.cancelled", row, by=caller.login)
+                self.audit(tx, "run.cancelled", row, by=caller.login)
             return action, is_first
 
         return await self._database.transaction(work)
@@ -297,7 +250,7 @@ class Lifecycle:
             row = stored.find(tx, number)
             if row is not None:
                 stored.set_cancelled_by(tx, number, None)
-                self._audit(tx, "run.cancel_withdrawn", row)
+                self.audit(tx, "run.cancel_withdrawn", row)
 
         await self._database.transaction(work)
 
@@ -336,7 +289,7 @@ class Lifecycle:
         action = Action.model_validate_json(row["doc"])
         not_allowed = changed or rights.why_not_start(tx, action, row, now_on, self._guards)
         if not not_allowed and self._guards.has_rules(row["responder_name"]):
-            not_allowed = self._guards.why_not_dispatch(tx, row, self._asked_run(row, target))
+            not_allowed = self._guards.why_not_dispatch(tx, row, self.asked_run(row, target))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
         reason = not_allowed or self._registry.why_not(now_on, row["responder_name"], row["engine_name"])
@@ -351,7 +304,7 @@ class Lifecycle:
         note(tx, "run_started", row, engine=row["engine_name"], request_id=row["request_id"])
         merged = self._registry.find(row["responder_name"])
         version: Mapping[str, Any] = _version(merged.on(row["engine_name"]) if merged else None)
-        self._audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
+        self.audit(tx, "run.dispatched", row, engine=row["engine_name"], host=self._hosts.host.name, **version)
         return self._job(row, target, resumed=False)
 
     async def compare(self, numbers: Iterable[int]) -> None:
@@ -360,13 +313,14 @@ class Lifecycle:
         def compare(reads: Reads) -> None:
             for row in filter(None, map(partial(stored.find, reads), numbers)):
                 if row["target"] is not None and self._guards.compares(row["responder_name"]):
-                    self._guards.compare(reads, self._asked_run(row, targets.of_run(reads, row).asked))
+                    self._guards.compare(reads, self.asked_run(row, targets.of_run(reads, row).asked))
 
         if self._guards.has_protected:
             with suppress(ValueError):  # dispatch tells of one that is damaged
                 await self._database.snapshot(compare)
 
-    def _asked_run(self, row: Row, target: Target) -> AskedRun:
+    def asked_run(self, row: Row, target: Target) -> AskedRun:
+        """A recorded run as the rules see it."""
         name, undoes, merged = (
             row["responder_name"],
             row["undoes"] is not None,
@@ -454,7 +408,7 @@ class Lifecycle:
         is_cancelled = row["cancelled_by"] is not None
         if not_allowed and not is_cancelled and row["status"] == "Waiting":
             stored.set_cancelled_by(tx, row["id"], f"{_BY_CORE}{not_allowed}")
-            self._audit(tx, "run.cancelled", row, texts={"reason": not_allowed})
+            self.audit(tx, "run.cancelled", row, texts={"reason": not_allowed})
             is_cancelled = True
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
 
@@ -513,7 +467,7 @@ class Lifecycle:
             )
             if moved != action:
                 stored.set_state(tx, number, status, moved.to_json())
-                self._record_event(tx, row, "action.updated", row["created_by"])
+                self.record_event(tx, row, "action.updated", row["created_by"])
 
         await self._database.transaction(work)
 
@@ -580,19 +534,6 @@ class Lifecycle:
         user = row["created_by"]
         self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, outcomes=outcomes, now=pending.at)
         return _Applied.WHOLLY
-
-    async def expire(self, number: int) -> None:
-        """End an action if its time for approval is over."""
-
-        def work(tx: Transaction) -> None:
-            row = stored.find(tx, number)
-            if row is None or row["status"] != "Waiting" or row["approval_expires_at"] is None:
-                return
-            if row["approval_expires_at"] <= self._clock():
-                message = "Not approved in time; run it again if it is still needed."
-                self.end_without_report(tx, row, "expired", message, row["created_by"])
-
-        await self._database.transaction(work)
 
     # --- after a restore --------------------------------------------------------------------------------------------
 
@@ -687,12 +628,14 @@ class Lifecycle:
             keep_target=left is not None or (undo is not None and undo.status is not None),
             now=now,
         )
-        self._record_event(tx, row, "action.ended", user)
+        if before.approval is not None:
+            approvals.delete_of(tx, row["id"])
+        self.record_event(tx, row, "action.ended", user)
         seconds = None if row["dispatched_at"] is None else (now - row["dispatched_at"]) / 1000
         note(tx, "run_ended", row, outcome=outcome, ran_s=seconds, request_id=row["request_id"])
         message = json.loads(prepared.parts["message"])
         by = ended_by if outcome in _DECIDED and ended_by else trail.CORE
-        self._audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
+        self.audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
         if begun is not None:
             in_force.settle(tx, begun, left, undo.at if undo else None)
         if status != "Success" and row["undoes"] is not None:
@@ -705,7 +648,7 @@ class Lifecycle:
         secret_names = frozenset(json.loads(row["secret_names"]))
         return reports.prepare(report, self._parameters(row), self._limits, secret_names)
 
-    def _audit(
+    def audit(
         self,
         tx: Transaction,
         what: trail.What,
@@ -715,6 +658,7 @@ class Lifecycle:
         texts: Mapping[str, str | None] | None = None,
         **details: Any,
     ) -> None:
+        """Add a row on this action to the audit."""
         trail.record(
             tx,
             self._clock(),
@@ -729,10 +673,10 @@ class Lifecycle:
             **details,
         )
 
-    def _record_event(
+    def record_event(
         self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""
     ) -> None:
-        """`request_id` is by default that of the request that started the action."""
+        """Record an event of this action; `request_id` is by default that of the request that started it."""
         events.record(
             tx,
             row["id"],
@@ -778,10 +722,10 @@ class Lifecycle:
 
 
 def _insert(
-    tx: Transaction, now: int, on: Target, choice: EngineChoice, values: Mapping[str, Any], **fields: Any
+    tx: Transaction, number: int, now: int, on: Target, choice: EngineChoice, values: Mapping[str, Any], **fields: Any
 ) -> tuple[Action, dict[str, Any]]:
     """Store a new action with these `fields`; returns it and its row, which has these `values` too."""
-    number, merged = objects.next_id(tx), choice.merged
+    merged = choice.merged
     run_id = f"{number}-{secrets.token_hex(8)}"
     action = Action(
         id_=f"~{number}",

@@ -5,21 +5,20 @@ Rights are read in the transaction that acts on them, since they may have ended 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.actions import in_force, undo_state
 from core.authorization import Caller, current_clearance, current_permissions, makers, profiles_with, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Approval, Extension, OfferedResponder, SlackUsers, Vote
+from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, Vote
 from core.responders.guards import Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
-from core.store import people
+from core.store import approvals, people
+from core.store.approvals import StoredApproval
 
-APPROVE = "approve an action"
 MAX_NAMED = 10
 """How many of those who may decide are named."""
 
@@ -53,14 +52,15 @@ def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards
             f"{login} asked for this, but {too_high(target.clearance, seen, 'they')}, so it did not run;"
             " ask somebody who may see it."
         )
-    approval, section = action.approval, guards.section(row["responder_name"])
+    section = guards.section(row["responder_name"])
+    approval = None if action.approval is None else approvals.find(reads, row["id"])
     if approval is None:
         sentence = f"{row['responder_name']} needs approval by now, so it did not run; run it again."
         return sentence if section.approval else ""
     if action.override is not None and not _is_admin(reads, login):
         return f"{login} overrode rules for this and is no administrator any more, so it did not run."
-    votes = standing_votes(reads, guards, action, approval, target)
-    if is_approved(reads, guards, action, votes):
+    votes = [vote.login for vote in standing_votes(reads, guards, action, approval.votes, target)]
+    if is_approved(reads, guards, action, approval.needed, votes):
         return ""
     void = [voter for voter in approval.approved_by if voter not in votes]
     if not void:
@@ -89,9 +89,9 @@ def may_vote(reads: Reads, guards: Guards, action: Action, login: str) -> bool:
 
 
 def who_may_decide(
-    reads: Reads, guards: Guards, action: Action, asked_by: str, approval: Approval, level: int
+    reads: Reads, guards: Guards, action: Action, approval: StoredApproval, level: int
 ) -> list[SlackUsers]:
-    """Who in Slack may approve and deny a run, or an extension of it, that somebody asked for: at most MAX_NAMED.
+    """Who in Slack may approve and deny what waits: at most MAX_NAMED.
 
     Those who decided last come first; nobody who has approved it is among them. `level` is the clearance that it takes.
     """
@@ -103,7 +103,7 @@ def who_may_decide(
         named=None if named is None else [guards.login(name) if name[:1] != "@" else name for name in named],
         profiles=profiles,
         always=profiles_with("manageUser") if is_override else (),
-        but=[asked_by, *approval.approved_by],
+        but=[approval.asked_by, *approval.approved_by],
         clearance=level,
         limit=MAX_NAMED,
     )
@@ -113,12 +113,10 @@ def who_may_decide(
     return [SlackUsers(login=login, slack_ids=slack_ids) for login, slack_ids in found.items()]
 
 
-def is_approved(reads: Reads, guards: Guards, action: Action, votes: Sequence[str]) -> bool:
-    """Whether these valid votes suffice. An override needs an org-admin's in addition."""
-    if action.approval is None:
-        return True
+def is_approved(reads: Reads, guards: Guards, action: Action, needed: int, votes: Sequence[str]) -> bool:
+    """Whether these valid votes suffice, with `needed` when it was asked for. An override takes an org-admin's too."""
     section, override = guards.section(action.responder_name), action.override
-    needed = max(action.approval.needed, section.approval + (override is not None))
+    needed = max(needed, section.approval + (override is not None))
     if override is None:
         return len(votes) >= needed
     named = [login for login in votes if guards.is_among(reads, section.approve_by, login)]
@@ -164,7 +162,7 @@ def explained(
 
 
 def _how_far(row: Row) -> str:
-    return "already running" if row["approval_expires_at"] is None else "already waiting for approval"
+    return "already waiting for approval" if row["awaits_approval"] else "already running"
 
 
 def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
@@ -196,37 +194,11 @@ def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Ro
         raise ResponderBotError("forbidden", sentence)
 
 
-def require_vote(reads: Reads, guards: Guards, caller: Caller, row: Row, now: int) -> tuple[Action, Approval]:
-    """The action and its approval, if the caller may vote on it at `now` (ms).
+def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, asked_by: str, what: str) -> None:
+    """Raises ResponderBotError("forbidden") for who may not approve and deny this, or asked for it themselves.
 
-    Raises ResponderBotError: forbidden (no right to, or their own request), conflict (nothing to vote on).
+    `what` is `run` or `extension`.
     """
-    _require_other(reads, caller, row["created_by"], "run")
-    action = require_open(row, "approved or denied")
-    if action.approval is None or row["approval_expires_at"] is None:
-        raise ResponderBotError("conflict", "This action does not wait for anybody's approval.")
-    if action.approval.expires_at <= now:
-        raise ResponderBotError("conflict", "The time to approve this run is over; ask for it again.")
-    _require_approver(reads, guards, caller, action)
-    return action, action.approval
-
-
-def require_vote_on(
-    reads: Reads, guards: Guards, caller: Caller, row: Row, extension_id: str, now: int
-) -> tuple[Action, Extension]:
-    """The action and this extension of it, if the caller may vote on it at `now` (ms). Raises as `require_vote`."""
-    action = Action.model_validate_json(row["doc"])
-    extension = None if action.undo is None else action.undo.extension
-    if extension is None or extension.id != extension_id or extension.outcome is not None:
-        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
-    _require_other(reads, caller, extension.asked_by, "extension")
-    if extension.approval.expires_at <= now:
-        raise ResponderBotError("conflict", "The time to approve this extension is over; ask for it again.")
-    _require_approver(reads, guards, caller, action)
-    return action, extension
-
-
-def _require_other(reads: Reads, caller: Caller, asked_by: str, what: str) -> None:
     if not may_run(reads, caller.login):
         sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
         raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
@@ -236,22 +208,8 @@ def _require_other(reads: Reads, caller: Caller, asked_by: str, what: str) -> No
         made = "the bot's key" if caller.is_on_behalf else "the key that you use"
         sentence = f"{asked_by} asked for this {what} and made {made}; somebody else must approve or deny it."
         raise ResponderBotError("forbidden", sentence)
-
-
-def _require_approver(reads: Reads, guards: Guards, caller: Caller, action: Action) -> None:
     if not may_vote(reads, guards, action, caller.login):
         raise ResponderBotError("forbidden", _why_not_vote(guards, action), details={"rule": "approve_by"})
-
-
-def with_vote(
-    approval: Approval, caller: Caller, vote: Literal["approve", "deny"], approved_by: Sequence[str], now: int
-) -> Approval:
-    """The approval with one more vote, and without those that are no longer valid."""
-    kept = [earlier for earlier in approval.votes if earlier.login in approved_by and earlier.login != caller.login]
-    through = caller.acted_through if caller.is_on_behalf else None
-    own = Vote(login=caller.login, vote=vote, at=now, acted_through=through, key=caller.key, clearance=caller.bound_to)
-    votes = [*kept, own]
-    return approval.model_copy(update={"approved_by": list(approved_by), "votes": votes})
 
 
 def _why_not_vote(guards: Guards, action: Action) -> str:
@@ -262,13 +220,11 @@ def _why_not_vote(guards: Guards, action: Action) -> str:
     return f"Only {names_of(approvers or ())} may approve or deny runs of {action.responder_name}."
 
 
-def standing_votes(reads: Reads, guards: Guards, action: Action, approval: Approval, target: Target) -> list[str]:
-    """The approvers who still have the right, and whose vote and clearance cover all that the run acts on."""
+def standing_votes(reads: Reads, guards: Guards, action: Action, votes: Iterable[Vote], target: Target) -> list[Vote]:
+    """Those of people who still have the right, and whose clearance then and now covers all that the run acts on."""
     level = max([target.clearance, *(artifact.tlp for artifact in action.target or ())])
-    given = {vote.login: vote.clearance for vote in approval.votes}
 
-    def covers(login: str) -> bool:
-        clearance = given.get(login)
-        return clearance is None or min(clearance, current_clearance(reads, login)) >= level
+    def covers(vote: Vote) -> bool:
+        return vote.clearance is None or min(vote.clearance, current_clearance(reads, vote.login)) >= level
 
-    return [login for login in approval.approved_by if may_vote(reads, guards, action, login) and covers(login)]
+    return [vote for vote in votes if may_vote(reads, guards, action, vote.login) and covers(vote)]

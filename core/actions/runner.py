@@ -7,9 +7,9 @@ from functools import partial
 
 import structlog
 
+from core.actions.approvals import Approvals
 from core.actions.lifecycle import Lifecycle
 from core.common import leases
-from core.common.clock import Clock
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.tasks import STORE_RETRY, cancel_and_wait, repeat, until_stored
@@ -54,18 +54,18 @@ class Runner:
     def __init__(
         self,
         lifecycle: Lifecycle,
+        approvals: Approvals,
         registry: Registry,
         hosts: Hosts,
         database: Database,
-        clock: Clock,
         *,
         tick_s: float = TICK_S,
     ) -> None:
         self._lifecycle = lifecycle
+        self._approvals = approvals
         self._registry = registry
         self._hosts = hosts
         self._database = database
-        self._clock = clock
         self._tick_s = tick_s
         self._following: dict[int, asyncio.Task[None]] = {}
         self._job_id_known: dict[int, asyncio.Event] = {}
@@ -215,11 +215,7 @@ class Runner:
             if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
                 await self._follow_again(row["id"])
         await self._end_without_host()
-        for number in await self._database.read(lambda reads: stored.approvals_due(reads, self._clock())):
-            try:
-                await self._lifecycle.expire(number)
-            except ValueError:  # one record that is damaged must not hold up the others
-                log.exception("record_unreadable", action_id=f"~{number}")
+        await self._approvals.expire_due()
         self._wake.set()
 
     async def _take_over(self, old_holder: str) -> None:

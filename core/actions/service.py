@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import suppress
 
+from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
@@ -33,6 +34,7 @@ class Actions:
     def __init__(
         self,
         lifecycle: Lifecycle,
+        approvals: Approvals,
         runner: Runner,
         registry: Registry,
         guards: Guards,
@@ -42,6 +44,7 @@ class Actions:
     ) -> None:
         self.runs = Runs(lifecycle, runner, registry, guards, database, clock)
         self._lifecycle = lifecycle
+        self._approvals = approvals
         self._runner = runner
         self._registry = registry
         self._guards = guards
@@ -76,27 +79,14 @@ class Actions:
                 await self._lifecycle.withdraw_cancel(action.number)
             raise
 
-    async def approve(self, caller: Caller, action_id: str) -> Action:
-        """Vote for an action that waits for approval; the last vote needed queues it for its engine.
-
-        Raises ResponderBotError: not_found, forbidden, conflict, rate_limited. A conflict ends the action if its
-        requester may no longer run responders. Nothing changes while a rule of its responder would not let it start.
-        """
-        number = parse_id(action_id)
-        await self._lifecycle.compare([] if number is None else [number])
-        action, is_approved, reason = await self._database.transaction(
-            lambda tx: self._lifecycle.approve_in(tx, caller, action_id)
-        )
-        if reason:
-            raise ResponderBotError("conflict", reason)
-        if is_approved:
-            self._runner.accept(action.number, action.engine_id)
-        return action
-
-    async def deny(self, caller: Caller, action_id: str, message: str = "") -> Action:
-        """End an action that waits for approval. Raises ResponderBotError: not_found, forbidden, conflict."""
-
-        return await self._database.transaction(lambda tx: self._lifecycle.deny_in(tx, caller, action_id, message))
+    async def decide(
+        self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""
+    ) -> Action:
+        """As `Approvals.decide`; the last vote that a run needs queues it for its engine."""
+        voted = await self._approvals.decide(caller, action_id, choice, extension_id=extension_id, message=message)
+        if voted.is_ready:
+            self.runs.follow(voted.action)
+        return voted.action
 
     async def get_json(self, action_id: str) -> str:
         """An action's JSON with its whole report and parameters. Raises ResponderBotError("not_found")."""

@@ -7,10 +7,11 @@ from core.audit import trail
 from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Action, Approval, EndChange, Extension, MeasureOfRun, Undo, number_of
+from core.models import Action, EndChange, Extension, MeasureOfRun, Undo, number_of
 from core.settings import ResponderSection
 from core.store import actions as stored
-from core.store import events, measures, objects
+from core.store import approvals, events, measures, objects
+from core.store.approvals import StoredApproval
 
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
@@ -142,24 +143,27 @@ def set_time(tx: Transaction, row: Row, section: ResponderSection, undo_at: int 
         return save(tx, row, user, now, undo_at, entry, status="available", at=undo_at, message=None, changed=changed)
     due = _at(row) or now
     expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
-    approval = Approval(needed=action.approval.needed, approved_by=[], expires_at=expires_at)
     number = objects.next_id(tx)
-    extension = Extension(id=f"~{number}", asked_by=user, asked_at=now, at=undo_at, approval=approval)
+    asked = StoredApproval(number, row["id"], user, now, action.approval.needed, expires_at, ends_at=undo_at)
+    approvals.delete_of(tx, row["id"])
+    approvals.insert(tx, asked)
+    extension = Extension(id=f"~{number}", asked_by=user, asked_at=now, at=undo_at, approval=asked.shown())
     entry = Entry("extension.requested", by=user, extension=extension.id, before=_at(row), after=undo_at)
     return save(tx, row, user, now, row["undo_at"], entry, extension=extension)
 
 
-def voted(tx: Transaction, row: Row, extension: Extension, user: str, now: int, *, is_approved: bool) -> Action:
-    """Store a vote on an extension; the last one needed changes when the action is undone."""
-    is_denied = extension.outcome == "denied"
-    what: trail.What = "extension.denied" if is_denied else "extension.approved"
-    entry = Entry(what, by=user, text=extension.message, extension=extension.id, is_last=is_approved)
-    if not is_approved:
-        return save(tx, row, user, now, row["undo_at"], entry, extension=extension)
-    at, approved = extension.at, extension.model_copy(update={"outcome": "approved"})
-    changes: dict[str, Any] = {"status": "available", "at": at, "approved_until": at, "extension": approved}
-    changes["changed"] = _moved(tx, row, at, extension.asked_by, now)
-    return save(tx, row, user, now, at, entry, message=None, **changes)
+def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
+    """Set the later end that was approved."""
+    undo = action.undo
+    if undo is None or undo.extension is None:
+        return action
+    at, extension = undo.extension.at, undo.extension.model_copy(update={"outcome": "approved"})
+    changed = _moved(tx, row, at, extension.asked_by, now)
+    changes = {"status": "available", "at": at, "approved_until": at, "extension": extension, "changed": changed}
+    action = action.model_copy(update={"undo": undo.model_copy(update={**changes, "message": None})})
+    approvals.delete_of(tx, row["id"])
+    stored.set_undo(tx, row["id"], action.to_json(), at)
+    return action
 
 
 def _moved(tx: Transaction, row: Row, undo_at: int | None, user: str, now: int) -> EndChange:
@@ -218,6 +222,7 @@ def save(
     if undo is not None:
         waits = undo.extension is not None and undo.extension.outcome is None
         if undo.extension is not None and waits and changes.get("status", "waiting") != "waiting":
+            approvals.delete_of(tx, row["id"])
             changes = {"extension": undo.extension.model_copy(update={"outcome": "lapsed"}), **changes}
         undo = undo.model_copy(update=changes)
     changed = action.model_copy(update={"undo": undo, "measure": measure or action.measure})

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -17,11 +17,9 @@ from core.common.tasks import repeat
 from core.models import Action, Parameter, RunInput, UndoInput
 from core.records import clearance
 from core.reports.report import has_lost_secret
-from core.responders import target as targets
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import actions as stored
-from core.store import people
 
 TICK_S = 5.0  # how late core may be
 BATCH = 100  # undone at once; more wait for the next round
@@ -90,42 +88,6 @@ class Undos:
         rights.require_may_change_end(tx, self._guards, caller, row)
         note(tx, "undo_time_requested", row, login=caller.login, undo_at=undo_at)
         return undo_state.set_time(tx, row, section, undo_at, caller.login, now)
-
-    async def decide(
-        self, caller: Caller, action_id: str, extension_id: str, vote: Literal["approve", "deny"], message: str = ""
-    ) -> Action:
-        """Vote on an extension, which needs as many approvals as the run.
-
-        Raises ResponderBotError: not_found, forbidden, conflict (it doesn't wait any more, or can't be undone).
-        """
-
-        def work(tx: Transaction) -> Action:
-            row, now = find(tx, action_id), self._clock()
-            clearance.require(tx, caller, row["id"], f"{vote} an extension")
-            action, extension = rights.require_vote_on(tx, self._guards, caller, row, extension_id, now)
-            undo_state.require_undoable(tx, row["id"])
-            people.set_decided(tx, caller.login, now)
-            if vote == "deny":
-                note(tx, "extension_denied", row, login=caller.login)
-                ended = {"outcome": "denied", "ended_by": caller.login, "message": message or None}
-                denied = extension.model_copy(update=ended)
-                return undo_state.voted(tx, row, denied, caller.login, now, is_approved=False)
-            asked_by, run_by = extension.asked_by, self._guards.section(row["responder_name"]).run_by
-            if not rights.may_run(tx, asked_by) or not self._guards.is_among(tx, run_by, asked_by):
-                sentence = (
-                    f"{asked_by} asked for this and may no longer do so; ask for it yourself if it is still needed."
-                )
-                raise ResponderBotError("conflict", sentence)
-            target, _ = targets.of_action(tx, row)
-            standing = rights.standing_votes(tx, self._guards, action, extension.approval, target)
-            votes = [login for login in standing if login != caller.login] + [caller.login]
-            approval = rights.with_vote(extension.approval, caller, vote, votes, now)
-            voted = extension.model_copy(update={"approval": approval})
-            is_approved = rights.is_approved(tx, self._guards, action, votes)
-            note(tx, "extension_approved", row, login=caller.login, approvals=len(votes))
-            return undo_state.voted(tx, row, voted, caller.login, now, is_approved=is_approved)
-
-        return await self._database.transaction(work)
 
     async def run_due(self) -> int:
         """Undo what is due; returns how many actions were due."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from core.actions.approvals import Choice
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api.http import search as search_api
@@ -46,9 +47,9 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
 
 
-def decision(word: str) -> Mapping[str, Any]:
+def decision(word: str, body: type[Decision] = Decision) -> Mapping[str, Any]:
     """What routes of a decision on what waits for approval have in common; `word` is the verb."""
-    return {"body": Decision, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
+    return {"body": body, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
 def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
@@ -130,14 +131,21 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         await actions.cancel(request.caller, request.path["id"])
         return json_response(await actions.get_json(request.path["id"]))
 
+    async def decide(request: Request, choice: Choice) -> Response:
+        path, message = request.path, request.body.message
+        extension_id = path.get("extension", "")
+        decided = actions.decide(request.caller, path["id"], choice, extension_id=extension_id, message=message)
+        return json_response(await decided)
+
     @route("POST /{id}/approve", "Approve an action that waits for approval", response=Action, **decision("approve"))
+    @route("POST /{id}/undo/{extension}/approve", "Approve an extension", response=Action, **decision("approve"))
     async def approve(request: Request) -> Response:
-        return json_response(await actions.approve(request.caller, request.path["id"]))
+        return await decide(request, "approve")
 
     @route("POST /{id}/deny", "Deny an action that waits for approval", response=Action, **decision("deny"))
+    @route("POST /{id}/undo/{extension}/deny", "Deny an extension", response=Action, **decision("deny"))
     async def deny(request: Request) -> Response:
-        decision: Decision = request.body
-        return json_response(await actions.deny(request.caller, request.path["id"], decision.message))
+        return await decide(request, "deny")
 
     @route(
         "POST /{id}/undo",
@@ -170,17 +178,6 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     async def set_undo_time(request: Request) -> Response:
         minutes = request.body.undo_after_minutes
         return json_response(await undos.set_time(request.caller, request.path["id"], minutes))
-
-    @route("POST /{id}/undo/{extension}/approve", "Approve an extension", response=Action, **decision("approve"))
-    async def approve_extension(request: Request) -> Response:
-        path = request.path
-        return json_response(await undos.decide(request.caller, path["id"], path["extension"], "approve"))
-
-    @route("POST /{id}/undo/{extension}/deny", "Deny an extension", response=Action, **decision("deny"))
-    async def deny_extension(request: Request) -> Response:
-        path = request.path
-        message = request.body.message
-        return json_response(await undos.decide(request.caller, path["id"], path["extension"], "deny", message))
 
     return [
         *route,

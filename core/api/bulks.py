@@ -5,11 +5,12 @@ from typing import Any
 
 from starlette.responses import Response
 
+from core.actions.approvals import Choice
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
 from core.api.actions import BASE, KEY_HEADER, decision, idempotency_key
 from core.api.http.endpoint import Endpoint, Request, Routes, json_response
 from core.api.http.errors import ERRORS
-from core.models import Bulk, BulkAnswer, BulkInput, BulkTarget, Decision
+from core.models import Bulk, BulkAnswer, BulkDecision, BulkInput, BulkTarget
 
 BULK = f"{BASE}/_bulk"
 
@@ -52,19 +53,28 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         key, _ = idempotency_key(request)
         return json_response(_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
 
+    async def decide(request: Request, choice: Choice) -> Response:
+        asked: BulkDecision = request.body
+        decided = bulks.decide(request.caller, request.path["id"], choice, shown=asked.actions, message=asked.message)
+        return json_response(_answer(await decided))
+
     @route(
         "POST /{id}/approve",
         "Approve all runs of a bulk that wait for approval",
         response=BulkAnswer,
-        **decision("approve"),
+        **decision("approve", BulkDecision),
     )
     async def approve(request: Request) -> Response:
-        return json_response(_answer(await bulks.approve(request.caller, request.path["id"])))
+        return await decide(request, "approve")
 
-    @route("POST /{id}/deny", "Deny all runs of a bulk that wait for approval", response=BulkAnswer, **decision("deny"))
+    @route(
+        "POST /{id}/deny",
+        "Deny all runs of a bulk that wait for approval",
+        response=BulkAnswer,
+        **decision("deny", BulkDecision),
+    )
     async def deny(request: Request) -> Response:
-        decision: Decision = request.body
-        return json_response(_answer(await bulks.deny(request.caller, request.path["id"], decision.message)))
+        return await decide(request, "deny")
 
     return route
 

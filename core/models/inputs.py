@@ -520,6 +520,12 @@ class Decision(Input):
     message: str = ""
 
 
+class BulkDecision(Decision):
+    """Likewise for a bulk: on those of its runs that wait or, with `actions`, on those of them that are named."""
+
+    actions: Annotated[list[str], Field(max_length=MAX_TARGETS)] | None = None
+
+
 class GroupInput(Input):
     """`PUT /api/group/{name}`: the logins of all its members."""
 

@@ -350,7 +350,7 @@ class Extension(ApiModel):
     at: Millis | None = None
     """When core would undo it (ms); None: never."""
     approval: Approval
-    outcome: Literal["approved", "denied", "lapsed"] | None = None
+    outcome: Literal["approved", "denied", "expired", "lapsed"] | None = None
     """None while it waits. `lapsed`: the action was undone before, or given another time."""
     ended_by: str | None = None
     """Who denied it."""

@@ -16,13 +16,13 @@ OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
     " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, secret_names,"
-    " approval_expires_at, undoes, undo_at, run_id, request_id, doc"
+    " awaits_approval, undoes, undo_at, run_id, request_id, doc"
 )
 
 
 NEW: Mapping[str, Any] = {
-    **dict.fromkeys(("acted_through", "whole_parameters", "approval_expires_at", "bulk_id", "undoes")),
-    **{"secret_names": "[]", "request_id": ""},
+    **dict.fromkeys(("acted_through", "whole_parameters", "bulk_id", "undoes")),
+    **{"secret_names": "[]", "request_id": "", "awaits_approval": 0},
 }
 
 
@@ -34,10 +34,10 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     tx.run(
         "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, secret_names,"
-        " whole_parameters, approval_expires_at, bulk_id, undoes, target, run_id, request_id, doc)"
+        " whole_parameters, awaits_approval, bulk_id, undoes, target, run_id, request_id, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
         " :created_by, :acted_through, :created_at, (SELECT id FROM owner WHERE id = :owner), :engine_job_id,"
-        " :parameters, :secret_names, :whole_parameters, :approval_expires_at, :bulk_id, :undoes, :target,"
+        " :parameters, :secret_names, :whole_parameters, :awaits_approval, :bulk_id, :undoes, :target,"
         " :run_id, :request_id, :doc)",
         {**NEW, **values},
     )
@@ -76,7 +76,7 @@ _FAILED = "outcome IN ('failed', 'expired')"  # as in the indexes
 _NEWEST: Mapping[tuple[str, bool], str] = {
     ("open", True): f"created_by = :by AND {OPEN} ORDER BY id DESC",
     ("ended", True): "created_by = :by AND status IN ('Success', 'Failure', 'Deleted') ORDER BY id DESC",
-    ("waiting", False): "approval_expires_at IS NOT NULL ORDER BY id DESC",
+    ("waiting", False): "id IN (SELECT action_id FROM approval WHERE is_waiting = 1) ORDER BY id DESC",
     ("failed", False): f"{_FAILED} AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
     ("failed", True): f"created_by = :by AND {_FAILED} AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
 }
@@ -196,7 +196,7 @@ def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, 
     """
     return tx.run(
         "UPDATE action SET dispatched_at = :now, host_id = :host_id WHERE id = :id AND owner = :holder"
-        " AND status = 'Waiting' AND dispatched_at IS NULL AND approval_expires_at IS NULL",
+        " AND status = 'Waiting' AND dispatched_at IS NULL AND awaits_approval = 0",
         {"id": action_id, "holder": holder, "host_id": host_id, "now": now},
     )
 
@@ -232,7 +232,7 @@ def set_end(
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
         " whole_operations = :whole_operations, parameters = coalesce(whole_parameters, :parameters),"
-        " undo_at = :undo_at, owner = NULL, approval_expires_at = NULL, report_at = :now"
+        " undo_at = :undo_at, owner = NULL, awaits_approval = 0, report_at = :now"
         f"{'' if keep_target else ', target = NULL'} WHERE id = :id",
         {
             "id": action_id,
@@ -248,7 +248,7 @@ def set_end(
 
 
 def set_undo(tx: Transaction, action_id: int, doc: str, undo_at: int | None) -> None:
-    """Store the JSON of an ended action, and when core undoes it (ms)."""
+    """Store the JSON of an action, and when core undoes it (ms)."""
     tx.run(
         "UPDATE action SET doc = :doc, undo_at = :undo_at WHERE id = :id",
         {"id": action_id, "doc": doc, "undo_at": undo_at},
@@ -308,15 +308,10 @@ def delete_report(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM ending WHERE action_id = :id", {"id": action_id})
 
 
-def set_vote(tx: Transaction, action_id: int, doc: str) -> None:
-    """Store an approval that is not the last one."""
-    tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})
-
-
 def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
     """Store the last approval. `holder` may then dispatch the action; any core may, if it is None or has no lease."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = (SELECT id FROM owner WHERE id = :holder), approval_expires_at = NULL"
+        "UPDATE action SET doc = :doc, owner = (SELECT id FROM owner WHERE id = :holder), awaits_approval = 0"
         " WHERE id = :id",
         {"id": action_id, "doc": doc, "holder": holder},
     )
@@ -333,14 +328,14 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 def timed(reads: Reads, limit: int) -> list[int]:
     """The first actions that core undoes, or whose approval expires, at a time."""
     rows = reads.rows(
-        "SELECT id FROM action WHERE undo_at IS NOT NULL UNION SELECT id FROM action"
-        " WHERE approval_expires_at IS NOT NULL ORDER BY id LIMIT :limit",
+        "SELECT id FROM action WHERE undo_at IS NOT NULL UNION SELECT action_id FROM approval"
+        " WHERE is_waiting = 1 ORDER BY id LIMIT :limit",
         {"limit": limit},
     )
     return [row["id"] for row in rows]
 
 
-_UNCLAIMED = f"{OPEN} AND owner IS NULL AND approval_expires_at IS NULL"  # as in the index
+_UNCLAIMED = f"{OPEN} AND owner IS NULL AND awaits_approval = 0"  # as in the index
 
 
 def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> list[int]:
@@ -408,14 +403,6 @@ def dispatched_by(reads: Reads, holder: str) -> list[Row]:
         " ORDER BY id",
         {"holder": holder},
     )
-
-
-def approvals_due(reads: Reads, now: int) -> list[int]:
-    """The ids of the actions whose time for approval is over at `now` (ms)."""
-    rows = reads.rows(
-        f"SELECT id FROM action WHERE {OPEN} AND owner IS NULL AND approval_expires_at <= :now", {"now": now}
-    )
-    return [row["id"] for row in rows]
 
 
 def open_run_ids(reads: Reads) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from core.common.database import Reads, Row, Transaction
 
-_AWAITS = "status = 'Waiting' AND approval_expires_at IS NOT NULL AND owner IS NULL"
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
@@ -40,7 +39,7 @@ def docs_of(reads: Reads, bulk_id: int) -> dict[int, str]:
 
 def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     """The actions of a bulk that wait for approval, oldest first."""
-    rows = reads.rows(f"SELECT id FROM action WHERE bulk_id = :id AND {_AWAITS} ORDER BY id", {"id": bulk_id})
+    rows = reads.rows("SELECT id FROM action WHERE bulk_id = :id AND awaits_approval = 1 ORDER BY id", {"id": bulk_id})
     return [row["id"] for row in rows]
 
 
@@ -61,9 +60,10 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """
     return reads.rows(
         "SELECT bulk_id, status, CASE status WHEN 'Failure' THEN outcome END AS outcome,"
-        f" CASE WHEN {_AWAITS} THEN 1 ELSE 0 END AS awaits,"
+        " awaits_approval AS awaits,"
         " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
-        " count(*) AS count, min(approval_expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
+        " count(*) AS count, min(approval.expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
+        " LEFT JOIN approval ON approval.id = action.id"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
         " GROUP BY bulk_id, status, outcome, awaits, undo_status",
         {"ids": json.dumps(list(bulk_ids))},

@@ -115,7 +115,8 @@ def delete(tx: Transaction, item: Item) -> bool:
     if item.kind != "action":
         attachments.save(tx, item.id, ())
         return objects.delete(tx, item.id)
-    tx.run("DELETE FROM action_target WHERE action_id = :id", values)
+    for table in ("action_target", "approval"):
+        tx.run(f"DELETE FROM {table} WHERE action_id = :id", values)
     return bool(tx.run("DELETE FROM action WHERE id = :id", values))
 
 

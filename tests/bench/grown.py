@@ -85,7 +85,7 @@ def _tables(alerts: int) -> Iterator[Table]:
     yield "object", ("id", "kind", "unique_key", "doc"), _cases(alerts)
     columns = ("id", "kind", "object_id", "root_id", "responder_name", "engine_name", "engine_responder_id", "status")
     more = ("created_by", "acted_through", "created_at", "dispatched_at", "engine_job_id", "parameters", "run_id")
-    yield "action", (*columns, *more, "approval_expires_at", "doc"), _actions(alerts)
+    yield "action", (*columns, *more, "awaits_approval", "doc"), _actions(alerts)
 
 
 def _at(alerts: int, number: int) -> int:

@@ -74,7 +74,7 @@ CREATE INDEX object_text_object ON object_text (object_id);
 -- doc: the response JSON; whole_report, whole_operations, whole_parameters: only if those in it were truncated.
 -- owner: the core that follows it. host_id: the host that runs its program; null while there is none, and on a remote
 -- engine. parameters: with their secrets until it has ended. secret_names: a JSON list of those that hold one.
--- approval_expires_at: only while it waits for approval. undoes: the action that this one undoes. undo_at: when core
+-- awaits_approval: 1 while it does. undoes: the action that this one undoes. undo_at: when core
 -- undoes this one; null for never, and once it has. target: what it was asked to run on (responders/target.py), while
 -- it is open or has left something in force. run_id: its number and a random one, by which engines find its job.
 -- request_id: of the request that started it, for the log. report_at: when it ended; null while it is open, and once
@@ -83,7 +83,8 @@ CREATE TABLE action (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER, responder_name TEXT,
   engine_name TEXT, engine_responder_id TEXT, status TEXT NOT NULL, created_by TEXT NOT NULL, acted_through TEXT,
   created_at INTEGER NOT NULL, dispatched_at INTEGER, owner TEXT, engine_job_id TEXT, cancelled_by TEXT,
-  parameters TEXT, secret_names TEXT NOT NULL DEFAULT '[]', approval_expires_at INTEGER, doc TEXT NOT NULL,
+  parameters TEXT, secret_names TEXT NOT NULL DEFAULT '[]', awaits_approval INTEGER NOT NULL DEFAULT 0,
+  doc TEXT NOT NULL,
   whole_report TEXT, whole_operations TEXT, whole_parameters TEXT, bulk_id INTEGER, undoes INTEGER,
   undo_at INTEGER, host_id TEXT, target TEXT, run_id TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '',
   report_at INTEGER,
@@ -94,12 +95,11 @@ CREATE INDEX action_object ON action (object_id, id);
 CREATE INDEX action_created_by ON action (created_by, id);
 CREATE INDEX action_status ON action (status, responder_name);
 CREATE INDEX action_open_by ON action (created_by, id) WHERE status IN ('Waiting', 'InProgress');
-CREATE INDEX action_awaiting ON action (id) WHERE approval_expires_at IS NOT NULL;
 CREATE INDEX action_failed ON action (ended_at, id) WHERE outcome IN ('failed', 'expired');
 CREATE INDEX action_failed_by ON action (created_by, ended_at, id) WHERE outcome IN ('failed', 'expired');
 CREATE INDEX action_open ON action (owner, id) WHERE status IN ('Waiting', 'InProgress');
 CREATE INDEX action_unclaimed ON action (engine_name, id)
-  WHERE status IN ('Waiting', 'InProgress') AND owner IS NULL AND approval_expires_at IS NULL;
+  WHERE status IN ('Waiting', 'InProgress') AND owner IS NULL AND awaits_approval = 0;
 CREATE INDEX action_on_artifact ON action (root_id, id) WHERE kind = 'case_artifact';
 CREATE INDEX action_in_bulk ON action (bulk_id, status) WHERE bulk_id IS NOT NULL;
 CREATE INDEX action_dispatched ON action (responder_name, dispatched_at) WHERE dispatched_at IS NOT NULL;
@@ -109,6 +109,15 @@ CREATE INDEX action_report_at ON action (report_at, id) WHERE report_at IS NOT N
 CREATE INDEX action_unfinished ON action (root_id)
   WHERE status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL
     OR undo_status IN ('available', 'waiting', 'running', 'failed');
+
+-- Approvals of runs until these end, and of later ends while they wait. id: the run, or the extension of action_id.
+-- is_waiting: 0 once a run has all that it needs. ends_at: the later end; null for none, and for a run. votes: as JSON.
+CREATE TABLE approval (
+  id INTEGER PRIMARY KEY, action_id INTEGER NOT NULL, asked_by TEXT NOT NULL, asked_at INTEGER NOT NULL,
+  needed INTEGER NOT NULL, expires_at INTEGER NOT NULL, is_waiting INTEGER NOT NULL, ends_at INTEGER,
+  votes TEXT NOT NULL);
+CREATE UNIQUE INDEX approval_action ON approval (action_id);
+CREATE INDEX approval_waiting ON approval (expires_at, id) WHERE is_waiting = 1;
 
 -- What came from each source ([source."NAME"] of the settings). since: when it was first seen in the settings.
 -- silent_alert: the alert that says that nothing comes any more.

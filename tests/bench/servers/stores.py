@@ -46,7 +46,7 @@ def write_run(tx: Transaction) -> None:
         "engine_job_id": "",
         "parameters": "{}",
         "whole_parameters": None,
-        "approval_expires_at": None,
+        "awaits_approval": 0,
         "bulk_id": None,
         "undoes": None,
         "target": None,

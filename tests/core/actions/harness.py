@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.actions.approvals import Approvals
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
@@ -68,6 +69,7 @@ class ActionParts:
     guards: Guards
     undos: Undos
     hosts: Hosts
+    approvals: Approvals
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))
@@ -106,13 +108,14 @@ async def action_parts(
     lifecycle = Lifecycle(
         database, registry, guards, clock, hosts, organisation="soc", product="thehive", limits=limits
     )
-    runner = Runner(lifecycle, registry, hosts, database, clock, tick_s=tick_s)
+    approvals = Approvals(lifecycle, guards, database, clock)
+    runner = Runner(lifecycle, approvals, registry, hosts, database, tick_s=tick_s)
     await runner.open()
     try:
         feed = await Feed.open(database)
-        actions = Actions(lifecycle, runner, registry, guards, database, feed, clock)
+        actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts)
+        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, approvals)
     finally:
         await runner.close()
         await registry.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.actions.approvals import Choice
 from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -203,10 +204,10 @@ async def test_an_action_that_waits_for_a_slot_can_be_cancelled(tmp_path: Path) 
 async def test_a_missing_right_is_reported_before_the_state_of_the_action(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
         started = await harness.actions.start(ANNA, run_input(harness))
-        await harness.actions.deny(BEN, started.action.id)
+        await harness.actions.decide(BEN, started.action.id, "deny")
         for refused in (
             harness.actions.cancel(BEN, started.action.id),
-            harness.actions.approve(ANNA, started.action.id),
+            harness.actions.decide(ANNA, started.action.id, "approve"),
         ):
             with pytest.raises(ResponderBotError) as caught:
                 await refused
@@ -242,16 +243,16 @@ async def test_an_action_waits_until_enough_others_approve(tmp_path: Path) -> No
     async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
         started = await harness.actions.start(ANNA, run_input(harness))
         with pytest.raises(ResponderBotError, match="somebody else") as caught:
-            await harness.actions.approve(ANNA, started.action.id)
-        await harness.actions.approve(BEN, started.action.id)
-        await harness.actions.approve(BEN, started.action.id)
+            await harness.actions.decide(ANNA, started.action.id, "approve")
+        await harness.actions.decide(BEN, started.action.id, "approve")
+        await harness.actions.decide(BEN, started.action.id, "approve")
         assert harness.engine.runs == []
-        await harness.actions.approve(LEAD, started.action.id)
+        await harness.actions.decide(LEAD, started.action.id, "approve")
         run = await harness.engine.taken.get()
         run.finish(Report(True))
         ended = await harness.ended(started.action.id)
         with pytest.raises(ResponderBotError, match="has ended"):
-            await harness.actions.deny(BEN, started.action.id)
+            await harness.actions.decide(BEN, started.action.id, "deny")
     assert caught.value.code == "forbidden"
     assert started.action.approval is not None
     assert started.action.approval.needed == 2
@@ -262,11 +263,11 @@ async def test_an_action_waits_until_enough_others_approve(tmp_path: Path) -> No
 async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=TWO_PEOPLE) as harness:
         denied = await harness.actions.start(ANNA, run_input(harness))
-        await harness.actions.deny(BEN, denied.action.id, "wrong host")
+        await harness.actions.decide(BEN, denied.action.id, "deny", message="wrong host")
         expired = await harness.actions.start(ANNA, run_input(harness))
         harness.clock.now_ms += 10 * 60_000
         with pytest.raises(ResponderBotError, match="is over"):
-            await harness.actions.approve(BEN, expired.action.id)
+            await harness.actions.decide(BEN, expired.action.id, "approve")
         await harness.runner.tick()
         reasons = [
             json.loads((await harness.action(started.action.id)).report)["errorMessage"]
@@ -428,12 +429,13 @@ async def test_a_vote_is_refused_if_the_voter_lost_their_rights_after_authentica
     async with open_harness(tmp_path, policies=policies) as harness:
         action = (await harness.actions.start(ANNA, run_input(harness))).action
         await harness.people.disable(COMMAND_LINE, "ben")
-        for decide in (harness.actions.approve, harness.actions.deny):
+        choices: tuple[Choice, ...] = ("approve", "deny")
+        for choice in choices:
             with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
-                await decide(BEN, action.id)
+                await harness.actions.decide(BEN, action.id, choice)
             assert caught.value.code == "forbidden"
         waiting = await harness.action(action.id)
-        await harness.actions.approve(LEAD, action.id)
+        await harness.actions.decide(LEAD, action.id, "approve")
         run = await harness.engine.taken.get()
         run.finish(Report(True))
         ended = await harness.ended(action.id)

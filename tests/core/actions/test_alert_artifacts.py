@@ -341,7 +341,7 @@ async def test_a_run_whose_artifact_is_removed_meanwhile_ends(tmp_path: Path) ->
         removed = AlertUpdate.model_validate({"artifacts": [{"dataType": "domain", "data": "evil.example"}]})
         await alerts.update(LEAD, harness.alert_id, removed)
         with pytest.raises(ResponderBotError, match="was removed from its alert, so nothing ran on it"):
-            await harness.actions.approve(BEN, waiting.id)
+            await harness.actions.decide(BEN, waiting.id, "approve")
         ended = await harness.ended(waiting.id)
         assert ended.status == "Failure"
         assert "was removed from its alert, so nothing ran on it" in ended.report

@@ -53,7 +53,7 @@ async def job_of(harness: Harness) -> Job:
 async def refusal(harness: Harness, action: Action) -> str:
     """The sentence of a vote that ends the run."""
     with pytest.raises(ResponderBotError) as error:
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
     assert error.value.code == "conflict"
     ended = await harness.ended(action.id)
     assert (ended.status, ended.outcome, ended.dispatched_at) == ("Failure", "failed", None)
@@ -73,11 +73,11 @@ async def test_what_comes_between_two_votes_is_not_passed_on_and_voids_nothing(t
     async with open_harness(tmp_path, policies=asking(), artifacts=[IP, FILE]) as harness:
         before = json.loads(await harness.alert_json())
         action = await asked(harness, parameters={"minutes": 5})
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         many = [{"dataType": "ip", "data": f"192.0.2.{number}"} for number in range(199)]
         await change(harness, artifacts=[IP, *many, FILE], tags=["x"], title="another", customFields={"host": "dc01"})
         await change(harness, assignee=BEN.login, artifacts=[{**IP, "tags": ["y"], "message": "m"}, *many, FILE])
-        await harness.actions.approve(LEAD, action.id)
+        await harness.actions.decide(LEAD, action.id, "approve")
         job = await job_of(harness)
         assert job.data == before
         assert data_in(job.data) == ["198.51.100.7", "invoice.txt"]
@@ -108,7 +108,7 @@ async def test_the_same_artifacts_under_other_ids_are_no_change(tmp_path: Path) 
         await change(harness, artifacts=[DOMAIN])
         await change(harness, artifacts=[IP, DOMAIN, FILE])
         await Alerts(harness.database, harness.clock, "soc").create_case(LEAD, harness.alert_id)
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         assert (await job_of(harness)).data == before
 
 
@@ -128,7 +128,7 @@ async def test_what_is_in_a_case_is_bound_too(tmp_path: Path, kind: Kind) -> Non
         action = await asked(harness, objectType=kind, objectId=objects.ids[kind])
         await cases.update_case(LEAD, case, CaseUpdate(title="another", tags=["x"]))
         await cases.add_artifacts(LEAD, case, ArtifactsInput(data_type="ip", data=["10.0.0.5"]))
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         job = await job_of(harness)
         assert job.data["id"] == objects.ids[kind]
         assert "another" not in json.dumps(job.data)
@@ -182,7 +182,7 @@ async def test_a_raised_level_of_an_artifact_ends_the_run_and_a_lowered_one_does
         assert (await refusal(harness, raised)).startswith(f"The TLP of {ip['id']} was raised to RED since")
         await cases.update_artifact(LEAD, ip["id"], ArtifactUpdate(tlp=0))
         await change(harness, tlp=0)
-        await harness.actions.approve(BEN, lowered.id)
+        await harness.actions.decide(BEN, lowered.id, "approve")
         assert (await job_of(harness)).tlp == 2
 
 
@@ -317,7 +317,7 @@ async def test_what_only_the_earlier_run_ran_on_is_released_after_the_later_one(
 async def test_a_run_that_waits_for_approval_extends_no_earlier_one(tmp_path: Path) -> None:
     async with open_harness(tmp_path, **undoable(undo_after_minutes=5, approval=1)) as harness:
         started = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.actions.approve(BEN, started.id)
+        await harness.actions.decide(BEN, started.id, "approve")
         (await next_run(harness.engine)).finish(DONE)
         await harness.ended(started.id)
         await harness.actions.start(ANNA, run_input(harness))
@@ -342,5 +342,5 @@ async def test_a_document_has_what_is_to_be_approved(tmp_path: Path) -> None:
         action = await asked(harness)
         await change(harness, artifacts=[{**IP, "tlp": 3}, PROTECTED, DOMAIN])
         assert await shown() == {action.id: ["198.51.100.7", "evil.example"], "tlp": [3, 2]}
-        await harness.actions.deny(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "deny")
         assert await shown() == {"tlp": []}

@@ -142,12 +142,12 @@ async def test_who_is_erased_has_approved_nothing_that_still_waits(tmp_path: Pat
     async with open_harness(tmp_path, policies=policies, engine=engine()) as harness:
         await harness.people.add("carl", "analyst")
         action = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         await eraser(harness).carry_out(await eraser(harness).of_person("ben", ""))
-        waiting = (await harness.actions.approve(LEAD, action.id)).approval
+        waiting = (await harness.actions.decide(LEAD, action.id, "approve")).approval
         assert waiting is not None
         assert waiting.approved_by == [LEAD.login]
-        await harness.actions.approve(caller("carl"), action.id)
+        await harness.actions.decide(caller("carl"), action.id, "approve")
         (await next_run(harness.engine)).finish(Report(True))
         await harness.ended(action.id)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core.actions.approvals import Choice
 from core.authorization import Caller
 from core.common.database import Reads, Transaction
 from core.common.database.sqlite.transaction import SqliteTransaction
@@ -143,17 +144,18 @@ async def test_only_approvers_decide_and_never_the_requester(tmp_path: Path) -> 
         for login in ("anna", "lead"):
             await member(harness, "leads", login)
         action = await started(harness)
-        for decide in (harness.actions.approve, harness.actions.deny):
+        choices: tuple[Choice, ...] = ("approve", "deny")
+        for choice in choices:
             with pytest.raises(ResponderBotError, match="Only @leads may approve or deny") as error:
-                await decide(BEN, action.id)
+                await harness.actions.decide(BEN, action.id, choice)
             assert (error.value.code, error.value.details) == ("forbidden", {"rule": "approve_by"})
             with pytest.raises(ResponderBotError, match="somebody else must"):
-                await decide(ANNA, action.id)
+                await harness.actions.decide(ANNA, action.id, choice)
         await member(harness, "leads", "lead", out=True)
         with pytest.raises(ResponderBotError, match="Only @leads may approve or deny"):
-            await harness.actions.approve(LEAD, action.id)
+            await harness.actions.decide(LEAD, action.id, "approve")
         await member(harness, "leads", "lead")
-        await harness.actions.approve(LEAD, action.id)
+        await harness.actions.decide(LEAD, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
 
@@ -162,8 +164,8 @@ async def test_an_approver_who_was_taken_off_the_list_counts_no_more(tmp_path: P
     policies = rules(approval=1, approve_by=["ben"])
     async with open_harness(tmp_path, policies=policies, engine=ScriptedEngine(at_once=1)) as harness:
         first, second = await started(harness), await started(harness)
-        await harness.actions.approve(BEN, first.id)
-        await harness.actions.approve(BEN, second.id)
+        await harness.actions.decide(BEN, first.id, "approve")
+        await harness.actions.decide(BEN, second.id, "approve")
         await stop(harness)
         async with restarted(harness, policies=rules(approval=1, approve_by=["lead"])) as core:
             await take_over(harness, core)
@@ -181,7 +183,7 @@ async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(t
     async with open_harness(tmp_path, policies=rules(approval=1), engine=engine) as harness:
         first, second, third = [await started(harness) for _ in range(3)]
         for action, voter in ((first, BEN), (second, in_slack(BEN)), (third, BEN)):
-            await harness.actions.approve(voter, action.id)
+            await harness.actions.decide(voter, action.id, "approve")
         await harness.people.set_clearance("ben", 1)
         for _ in range(2):
             await finish(harness)
@@ -197,14 +199,14 @@ async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(t
 async def test_an_earlier_vote_is_dropped_once_its_clearance_is_lowered(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=2)) as harness:
         action = await started(harness)
-        voted = await harness.actions.approve(in_slack(BEN), action.id)
+        voted = await harness.actions.decide(in_slack(BEN), action.id, "approve")
         assert voted.approval is not None
         assert [vote.acted_through for vote in voted.approval.votes] == ["bot@example.org"]
         await harness.people.set_clearance("ben", 1)
-        voted = await harness.actions.approve(in_slack(LEAD), action.id)
+        voted = await harness.actions.decide(in_slack(LEAD), action.id, "approve")
         assert voted.approval is not None
         assert (voted.status, voted.approval.approved_by) == ("Waiting", [LEAD.login])
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
 
@@ -223,10 +225,10 @@ async def test_more_approvals_by_now_are_more_votes(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=rules(approval=1)) as harness:
         action = await started(harness)
         async with restarted(harness, policies=rules(approval=2)) as core:
-            await core.actions.approve(BEN, action.id)
+            await core.actions.decide(BEN, action.id, "approve")
             assert (await harness.action(action.id)).status == "Waiting"
             assert not harness.engine.runs
-            await core.actions.approve(LEAD, action.id)
+            await core.actions.decide(LEAD, action.id, "approve")
             await finish(harness)
             assert (await harness.ended(action.id)).status == "Success"
 
@@ -309,7 +311,7 @@ async def test_requests_that_wait_for_approval_hold_their_place(tmp_path: Path) 
         assert (await refused(harness))[1].startswith(
             f"{NAME} can't run: 1 of 1 runs in 1 hour are used, as some wait to run;"
         )
-        await harness.actions.deny(BEN, waiting.id)
+        await harness.actions.decide(BEN, waiting.id, "deny")
         await started(harness)  # what never ran is not counted
 
 
@@ -318,15 +320,15 @@ async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path
     async with open_harness(tmp_path, policies=policies) as harness:
         waiting = [await started(harness) for _ in range(2)]  # before there was a rate
         async with restarted(harness, policies={NAME: policies[NAME].model_copy(update={"rate": ("1/1h",)})}) as core:
-            await core.actions.approve(BEN, waiting[0].id)
+            await core.actions.decide(BEN, waiting[0].id, "approve")
             await finish(harness)
             await harness.ended(waiting[0].id)
             with pytest.raises(ResponderBotError) as error:
-                await core.actions.approve(BEN, waiting[1].id)
+                await core.actions.decide(BEN, waiting[1].id, "approve")
             assert error.value.code == "rate_limited"
             assert (await harness.action(waiting[1].id)).status == "Waiting"  # and can be approved once it is free
             harness.clock.now_ms += HOUR_MS
-            await core.actions.approve(BEN, waiting[1].id)
+            await core.actions.decide(BEN, waiting[1].id, "approve")
             await finish(harness)
             assert (await harness.ended(waiting[1].id)).status == "Success"
 

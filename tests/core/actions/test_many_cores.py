@@ -139,9 +139,9 @@ class Cluster:
                     else:
                         self.ids.append((await core.actions.start(ANNA, request)).action.id)
                 case "approve":
-                    await core.actions.approve(BEN, known)
+                    await core.actions.decide(BEN, known, "approve")
                 case "deny":
-                    await core.actions.deny(BEN, known)
+                    await core.actions.decide(BEN, known, "deny")
                 case "cancel":
                     self.cancels.append(asyncio.create_task(core.actions.cancel(LEAD, known)))
                 case "finish":

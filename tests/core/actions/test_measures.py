@@ -220,10 +220,10 @@ async def test_what_said_that_it_failed_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_stopped_run_is_unknown_and_one_that_never_ran_is_nothing(tmp_path: Path) -> None:
     async with harness_with(tmp_path, approval=1) as harness:
         started = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.actions.deny(BEN, started.id)
+        await harness.actions.decide(BEN, started.id, "deny")
         assert await listed(harness) == []
         started = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.actions.approve(BEN, started.id)
+        await harness.actions.decide(BEN, started.id, "approve")
         await next_run(harness.engine)
         await harness.actions.cancel(ANNA, started.id)
         assert (await harness.ended(started.id)).outcome == "stopped"
@@ -253,7 +253,7 @@ async def test_what_contains_without_an_undo_is_in_force_until_it_is_marked_as_e
 async def test_what_has_a_time_is_marked_as_ended_by_an_org_admin_alone(tmp_path: Path) -> None:
     async with harness_with(tmp_path, run_by=("anna",), undo_after_minutes=60, approval=1) as harness:
         started = (await harness.actions.start(ANNA, run_input(harness))).action
-        await harness.actions.approve(BEN, started.id)
+        await harness.actions.decide(BEN, started.id, "approve")
         (await next_run(harness.engine)).finish(DONE)
         await harness.ended(started.id)
         measures = measures_of(harness)
@@ -272,7 +272,7 @@ async def test_what_has_a_time_is_marked_as_ended_by_an_org_admin_alone(tmp_path
 async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60, approval=1) as harness:
         started = [(await harness.actions.start(ANNA, run_input(harness))).action for _ in range(2)]
-        await harness.actions.approve(BEN, started[0].id)
+        await harness.actions.decide(BEN, started[0].id, "approve")
         (await next_run(harness.engine)).finish(DONE)
         await harness.ended(started[0].id)
         copy(tmp_path / "core.db", tmp_path / "backup.db", harness.clock.now_ms)

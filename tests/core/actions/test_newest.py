@@ -36,7 +36,7 @@ async def test_each_state_has_its_newest_actions_first(tmp_path: Path) -> None:
         denied, waits, waits_too = [
             (await harness.actions.start(who, run_input(harness))).action.id for who in (ANNA, ANNA, BEN)
         ]
-        await harness.actions.deny(BEN, denied)
+        await harness.actions.decide(BEN, denied, "deny")
         running = (await harness.actions.start(ANNA, run_input(harness, "Notify_2_1"))).action.id
         assert await newest(harness, "failed") == [by_ben, second, first]
         assert await newest(harness, "failed", since=before) == [by_ben, second]
@@ -45,7 +45,7 @@ async def test_each_state_has_its_newest_actions_first(tmp_path: Path) -> None:
         assert await newest(harness, "open", "anna") == [running, waits]
         assert await newest(harness, "waiting") == [waits_too, waits]
         assert await newest(harness, "waiting", limit=0) == []
-        await harness.actions.approve(BEN, waits)
+        await harness.actions.decide(BEN, waits, "approve")
         assert await newest(harness, "waiting") == [waits_too]
         assert await newest(harness, "open", "anna") == [running, waits]
 

@@ -87,7 +87,7 @@ async def test_what_waits_may_still_be_approved_by_who_is_left(tmp_path: Path) -
     async with open_harness(tmp_path, policies={BLOCK: ResponderSection(approval=1)}) as harness:
         action = (await harness.actions.start(ANNA, run_input(harness))).action
         await leave(harness, "ben")
-        await harness.actions.approve(LEAD, action.id)
+        await harness.actions.decide(LEAD, action.id, "approve")
         assert (await next_run(harness.engine)).job.action_id == action.id
 
 

@@ -31,7 +31,7 @@ async def test_denied_expired_cancelled_and_stopped_are_told_apart_from_failed(t
     ended: list[Action] = []
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
         denied, cancelled, expired = [await waiting_run(harness) for _ in range(3)]
-        await harness.actions.deny(BEN, denied, "Cancelled by ben@example.org")
+        await harness.actions.decide(BEN, denied, "deny", message="Cancelled by ben@example.org")
         await harness.actions.cancel(LEAD, cancelled)
         harness.clock.now_ms += 10 * MINUTE_MS
         await harness.runner.tick()
@@ -69,11 +69,11 @@ async def test_votes_have_their_times_and_a_denial_is_one(tmp_path: Path) -> Non
         approved, denied = [await waiting_run(harness) for _ in range(2)]
         first_at = harness.clock.now_ms
         for action_id in (approved, denied):
-            await harness.actions.approve(BEN, action_id)
+            await harness.actions.decide(BEN, action_id, "approve")
         harness.clock.now_ms += MINUTE_MS
-        await harness.actions.approve(BEN, approved)
-        await harness.actions.approve(LEAD, approved)
-        await harness.actions.deny(LEAD, denied)
+        await harness.actions.decide(BEN, approved, "approve")
+        await harness.actions.decide(LEAD, approved, "approve")
+        await harness.actions.decide(LEAD, denied, "deny")
         (await next_run(harness.engine)).finish(Report(True))
         actions = [await harness.ended(approved), await harness.ended(denied)]
     approvals = [action.approval for action in actions]
@@ -92,9 +92,9 @@ async def test_votes_have_their_times_and_a_denial_is_one(tmp_path: Path) -> Non
 async def test_a_vote_that_does_not_count_any_more_is_not_listed(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
         action_id = await waiting_run(harness)
-        await harness.actions.approve(BEN, action_id)
+        await harness.actions.decide(BEN, action_id, "approve")
         await harness.people.disable(COMMAND_LINE, "ben")
-        after = await harness.actions.approve(LEAD, action_id)
+        after = await harness.actions.decide(LEAD, action_id, "approve")
     assert after.approval is not None
     assert [vote.login for vote in after.approval.votes] == after.approval.approved_by == ["lead@example.org"]
 
@@ -104,7 +104,7 @@ async def test_who_may_not_run_any_more_leaves_a_failure_and_not_a_denial(tmp_pa
         action_id = await waiting_run(harness)
         await harness.people.disable(COMMAND_LINE, "anna")
         with pytest.raises(ResponderBotError, match="may no longer run responders"):
-            await harness.actions.approve(BEN, action_id)
+            await harness.actions.decide(BEN, action_id, "approve")
         assert how(await harness.action(action_id)) == ("Failure", "failed", None)
 
 
@@ -112,7 +112,7 @@ async def test_an_action_has_one_outcome_whoever_decides_at_once(tmp_path: Path)
     async with open_harness(tmp_path, policies=ASKS_TWO) as harness:
         action_id = await waiting_run(harness)
         deciding = (
-            *(harness.actions.deny(BEN, action_id) for _ in range(20)),
+            *(harness.actions.decide(BEN, action_id, "deny") for _ in range(20)),
             *(harness.actions.cancel(LEAD, action_id) for _ in range(20)),
         )
         results = await asyncio.gather(*deciding, return_exceptions=True)
@@ -130,8 +130,8 @@ async def test_the_time_of_dispatch_leaves_out_the_wait_for_approval(tmp_path: P
         action_id, denied = [await waiting_run(harness) for _ in range(2)]
         accepted_at = harness.clock.now_ms
         harness.clock.now_ms += 5 * MINUTE_MS
-        waiting = await harness.actions.approve(BEN, action_id)
-        await harness.actions.deny(BEN, denied)
+        waiting = await harness.actions.decide(BEN, action_id, "approve")
+        await harness.actions.decide(BEN, denied, "deny")
         run = await next_run(harness.engine)
         harness.clock.now_ms += 2_000
         await run.begin()

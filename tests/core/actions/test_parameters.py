@@ -35,7 +35,7 @@ async def test_who_approves_sees_the_parameters_without_secrets_and_they_stay_af
     async with open_harness(tmp_path, policies=policy) as harness:
         started = await harness.actions.start(ANNA, run_input(harness, parameters=given))
         before = (await listed(harness))[0]
-        await harness.actions.approve(BEN, started.action.id)
+        await harness.actions.decide(BEN, started.action.id, "approve")
         run = await harness.engine.taken.get()
         run.finish(Report(True))
         ended = await harness.ended(started.action.id)

@@ -117,10 +117,10 @@ async def test_what_comes_to_a_case_while_its_run_waits_ends_the_run_at_the_next
         await with_chief(harness)
         cases, case = await on_case(harness)
         action = await started(harness, objectType="case", objectId=case)
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         (added,) = await cases.add_artifacts(ANNA, case, ArtifactsInput.model_validate(DC))
         with pytest.raises(ResponderBotError) as error:
-            await harness.actions.approve(CHIEF, action.id)
+            await harness.actions.decide(CHIEF, action.id, "approve")
         sentence = f"{NAME} did not run: the observable {added.id} is protected (10.0.0.0/8)"
         assert error.value.code == "conflict"
         assert error.value.message.startswith(sentence)
@@ -145,7 +145,7 @@ async def test_an_artifact_that_is_added_while_the_run_waits_is_not_passed_on(tm
         action = await started(harness)
         update = AlertUpdate.model_validate({"artifacts": [DC, OTHER]})
         await Alerts(harness.database, harness.clock, "soc").update(ANNA, harness.alert_id, update)
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
         (run,) = harness.engine.runs
@@ -210,9 +210,9 @@ async def test_two_org_admins_override_a_rule_and_the_reason_is_kept(tmp_path: P
         assert (action.status, action.approval and action.approval.needed) == ("Waiting", 1)
         for who, reason in ((ANNA, "Only administrators may approve or deny this run"), (LEAD, "somebody else must")):
             with pytest.raises(ResponderBotError, match=reason):
-                await harness.actions.approve(who, action.id)
+                await harness.actions.decide(who, action.id, "approve")
         assert not harness.engine.runs
-        await harness.actions.approve(CHIEF, action.id)
+        await harness.actions.decide(CHIEF, action.id, "approve")
         await finish(harness)
         ended = await harness.ended(action.id)
         assert ended.status == "Success"
@@ -248,11 +248,11 @@ async def test_an_override_needs_the_approvals_of_the_settings_as_well(tmp_path:
         action = await broken(harness, bad, **ON_ARTIFACT)
         assert action.approval is not None
         assert action.approval.needed == 2
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         with pytest.raises(ResponderBotError, match="Only ben and administrators may approve or deny"):
-            await harness.actions.approve(ANNA, action.id)
+            await harness.actions.decide(ANNA, action.id, "approve")
         assert not harness.engine.runs
-        await harness.actions.approve(CHIEF, action.id)
+        await harness.actions.decide(CHIEF, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
 
@@ -263,12 +263,12 @@ async def test_an_org_admin_who_is_none_any_more_overrides_nothing(tmp_path: Pat
         _, (bad,) = await alert_with(harness, DC)
         first, second = [await broken(harness, bad, **ON_ARTIFACT) for _ in range(2)]
         await harness.people.set_profile("lead", "analyst")
-        await harness.actions.approve(CHIEF, first.id)
+        await harness.actions.decide(CHIEF, first.id, "approve")
         assert "overrode rules for this and is no administrator any more" in await message_of(harness, first)
         await harness.people.set_profile("lead", "org-admin")
         await harness.people.set_profile("chief", "analyst")
         with pytest.raises(ResponderBotError, match="Only administrators may approve or deny this run"):
-            await harness.actions.approve(caller("chief"), second.id)
+            await harness.actions.decide(caller("chief"), second.id, "approve")
         assert not harness.engine.runs
 
 
@@ -279,7 +279,7 @@ async def test_an_overriding_run_gets_nothing_that_is_added_later(tmp_path: Path
         action = await broken(harness, alert)
         update = AlertUpdate.model_validate({"artifacts": [DC, {"dataType": "fqdn", "data": "dc01"}]})
         await Alerts(harness.database, harness.clock, "soc").update(LEAD, alert, update)
-        await harness.actions.approve(CHIEF, action.id)
+        await harness.actions.decide(CHIEF, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
         (run,) = harness.engine.runs
@@ -292,7 +292,7 @@ async def test_a_rate_is_overridden_and_goes_on_counting(tmp_path: Path) -> None
         await ran(harness)
         harness.clock.now_ms += HOUR_MS // 2
         action = await broken(harness, harness.alert_id)
-        await harness.actions.approve(CHIEF, action.id)
+        await harness.actions.decide(CHIEF, action.id, "approve")
         await finish(harness)
         assert (await harness.ended(action.id)).status == "Success"
         harness.clock.now_ms += HOUR_MS // 2  # the first is over, the overriding one is not
@@ -305,7 +305,7 @@ async def test_what_was_done_to_a_protected_target_can_be_undone(tmp_path: Path)
         await with_chief(harness)
         alert, _ = await alert_with(harness, DC)
         action = await broken(harness, alert)
-        await harness.actions.approve(CHIEF, action.id)
+        await harness.actions.decide(CHIEF, action.id, "approve")
         await finish(harness)
         await harness.ended(action.id)
         assert (await refused(harness, objectId=alert, responderId=undo))[0] == "bad_request"

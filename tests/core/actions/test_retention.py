@@ -207,7 +207,14 @@ async def test_a_case_goes_with_its_alerts_and_all_parts(soc: Soc) -> None:
 
 async def test_a_bulk_goes_with_the_last_of_its_actions_or_by_its_age_without_any(soc: Soc) -> None:
     one, two = await soc.closed(), await soc.closed()
-    bulks = Bulks(soc.parts.actions.runs, soc.parts.lifecycle, soc.parts.registry, soc.parts.database, soc.clock)
+    bulks = Bulks(
+        soc.parts.actions.runs,
+        soc.parts.approvals,
+        soc.parts.lifecycle,
+        soc.parts.registry,
+        soc.parts.database,
+        soc.clock,
+    )
     targets = [{"objectType": "alert", "objectId": alert} for alert in (one, two)]
     wanted = {"responderId": PLAIN, "targets": targets}
     bulk = (await bulks.start(ANNA, BulkInput.model_validate(wanted))).id
@@ -250,7 +257,7 @@ async def test_the_days_count_from_the_end_of_a_run(soc: Soc) -> None:
     alert = await soc.closed()
     action = await soc.started(GUARDED, alert)
     soc.later(DAYS + 1)
-    await soc.parts.actions.approve(BEN, action)
+    await soc.parts.actions.decide(BEN, action, "approve")
     await soc.finish(DONE)
     assert await soc.retention().preview() == Counter()
     assert await soc.retention().prune() == Counter()
@@ -463,7 +470,7 @@ async def deed(soc: Soc, what: str, which: int) -> None:
             if not soc.parts.engine.taken.empty():
                 await soc.finish(DONE if what == "finish" else FAILED)
         case "approve":
-            await soc.parts.actions.approve(BEN, action)
+            await soc.parts.actions.decide(BEN, action, "approve")
         case "undo":
             await soc.parts.undos.undo(BEN, action, UndoInput())
         case "due":

@@ -163,7 +163,7 @@ async def test_a_tlp_raised_before_the_last_vote_ends_the_run(tmp_path: Path) ->
         started = await harness.actions.start(ANNA, run_input(harness))
         await objects.alerts.update(LEAD, harness.alert_id, AlertUpdate(tlp=3))
         with pytest.raises(ResponderBotError, match="was raised to RED since this was asked for") as error:
-            await harness.actions.approve(BEN, started.action.id)
+            await harness.actions.decide(BEN, started.action.id, "approve")
         ended = await harness.ended(started.action.id)
         assert harness.engine.runs == []
     assert ended.status == "Failure"
@@ -181,7 +181,7 @@ async def test_a_maximum_that_was_set_since_ends_a_run_on_a_server_at_dispatch(t
         with pytest.raises(ResponderBotError, match="TLP:AMBER is above the TLP:GREEN that it may see"):
             await core.actions.start(ANNA, run_input(harness))
         started = await harness.actions.start(ANNA, run_input(harness))
-        await core.actions.approve(BEN, started.action.id)
+        await core.actions.decide(BEN, started.action.id, "approve")
         ended = await core.ended(started.action.id)
     assert [server.runs for server in servers] == [[], []]
     assert ended.status == "Failure"

@@ -59,14 +59,14 @@ async def run_to(harness: Harness, end: str, parameters: Mapping[str, Any]) -> A
     action = (await harness.actions.start(ANNA, request, key=f"{len(body)}", body=body)).action
     assert SECRET not in action.to_json()
     if end == "denied":
-        return await harness.actions.deny(BEN, action.id)
+        return await harness.actions.decide(BEN, action.id, "deny")
     if end == "cancelled":
         await harness.actions.cancel(ANNA, action.id)
     elif end == "expired":
         harness.clock.now_ms += 61 * 60_000
         await harness.runner.tick()
     else:
-        await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(BEN, action.id, "approve")
         run = await next_run(harness.engine)
         assert run.job.parameters["passphrase"] == parameters["passphrase"]
         if end == "stopped":
@@ -82,7 +82,7 @@ async def test_no_byte_of_a_secret_is_left_once_its_run_has_ended(tmp_path: Path
     async with open_harness(tmp_path, policies={BLOCK: section(approval=1)}) as harness:
         waiting = await harness.actions.start(ANNA, run_input(harness, parameters=GIVEN))
         assert traces(tmp_path)  # while it waits it is there, and this would find it
-        await harness.actions.deny(BEN, waiting.action.id)
+        await harness.actions.decide(BEN, waiting.action.id, "deny")
         ended = await run_to(harness, end, GIVEN)
         assert (ended.outcome, json.loads(ended.parameters or "")) == (end, SHOWN)
         assert ended.note == "since REMOVED was seen"
@@ -108,7 +108,7 @@ async def test_no_byte_of_a_secret_is_left_among_many_runs(tmp_path: Path) -> No
         requests = [run_input(harness, parameters={"passphrase": SECRET * (n // 28), "reason": "x" * n}) for n in sizes]
         started = [(await harness.actions.start(ANNA, request)).action.id for request in requests]
         for number in (*started[::2], *started[1::2]):
-            await harness.actions.deny(BEN, number)
+            await harness.actions.decide(BEN, number, "deny")
     assert traces(tmp_path) == []
 
 

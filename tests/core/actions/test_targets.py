@@ -176,7 +176,7 @@ async def test_a_target_that_changes_while_the_run_waits_is_refused(tmp_path: Pa
         await change(harness, artifacts=[OTHER, DOMAIN, {**HOST, "data": "srv-dc02"}])
         assert "was removed from" in await refusal(harness, gone)
         # What was not chosen has no say, and what was added isn't passed on.
-        await harness.actions.approve(BEN, kept.id)
+        await harness.actions.decide(BEN, kept.id, "approve")
         run = await next_run(harness.engine)
         assert data_in(run.job.data) == ["lt-0419.corp.example", "evil.example"]
 
@@ -207,7 +207,14 @@ async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None
 
 async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=declared("hostname"), artifacts=[HOST, OTHER]) as harness:
-        bulks = Bulks(harness.actions.runs, harness.lifecycle, harness.registry, harness.database, harness.clock)
+        bulks = Bulks(
+            harness.actions.runs,
+            harness.approvals,
+            harness.lifecycle,
+            harness.registry,
+            harness.database,
+            harness.clock,
+        )
         on = {"objectType": "alert", "objectId": harness.alert_id}
         chosen: list[Any] = ["srv-dc01", "lt-0419.corp.example", "srv-dc01", None]
         request = {"responderId": BLOCK, "targets": [{**on, "target": target} for target in chosen]}

@@ -194,10 +194,10 @@ async def test_an_undo_waits_for_the_approvals_of_its_own_responder(tmp_path: Pa
         action = await blocked(harness)
         undoing = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
         assert undoing.approval is not None
-        await harness.actions.deny(BEN, undoing.id, "not yet")
+        await harness.actions.decide(BEN, undoing.id, "deny", message="not yet")
         assert (await undo_of(harness, action)).status == "failed"
         again = (await harness.undos.undo(ANNA, action.id, UndoInput())).action
-        await harness.actions.approve(BEN, again.id)
+        await harness.actions.decide(BEN, again.id, "approve")
         await released(harness)
         assert await undo_of(harness, action) == Undo(responder=RELEASE, status="undone", action_id=again.id)
 
@@ -299,7 +299,7 @@ async def approved(harness: Harness, *voters: Caller, **more: Any) -> Action:
     """A run of BlockHost by ANNA that these people approved and that has succeeded."""
     started = await harness.actions.start(ANNA, run_input(harness, **more))
     for voter in voters:
-        await harness.actions.approve(voter, started.action.id)
+        await harness.actions.decide(voter, started.action.id, "approve")
     (await next_run(harness.engine)).finish(DONE)
     return await harness.ended(started.action.id)
 
@@ -323,17 +323,17 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
             2,
             due,
         )
-        own = await refused(harness.undos.decide(ANNA, action.id, extension.id, "approve"))
+        own = await refused(harness.actions.decide(ANNA, action.id, "approve", extension_id=extension.id))
         assert own.message == "You asked for this extension; somebody else must approve or deny it."
-        await harness.undos.decide(BEN, action.id, extension.id, "approve")
+        await harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id)
         assert (await undo_of(harness, action)).at == due
         # The votes of the run itself, and the same one twice, are none on this.
-        await harness.undos.decide(BEN, action.id, extension.id, "approve")
+        await harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id)
         assert (await undo_of(harness, action)).at == due
-        undo = (await harness.undos.decide(LEAD, action.id, extension.id, "approve")).undo
+        undo = (await harness.actions.decide(LEAD, action.id, "approve", extension_id=extension.id)).undo
         assert undo is not None
         assert (undo.at, undo.approved_until) == (extension.at, extension.at)
-        late = await refused(harness.undos.decide(LEAD, action.id, extension.id, "approve"))
+        late = await refused(harness.actions.decide(LEAD, action.id, "approve", extension_id=extension.id))
         assert late.code == "conflict"
         # Earlier, and later again up to there, is for one person to decide.
         await harness.undos.set_time(ANNA, action.id, 1)
@@ -346,7 +346,9 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
         await harness.undos.run_due()
         await released(harness)
         assert (await extension_of(harness, action)).outcome == "lapsed"
-        gone = await refused(harness.undos.decide(ANNA, action.id, (await extension_of(harness, action)).id, "approve"))
+        gone = await refused(
+            harness.actions.decide(ANNA, action.id, "approve", extension_id=(await extension_of(harness, action)).id)
+        )
         assert gone.code == "conflict"
 
 
@@ -357,15 +359,15 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
         for minutes in (10, 0):  # longer, and for ever
             await harness.undos.set_time(ANNA, action.id, minutes)
         first = await extension_of(harness, action)
-        await harness.undos.decide(BEN, action.id, first.id, "deny", "no")
+        await harness.actions.decide(BEN, action.id, "deny", extension_id=first.id, message="no")
         denied = await extension_of(harness, action)
         assert (denied.outcome, denied.ended_by, denied.message) == ("denied", BEN.login, "no")
         await harness.undos.set_time(ANNA, action.id, 10)
         second = await extension_of(harness, action)
-        old = await refused(harness.undos.decide(BEN, action.id, first.id, "approve"))
+        old = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=first.id))
         assert old.message == "This extension no longer waits for approval; nothing was changed."
         harness.clock.now_ms = due
-        late = await refused(harness.undos.decide(BEN, action.id, second.id, "approve"))
+        late = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=second.id))
         assert late.message == "The time to approve this extension is over; ask for it again."
         assert (await undo_of(harness, action)).at == due
         await harness.undos.run_due()
@@ -381,15 +383,19 @@ async def test_only_approvers_who_may_see_the_object_extend(tmp_path: Path) -> N
         await harness.undos.set_time(cy, action.id, 60)
         extension = await extension_of(harness, action)
         in_slack = replace(BEN, acted_through="bot@example.org")
-        await harness.undos.decide(in_slack, action.id, extension.id, "approve")
+        await harness.actions.decide(in_slack, action.id, "approve", extension_id=extension.id)
         await harness.people.set_clearance("ben", 1)
-        low = await refused(harness.undos.decide(replace(in_slack, clearance=1), action.id, extension.id, "approve"))
+        low = await refused(
+            harness.actions.decide(replace(in_slack, clearance=1), action.id, "approve", extension_id=extension.id)
+        )
         assert low.code == "forbidden"
-        undo = (await harness.undos.decide(LEAD, action.id, extension.id, "approve")).undo
+        undo = (await harness.actions.decide(LEAD, action.id, "approve", extension_id=extension.id)).undo
         assert undo is not None
         assert undo.extension is not None
         assert (undo.at, undo.extension.approval.approved_by) == (undo.approved_until, [LEAD.login])
-        await harness.undos.decide(ANNA, action.id, extension.id, "approve")  # who asked for the run, not for this
+        await harness.actions.decide(
+            ANNA, action.id, "approve", extension_id=extension.id
+        )  # who asked for the run, not for this
         assert (await undo_of(harness, action)).at == extension.at
 
 

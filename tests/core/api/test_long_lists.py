@@ -76,7 +76,7 @@ def _row(number: int, alert: int, report: str, operations: str) -> dict[str, Any
         "engine_job_id": "j",
         "parameters": "{}",
         "whole_parameters": None,
-        "approval_expires_at": None,
+        "awaits_approval": 0,
     }
     return {**same, "id": number, "doc": action.to_json()}
 

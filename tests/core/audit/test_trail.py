@@ -47,7 +47,7 @@ async def test_what_changes_rights_or_runs_without_a_row_fails(harness: Harness)
         "UPDATE api_key SET expires_at = 1 WHERE login = 'ben@example.org'",
         "INSERT INTO slack_link (team, slack_user, login) VALUES ('T1', 'U1', 'ben@example.org')",
         "INSERT INTO group_member (name, login) VALUES ('containment', 'ben@example.org')",
-        "UPDATE action SET approval_expires_at = NULL",
+        "UPDATE action SET awaits_approval = 0",
         "UPDATE action SET cancelled_by = 'ben@example.org'",
         "DELETE FROM action",
     )
@@ -66,8 +66,8 @@ async def test_the_rows_of_a_run_tell_its_story(harness: Harness) -> None:
         await harness.actions.start(ANNA, run_input(harness, note="it beacons", parameters={"x": "secret?"}))
     ).action
     with pytest.raises(ResponderBotError):
-        await harness.actions.approve(ANNA, action.id)
-    await harness.actions.approve(BEN, action.id)
+        await harness.actions.decide(ANNA, action.id, "approve")
+    await harness.actions.decide(BEN, action.id, "approve")
     run = await next_run(harness.engine)
     run.finish(Report(True))
     await harness.ended(action.id)

@@ -222,7 +222,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         await isolate(env, alert)
         await env.until("ben", asked())
         database = env.core.core.database
-        await database.transaction(lambda tx: tx.run("UPDATE action SET approval_expires_at = 1"))
+        await database.transaction(lambda tx: tx.run("UPDATE approval SET expires_at = 1"))
         told = await env.until("anna", asked("Nobody answered"))
         assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
         assert "Ask again" in text_of(within_limits(told))

@@ -1,0 +1,229 @@
+"""Votes on a run that waits, or on a later end of what it left in force (core/docs/semantics.md#approvals)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import structlog
+
+from core.actions import rights, undo_state
+from core.actions.lifecycle import Lifecycle, find, note
+from core.audit import trail
+from core.authorization import Caller
+from core.common import logs
+from core.common.clock import Clock
+from core.common.database import Database, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import OPEN_STATUSES, Action, Vote, parse_id
+from core.records import clearance
+from core.responders import target as targets
+from core.responders.guards import AskedRun, Guards
+from core.responders.target import Target
+from core.store import actions as stored_actions
+from core.store import approvals as stored
+from core.store import people
+from core.store.approvals import StoredApproval
+
+Choice = Literal["approve", "deny"]
+_SAID: Mapping[tuple[bool, str], trail.What] = {
+    (True, "approved"): "run.approved",
+    (False, "approved"): "extension.approved",
+    (False, "denied"): "extension.denied",
+    (False, "expired"): "extension.expired",
+}
+"""What the audit says, by whether it is of a run, and how it was decided; the end of a run has a row of its own."""
+
+log = structlog.get_logger()
+
+
+class Voted(NamedTuple):
+    """What a vote did."""
+
+    action: Action
+    is_ready: bool = False
+    """Whether the action may be dispatched now."""
+    ended: str = ""
+    """Why the run ended instead, since it may not start any more."""
+
+
+class Approvals:
+    """Takes votes, and ends what nobody has approved in time."""
+
+    def __init__(self, lifecycle: Lifecycle, guards: Guards, database: Database, clock: Clock) -> None:
+        self._lifecycle = lifecycle
+        self._guards = guards
+        self._database = database
+        self._clock = clock
+
+    async def decide(
+        self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""
+    ) -> Voted:
+        """As `vote`, in a transaction of its own. Raises "conflict" too if the vote ended the run."""
+        number = parse_id(action_id)
+        if choice == "approve" and number is not None:
+            await self._lifecycle.compare([number])
+        voted = await self._database.transaction(
+            lambda tx: self.vote(tx, caller, action_id, choice, extension_id=extension_id, message=message)
+        )
+        if voted.ended:
+            raise ResponderBotError("conflict", voted.ended)
+        return voted
+
+    def vote(
+        self,
+        tx: Transaction,
+        caller: Caller,
+        action_id: str,
+        choice: Choice,
+        *,
+        extension_id: str = "",
+        message: str = "",
+    ) -> Voted:
+        """Take a vote on a run or, with `extension_id`, on a later end; the last one needed lets it happen.
+
+        Raises ResponderBotError: not_found; forbidden; conflict for what doesn't wait, or may not last longer now;
+        rate_limited or conflict while a rule would not let the run start, so that it can be approved later.
+        """
+        row, now = find(tx, action_id), self._clock()
+        what = "extension" if extension_id else "action"
+        clearance.require(tx, caller, row["id"], f"{choice} an {what}")
+        action = Action.model_validate_json(row["doc"])
+        approval = stored.find(tx, parse_id(extension_id) if extension_id else row["id"])
+        asked_by = approval.asked_by if approval else "" if extension_id else row["created_by"]
+        thing = "extension" if extension_id else "run"
+        rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
+        if approval is None or approval.action_id != row["id"] or not approval.is_waiting:
+            raise ResponderBotError("conflict", _why_not_waiting(row, extension_id))
+        if approval.expires_at <= now:
+            raise ResponderBotError("conflict", f"The time to approve this {thing} is over; ask for it again.")
+        own = Vote(
+            login=caller.login,
+            vote=choice,
+            at=now,
+            acted_through=caller.acted_through if caller.is_on_behalf else None,
+            key=caller.key,
+            clearance=caller.bound_to,
+        )
+        if choice == "deny":
+            people.set_decided(tx, caller.login, now)
+            votes = (*(vote for vote in approval.votes if vote.login != caller.login), own)
+            return Voted(self._end(tx, row, replace(approval, votes=votes), "denied", caller.login, message))
+        target, run, ended = self._still_valid(tx, row, approval)
+        if ended:
+            return Voted(self._lifecycle.end_without_report(tx, row, "failed", ended, caller.login), ended=ended)
+        standing = rights.standing_votes(tx, self._guards, action, approval.votes, target)
+        votes = (*(vote for vote in standing if vote.login != caller.login), own)
+        is_last = rights.is_approved(tx, self._guards, action, approval.needed, [vote.login for vote in votes])
+        logins = {vote.login for vote in votes}
+        if not is_last and logins == {vote.login for vote in standing} == set(approval.approved_by):
+            return Voted(action)  # they have approved it before
+        if is_last and run is not None and self._guards.has_rules(row["responder_name"]):
+            self._guards.require_now(tx, row, run)
+        people.set_decided(tx, caller.login, now)
+        return self._approved(tx, caller, row, action, replace(approval, votes=votes, is_waiting=not is_last))
+
+    def _still_valid(self, tx: Transaction, row: Row, approval: StoredApproval) -> tuple[Target, AskedRun | None, str]:
+        """The target whose levels votes have to cover, the run as the rules see it, and why it must end instead, or "".
+
+        Raises ResponderBotError("conflict") for a later end that may not be set any more; nothing changes.
+        """
+        if approval.is_of_run:
+            target = targets.of_run(tx, row)
+            run = self._lifecycle.asked_run(row, target.asked)
+            reason = rights.why_requester_may_not(tx, row["created_by"]) or target.changed
+            return target.now, run, reason or self._guards.why_protected(tx, row, run)
+        undo_state.require_undoable(tx, row["id"])
+        by, run_by = approval.asked_by, self._guards.section(row["responder_name"]).run_by
+        if not rights.may_run(tx, by) or not self._guards.is_among(tx, run_by, by):
+            sentence = f"{by} asked for this and may no longer do so; ask for it yourself if it is still needed."
+            raise ResponderBotError("conflict", sentence)
+        return targets.of_action(tx, row)[0], None, ""
+
+    def _approved(self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: StoredApproval) -> Voted:
+        """Store votes; with the last one, let the run start or set the later end."""
+        is_last = not approval.is_waiting
+        stored.set_votes(tx, approval)
+        action = _with(action, approval)
+        if action.override is not None and approval.is_of_run and caller.profile == "org-admin":
+            override = action.override.model_copy(update={"approved_by": caller.login})
+            action = action.model_copy(update={"override": override})
+        if is_last and approval.is_of_run:
+            self._lifecycle.release(tx, row, action)
+        elif is_last:
+            action = undo_state.extended(tx, row, action, self._clock())
+        else:
+            stored_actions.set_undo(tx, row["id"], action.to_json(), row["undo_at"])
+        self._tell(tx, row, approval, "approved", caller.login)
+        return Voted(action, is_last and approval.is_of_run)
+
+    def _end(
+        self,
+        tx: Transaction,
+        row: Row,
+        approval: StoredApproval,
+        outcome: Literal["denied", "expired"],
+        by: str,
+        message: str = "",
+    ) -> Action:
+        """End what waits: the run, or only the request for a later end."""
+        if approval.is_of_run:
+            sentence = "Not approved in time; run it again if it is still needed."
+            if outcome == "denied":
+                note(tx, "run_denied", row, login=by)
+                sentence = f"Denied by {by}: {message}" if message else f"Denied by {by}"
+            return self._lifecycle.end_without_report(tx, row, outcome, sentence, by, approval=approval.shown())
+        ended = {"outcome": outcome, "ended_by": by if outcome == "denied" else None, "message": message or None}
+        action = _with(Action.model_validate_json(row["doc"]), approval, **ended)
+        stored.delete_of(tx, row["id"])
+        stored_actions.set_undo(tx, row["id"], action.to_json(), row["undo_at"])
+        self._tell(tx, row, approval, outcome, by, message=message)
+        return action
+
+    def _tell(
+        self, tx: Transaction, row: Row, approval: StoredApproval, how: str, by: str, *, message: str = ""
+    ) -> None:
+        """Tell the feed, the log and the audit."""
+        self._lifecycle.record_event(tx, row, "action.updated", by, request_id=logs.request_id())
+        counts = {"approvals": len(approval.approved_by), "approvals_needed": approval.needed}
+        counts = counts if how == "approved" else {}
+        if how != "expired":
+            note(tx, f"{'run' if approval.is_of_run else 'extension'}_{how}", row, login=by, **counts)
+        self._lifecycle.audit(
+            tx,
+            _SAID[approval.is_of_run, how],
+            row,
+            by=trail.CORE if how == "expired" else by,
+            extension=None if approval.is_of_run else f"~{approval.id}",
+            texts={"reason": message or None},
+            **counts,
+        )
+
+    async def expire_due(self) -> None:
+        """End what nobody has approved in time."""
+        for number in await self._database.read(lambda reads: stored.due(reads, self._clock())):
+            try:
+                await self._database.transaction(lambda tx, number=number: self._expire(tx, number))  # type: ignore[misc]
+            except ValueError:  # one record that is damaged must not hold up the others
+                log.exception("record_unreadable", approval_id=f"~{number}")
+
+    def _expire(self, tx: Transaction, number: int) -> None:
+        approval = stored.find(tx, number)
+        if approval is not None and approval.is_waiting and approval.expires_at <= self._clock():
+            row = find(tx, f"~{approval.action_id}")
+            self._end(tx, row, approval, "expired", row["created_by"])
+
+
+def _with(action: Action, approval: StoredApproval, **ended: Any) -> Action:
+    """The action with the votes, and with how its later end was decided, if it was."""
+    if approval.is_of_run or action.undo is None or action.undo.extension is None:
+        return action.model_copy(update={"approval": approval.shown()})
+    extension = action.undo.extension.model_copy(update={"approval": approval.shown(), **ended})
+    return action.model_copy(update={"undo": action.undo.model_copy(update={"extension": extension})})
+
+
+def _why_not_waiting(row: Row, extension_id: str) -> str:
+    if extension_id:
+        return "This extension no longer waits for approval; nothing was changed."
+    if row["status"] not in OPEN_STATUSES:
+        return f"This action has ended ({row['status']}); it can no longer be approved or denied."
+    return "This action does not wait for anybody's approval."

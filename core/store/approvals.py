@@ -1,0 +1,89 @@
+"""SQL for approvals that runs, and later ends of what they left in force, take until they end."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from core.common.database import Reads, Row, Transaction
+from core.models import Approval, Vote
+
+_COLUMNS = "id, action_id, asked_by, asked_at, needed, expires_at, is_waiting, ends_at, votes"
+
+
+@dataclass(frozen=True)
+class StoredApproval:
+    """The approval of a run, or of a later end of what it left in force."""
+
+    id: int
+    """The number of the run, or of the extension."""
+    action_id: int
+    asked_by: str
+    asked_at: int
+    needed: int
+    expires_at: int
+    is_waiting: bool = True
+    """False once a run has all the votes that it needs."""
+    ends_at: int | None = None
+    """The later end (ms); None for no end, and for a run."""
+    votes: Sequence[Vote] = field(default=())
+
+    @property
+    def is_of_run(self) -> bool:
+        return self.id == self.action_id
+
+    @property
+    def approved_by(self) -> list[str]:
+        """Those who have approved it, in the order of their votes."""
+        return [vote.login for vote in self.votes if vote.vote == "approve"]
+
+    def shown(self) -> Approval:
+        """As actions and extensions have it."""
+        votes = list(self.votes)
+        return Approval(needed=self.needed, approved_by=self.approved_by, expires_at=self.expires_at, votes=votes)
+
+
+def insert(tx: Transaction, approval: StoredApproval) -> None:
+    tx.run(
+        "INSERT INTO approval (id, action_id, asked_by, asked_at, needed, expires_at, is_waiting, ends_at, votes)"
+        " VALUES (:id, :action_id, :asked_by, :asked_at, :needed, :expires_at, 1, :ends_at, '[]')",
+        {name: getattr(approval, name) for name in _COLUMNS.split(", ")[:6]} | {"ends_at": approval.ends_at},
+    )
+
+
+def find(reads: Reads, number: int | None) -> StoredApproval | None:
+    """The approval of a run or of an extension, by its number."""
+    return _read(reads.row(f"SELECT {_COLUMNS} FROM approval WHERE id = :id", {"id": number}))
+
+
+def waiting_of(reads: Reads, action_id: int) -> StoredApproval | None:
+    """The one that waits: of a run, or of an extension of it."""
+    sql = f"SELECT {_COLUMNS} FROM approval WHERE action_id = :id AND is_waiting = 1"
+    return _read(reads.row(sql, {"id": action_id}))
+
+
+def set_votes(tx: Transaction, approval: StoredApproval) -> None:
+    """Store the votes, and whether it still waits."""
+    votes = json.dumps([vote.model_dump(by_alias=True, exclude_none=True) for vote in approval.votes])
+    tx.run(
+        "UPDATE approval SET votes = :votes, is_waiting = :is_waiting WHERE id = :id",
+        {"id": approval.id, "votes": votes, "is_waiting": int(approval.is_waiting)},
+    )
+
+
+def delete_of(tx: Transaction, action_id: int) -> None:
+    """Delete that of a run which has ended, or of its extension."""
+    tx.run("DELETE FROM approval WHERE action_id = :id", {"id": action_id})
+
+
+def due(reads: Reads, now: int) -> list[int]:
+    """The numbers of those whose time is over at `now` (ms)."""
+    sql = "SELECT id FROM approval WHERE is_waiting = 1 AND expires_at <= :now"
+    return [row["id"] for row in reads.rows(sql, {"now": now})]
+
+
+def _read(row: Row | None) -> StoredApproval | None:
+    if row is None:
+        return None
+    votes = tuple(Vote.model_validate(vote) for vote in json.loads(row["votes"]))
+    values = {name: row[name] for name in _COLUMNS.split(", ")}
+    return StoredApproval(**{**values, "is_waiting": bool(row["is_waiting"]), "votes": votes})
