@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
@@ -117,25 +116,6 @@ def expand(reads: Reads, names: Iterable[str], user_domain: str) -> frozenset[st
     for name in names:
         logins |= {*people.members_of(reads, name[1:])} if name.startswith("@") else {full_login(name, user_domain)}
     return frozenset(logins)
-
-
-class Decider(NamedTuple):
-    """Somebody who may run responders, and so decide on the runs of others."""
-
-    login: str
-    is_admin: bool
-    sees: int
-    """The highest TLP that they can decide on: without a link they use a key, for which it doesn't count."""
-
-
-def deciders(reads: Reads) -> list[Decider]:
-    """All who may run responders now."""
-    linked = {row["login"] for row in people.links(reads)}
-    return [
-        Decider(row["login"], "manageUser" in permissions, row["clearance"] if row["login"] in linked else 3)
-        for row in people.users(reads)
-        if not row["disabled"] and "manageAction" in (permissions := _PERMISSIONS[row["profile"]])
-    ]
 
 
 def profiles_with(permission: Permission) -> list[Profile]:

@@ -20,6 +20,7 @@ from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
 from core.store.database.opening import STORE as CORES
 from core.store.objects import OPEN_ALERTS
+from core.store.people import ABLE_TO_DECIDE
 from tests import statements, stores
 from tests.bench.grown import fill_postgresql
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment
@@ -215,6 +216,34 @@ async def test_home_reads_five_thousand_open_alerts_from_one_index(tmp_path: Pat
         found = stores.rows(core, sql)
         assert len(found) == 5000
         assert found[0] == (8, 4)
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_those_who_may_decide_are_read_in_the_order_of_an_index(tmp_path: Path, dialect: Dialect) -> None:
+    values = {"profiles": "'[\"analyst\"]'", "named": "'[]'", "always": "'[]'", "but": "'[\"u4999\"]'",
+              "is_anybody": "1", "clearance": "2", "in_slack": "1", "limit": "10"}  # fmt: skip
+    with stores.using(dialect):
+        core = stores.location(tmp_path / "core.db")
+        await CORES.open(core, Opening()).close()
+        users = ", ".join(f"('u{n:04}', 'analyst', 2, 0, {n})" for n in range(5000))
+        stores.rows(core, f'INSERT INTO "user" (login, profile, clearance, disabled, decided_at) VALUES {users}')  # noqa: S608
+        links = ", ".join(f"('T1', 'U{n}', 'u{n:04}')" for n in range(5000))
+        stores.rows(core, f"INSERT INTO slack_link (team, slack_user, login) VALUES {links}")  # noqa: S608
+        sql = re.sub(r":(\w+)", lambda name: values[name[1]], ABLE_TO_DECIDE)
+        if dialect == "postgresql":
+            with closing(psycopg.connect(stores.setting(core), autocommit=True)) as database:
+                database.execute("ANALYZE")
+                (shown,) = zip(*database.execute(f"EXPLAIN {sql}".encode()).fetchall(), strict=True)
+                assert any("Index Scan Backward using user_decided_at" in line for line in shown), shown
+        else:
+            with closing(sqlite3.connect(core)) as database:
+                plan = statements.plan_on_sqlite([database], sql)
+                assert "SCAN user USING INDEX user_decided_at" in plan, plan
+                assert [line for line in plan if re.match(r"SCAN (user|slack_link)\b", line)] == [
+                    "SCAN user USING INDEX user_decided_at"
+                ]
+        found = stores.rows(core, sql)
+        assert [row[0] for row in found] == [f"u{n:04}" for n in range(4998, 4988, -1)]
 
 
 suite = pytest.mark.skipif(statements.FOLDER is None, reason="TEST_STATEMENTS names no folder that the suite left")

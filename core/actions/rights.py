@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.actions import in_force, undo_state
-from core.authorization import Caller, current_clearance, current_permissions, makers, profiles_with, too_high
+from core.authorization import Caller, current_clearance, current_permissions, makers, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, Vote
@@ -16,7 +16,7 @@ from core.responders.guards import Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
-from core.store import approvals, people
+from core.store import approvals
 from core.store.approvals import StoredApproval
 
 MAX_NAMED = 10
@@ -95,17 +95,15 @@ def who_may_decide(
 
     Those who decided last come first; nobody who has approved it is among them. `level` is the clearance that it takes.
     """
-    section, profiles = guards.section(action.responder_name), profiles_with("manageAction")
-    is_override = action.override is not None
-    named = () if is_override and not section.approval else section.approve_by
-    rows = people.able_to_decide(
+    section, is_override = guards.section(action.responder_name), action.override is not None
+    rows = guards.able_to_decide(
         reads,
-        named=None if named is None else [guards.login(name) if name[:1] != "@" else name for name in named],
-        profiles=profiles,
-        always=profiles_with("manageUser") if is_override else (),
+        () if is_override and not section.approval else section.approve_by,
         but=[approval.asked_by, *approval.approved_by],
         clearance=level,
         limit=MAX_NAMED,
+        or_admins=is_override,
+        in_slack=True,
     )
     found: dict[str, list[str]] = {}
     for row in rows:

@@ -7,11 +7,12 @@ rules costs no query.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 from core.audit.verify import canonical, digest
-from core.authorization import Decider, deciders, expand, full_login
+from core.authorization import expand, full_login, profiles_with
 from core.common.clock import Clock
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
@@ -108,7 +109,7 @@ class Guards:
         section = self.section(run.responder_name)
         refusals = [*self.of_caller(reads, run), *self.of_target(reads, run)]
         if section.approval and not run.number:
-            refusals += self.of_approval(reads, run, deciders(reads))
+            refusals += self.of_approval(reads, run)
         refusals += self.of_protect(reads, run) if self.compares(run.responder_name) else ()
         return sorted(refusals, key=lambda refusal: _ORDER[refusal.rule])
 
@@ -149,7 +150,7 @@ class Guards:
         if not refusals:
             sentence = "No rule blocks this run, so there is nothing to override; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
-        for refusal in self.of_approval(reads, run, deciders(reads), is_override=True):
+        for refusal in self.of_approval(reads, run, is_override=True):
             raise _error(run.responder_name, refusal, self._clock())
         return Override(reason=reason, overrides=refusals)
 
@@ -249,18 +250,15 @@ class Guards:
             if (why := protected.entry_between(first, last)) is not None:
                 yield _refusal("protect", f"the range from its input {name} to its input {other} is {why}", _OVERRIDE)
 
-    def of_approval(
-        self, reads: Reads, run: AskedRun, able: Sequence[Decider], *, is_override: bool = False
-    ) -> Iterator[Refusal]:
+    def of_approval(self, reads: Reads, run: AskedRun, *, is_override: bool = False) -> Iterator[Refusal]:
         """Whether too few of those who are able to decide could approve a run that somebody asks for."""
         section = self.section(run.responder_name)
-        needed = section.approval + is_override
-        others = [one for one in able if one.login != run.login and one.sees >= run.target.clearance]
-        among = self._among(reads, section.approve_by, others)
-        named = [one for one in others if one.login in among]
-        admins = [one for one in others if one.is_admin]
-        found = {one.login for one in (*(named if section.approval else ()), *(admins if is_override else ()))}
-        if len(found) >= needed and len(named) >= section.approval and (admins or not is_override):
+        needed, names = section.approval + is_override, section.approve_by if section.approval else ()
+        able = partial(self.able_to_decide, reads, but=[run.login], clearance=run.target.clearance)
+        named = {row["login"] for row in able(names, limit=section.approval)}
+        found = named if not is_override else {row["login"] for row in able(names, limit=needed, or_admins=True)}
+        has_admin = not is_override or able((), limit=1, or_admins=True)
+        if len(found) >= needed and len(named) >= section.approval and has_admin:
             return
         who = "nobody else" if not found else f"only {len(found)} of the {needed} people that it takes"
         lift = "an administrator may give somebody the right, a higher clearance or a link to Slack"
@@ -268,22 +266,46 @@ class Guards:
             lift += f", or let others than {names_of(section.approve_by)} approve it"
         yield _refusal("approval", f"{who} could approve it", lift)
 
-    def _among(self, reads: Reads, names: Sequence[str] | None, able: Iterable[Decider]) -> frozenset[str]:
-        """The logins that a rule names; None names everybody."""
-        logins = frozenset(one.login for one in able)
-        return logins if names is None else logins & expand(reads, names, self._domain)
+    def able_to_decide(
+        self,
+        reads: Reads,
+        names: Sequence[str] | None,
+        *,
+        limit: int,
+        but: Iterable[str] = (),
+        clearance: int = 0,
+        or_admins: bool = False,
+        in_slack: bool = False,
+    ) -> list[Row]:
+        """Those of a rule's names (None: everybody) who may decide on what takes this clearance, as `people` has them.
+
+        At most `limit`; `or_admins` adds the org-admins.
+        """
+        return people.able_to_decide(
+            reads,
+            named=None if names is None else [name if name.startswith("@") else self.login(name) for name in names],
+            profiles=profiles_with("manageAction"),
+            always=profiles_with("manageUser") if or_admins else (),
+            but=but,
+            clearance=clearance,
+            limit=limit,
+            in_slack=in_slack,
+        )
 
     def _unapproved(self, reads: Reads, name: str, section: ResponderSection) -> str:
         """Why no run of a responder could be approved, whoever asked for it, as a sentence; or `""`."""
         if not section.approval:
             return ""
-        able = deciders(reads)
-        named, askers = (self._among(reads, names, able) for names in (section.approve_by, section.run_by))
-        if not askers or any(len(named - {login}) >= section.approval for login in askers):
+        able = {row["login"] for row in self.able_to_decide(reads, section.approve_by, limit=section.approval + 1)}
+        # With just as many as it takes, somebody else has to ask for it.
+        others = able if len(able) == section.approval else ()
+        askers = partial(self.able_to_decide, reads, section.run_by, limit=1)
+        if len(able) > section.approval or not askers() or (others and askers(but=others)):
             return ""
+        able_to = "1 person" if len(able) == 1 else f"{len(able)} people"
         return (
-            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and"
-            f" {count(len(named), 'person', 'people')} may approve; give somebody the right, or change its approval."
+            f"No run of {name} can be approved: each takes {section.approval} beside who asks for it, and {able_to} may"
+            " approve; give somebody the right, or change its approval."
         )
 
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
@@ -343,7 +365,7 @@ class RulesFor:
         self._guards = guards
         self._reads = reads
         self._login = login
-        self._deciders: Sequence[Decider] | None = None
+        self._of_approval: dict[tuple[object, ...], list[Refusal]] = {}
         self._of_caller: dict[str, list[Refusal]] = {}
         self._protected: dict[tuple[str, int, str], list[Refusal]] = {}
 
@@ -356,9 +378,11 @@ class RulesFor:
                 self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
             refusals = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
         if self._guards.section(responder_name).approval:
-            if self._deciders is None:
-                self._deciders = deciders(self._reads)
-            refusals += self._guards.of_approval(self._reads, run, self._deciders)
+            section = self._guards.section(responder_name)
+            who = section.approval, section.approve_by, target.clearance
+            if who not in self._of_approval:
+                self._of_approval[who] = list(self._guards.of_approval(self._reads, run))
+            refusals += self._of_approval[who]
         return refusals + (self._of_protect(run) if self._guards.compares(responder_name) else [])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:

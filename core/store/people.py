@@ -61,6 +61,20 @@ def set_decided(tx: Transaction, login: str, now: int) -> None:
     )
 
 
+_LINKED = 'EXISTS (SELECT 1 FROM slack_link WHERE slack_link.login = "user".login)'
+ABLE_TO_DECIDE = (
+    'SELECT login, team, slack_user FROM (SELECT login, decided_at FROM "user"'
+    " WHERE disabled = 0 AND profile IN (SELECT value FROM json_each(:profiles))"
+    f" AND CASE WHEN {_LINKED} THEN clearance >= :clearance ELSE :in_slack = 0 END"
+    " AND (:is_anybody = 1 OR login IN (SELECT value FROM json_each(:named))"
+    " OR login IN (SELECT login FROM group_member WHERE '@' || name IN (SELECT value FROM json_each(:named)))"
+    " OR profile IN (SELECT value FROM json_each(:always)))"
+    " AND login NOT IN (SELECT value FROM json_each(:but))"
+    " ORDER BY decided_at DESC, login DESC LIMIT :limit) AS able LEFT JOIN slack_link USING (login)"
+    " ORDER BY decided_at DESC, login DESC"
+)
+
+
 def able_to_decide(
     reads: Reads,
     *,
@@ -70,21 +84,16 @@ def able_to_decide(
     but: Iterable[str],
     clearance: int,
     limit: int,
+    in_slack: bool,
 ) -> list[Row]:
-    """The users with access, with these profiles and at least this clearance who are linked to Slack.
+    """The users with access and these profiles who have at least this clearance in Slack: those who decided last first.
 
-    `named` are logins, and groups such as `@containment`; None names everybody. Whoever has a profile of `always` need
-    not be named. Nobody in `but` is returned. `login, team, slack_user`, those who
-    decided last first.
+    Whoever is not linked uses a key, for which the clearance doesn't count; `in_slack` leaves them out. `named` are
+    logins, and groups such as `@containment`; None names everybody. Whoever has a profile of `always` need not be
+    named. Nobody in `but` is returned. `login, team, slack_user` for each link, of at most `limit` users.
     """
     return reads.rows(
-        'SELECT login, team, slack_user FROM "user" JOIN slack_link USING (login)'
-        " WHERE disabled = 0 AND clearance >= :clearance AND profile IN (SELECT value FROM json_each(:profiles))"
-        " AND (:is_anybody = 1 OR login IN (SELECT value FROM json_each(:named))"
-        " OR login IN (SELECT login FROM group_member WHERE '@' || name IN (SELECT value FROM json_each(:named)))"
-        " OR profile IN (SELECT value FROM json_each(:always)))"
-        " AND login NOT IN (SELECT value FROM json_each(:but))"
-        " ORDER BY decided_at DESC, login DESC LIMIT :limit",
+        ABLE_TO_DECIDE,
         {
             "clearance": clearance,
             "profiles": json.dumps(profiles),
@@ -93,6 +102,7 @@ def able_to_decide(
             "always": json.dumps(always),
             "but": json.dumps(list(but)),
             "limit": limit,
+            "in_slack": int(in_slack),
         },
     )
 
