@@ -5,7 +5,8 @@ Foreign is all text that isn't ours: fields of objects, reports, what people typ
 
 import html
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,12 +39,32 @@ def clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
+_HOST = re.compile(r"[\w+-]{1,20}(?:://|\[://\])[^/?#]*")
+
+
 def clip_middle(text: str, limit: int) -> str:
-    """As `clip`, but keeps both ends, by which people tell hashes and URLs apart."""
+    """As `clip`, but keeps both ends, by which people tell hashes apart, and the host of a URL if it fits."""
     if len(text) <= limit:
         return text
-    end = (limit - 1) // 3
-    return f"{text[: limit - 1 - end]}…{text[-end:]}"
+    host = _HOST.match(text)
+    start = max(limit - 1 - (limit - 1) // 3, host.end() if host and host.end() < limit - 2 else 0)
+    return f"{text[:start]}…{text[start + 1 - limit :]}"
+
+
+def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
+    """Each as `clip_middle`; those that would look the same, with the part in which they differ."""
+    shown = [clip_middle(text, limit) for text in texts]
+    for same in [one for one, number in Counter(shown).items() if number > 1]:
+        alike = [n for n, one in enumerate(shown) if one == same]
+        letters = zip(*(texts[n] for n in alike), strict=False)
+        at = next((max(0, n - 3) for n, there in enumerate(letters) if len({*there}) > 1), None)
+        for n in alike if at is not None else ():
+            shown[n] = f"{texts[n][: limit // 4]}…{clip_middle(texts[n][at:], limit - limit // 4 - 1)}"
+    seen = dict[str, str]()
+    for n, text in enumerate(texts):
+        if seen.setdefault(shown[n], text) != text:
+            shown[n] = seen.setdefault(clip(f"{n + 1}: {shown[n]}", limit), text)
+    return shown
 
 
 def escape(text: str) -> str:

@@ -418,6 +418,8 @@ class TargetArtifact(ApiModel):
     """As the responder gets it: in its canonical form; or the name of the file."""
     tlp: Level
     kind: TargetKind = "text"
+    message: str | None = Field(None, exclude_if=_is_absent)
+    """What the alert or case says of it."""
 
 
 class Action(Identified):

@@ -50,6 +50,7 @@ _TYPE_NAMES = {
 MAX_SHOWN = 100  # artifacts to choose from, as many as a menu in Slack has
 SHOWN_NAMES = 10  # of them in a sentence
 SHOWN_CHARS = 100
+MESSAGE_CHARS = 2_000
 CORRECT = "correct the observable"
 HIDDEN = "an observable that you may not see is no target in full"
 
@@ -233,7 +234,11 @@ def _acted_on(artifact: Mapping[str, Any], named: Parsed) -> TargetArtifact:
     data = artifact["attachment"]["name"] if named.kind == "file" else artifact["data"]
     data = data if named.kind in ("file", "text") else named.value
     data_type, tlp = artifact["dataType"], artifact["tlp"]
-    return TargetArtifact(id=artifact["id"], data_type=data_type, data=data, tlp=tlp, kind=named.kind)
+    message = artifact.get("message") or ""
+    said = message if len(message) <= MESSAGE_CHARS else None  # cut, it could end within what is to be withheld
+    return TargetArtifact(
+        id=artifact["id"], data_type=data_type, data=data, tlp=tlp, kind=named.kind, message=said or None
+    )
 
 
 def _is_of(types: TargetTypes, data_type: str) -> bool:

@@ -11,8 +11,9 @@ from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     VIEW_TITLE_LIMIT,
+    clean,
     clip,
-    clip_middle,
+    clip_apart,
     context,
     escape,
     foreign,
@@ -72,7 +73,7 @@ def observables(action: Action, view: RedactedView) -> str:
     shown = _titles(action, view)
     number = len(action.artifacts) if view.clearance != SHARED else len(shown)
     hidden = number - len(shown)
-    lines = [f"• {foreign(clip_middle(title, TITLE_LIMIT), TITLE_LIMIT)}" for title in shown[:MAX_OBSERVABLES]]
+    lines = [f"• {escape(title)}" for title in clip_apart(shown[:MAX_OBSERVABLES], runs.TARGET_LIMIT)]
     if len(shown) > MAX_OBSERVABLES:
         lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
     if hidden:
@@ -85,7 +86,7 @@ def observables(action: Action, view: RedactedView) -> str:
 
 def observables_in_short(action: Action, view: RedactedView) -> str:
     """Likewise, in one line of a list."""
-    shown = [foreign(clip_middle(title, 60), 60) for title in _titles(action, view)[:3]]
+    shown = [escape(title) for title in clip_apart(_titles(action, view)[:3], 200)]
     more = len(action.artifacts) - len(shown)
     return ", ".join([*shown, *([f"+{more}"] if more else [])])
 
@@ -93,7 +94,7 @@ def observables_in_short(action: Action, view: RedactedView) -> str:
 def _titles(action: Action, view: RedactedView) -> list[str]:
     """Those that may be shown; foreign text, not escaped."""
     seen = [artifact for artifact in action.artifacts if view.is_open and may_see(view.clearance, artifact.tlp)]
-    return [view.text(artifact_title(artifact)) for artifact in seen]
+    return [clean(view.text(artifact_title(artifact))) for artifact in seen]
 
 
 def whole_request(action: Action, subject: Subject, clearance: int) -> tuple[str, str] | None:

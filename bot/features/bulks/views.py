@@ -10,7 +10,6 @@ from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
     clip,
-    clip_middle,
     context,
     foreign,
     foreign_plain,
@@ -33,8 +32,7 @@ REASONS = 10
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
-REVIEW_TITLE_LIMIT = 200  # of what somebody approves
-REVIEW_TARGETS = 5  # of each object, so that a hundred fit into a modal
+REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 LINES_LIMIT = 2900  # characters of a section
 
 
@@ -271,13 +269,9 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 def _review_line(shown: ShownTarget) -> str:
     action, view, got = shown.action, shown.view, ""
     if action is not None:
-        got = runs.targets(action, view, REVIEW_TARGETS) or approvals.observables_in_short(action, view)
-    return f"• {shown.target.object_id} · {_whole_title(view)}{f': {got}' if got else ''}"
-
-
-def _whole_title(view: RedactedView) -> str:
-    """With both ends of a long one, by which people tell hashes and URLs apart."""
-    return foreign(clip_middle(view.title(), REVIEW_TITLE_LIMIT), REVIEW_TITLE_LIMIT)
+        got = ", ".join(runs.target_lines(action.target or (), view, REVIEW_TARGETS))
+        got = got or approvals.observables_in_short(action, view)
+    return questions.target_line(view, got)
 
 
 def decided(response: BulkAnswer, verb: str) -> Message:

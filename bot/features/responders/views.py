@@ -12,7 +12,7 @@ from bot.block_kit.text import (
     DAY_AND_TIME,
     OPTION_LIMIT,
     clip,
-    clip_middle,
+    clip_apart,
     code,
     context,
     foreign,
@@ -207,12 +207,13 @@ def _groups(
     groups = _by_kind(label, _with(own, can, searchable), undoes)
     elsewhere: set[str] = set()
     ordered = _by_title(offered)
-    for artifact in by_ioc(view.artifacts()) if by_artifact else []:
+    shown = by_ioc(view.artifacts()) if by_artifact else []
+    headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)
+    for artifact, heading in zip(shown, headings, strict=True):
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [r for r in ordered if r.name in runnable]
-        heading = clip_middle(view.text(artifact_title(artifact)), HEADING_LIMIT)
         groups += _by_kind(heading, _with(target, responders, searchable), undoes, f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]

@@ -161,7 +161,8 @@ class Question:
                 refused.append((object_id, NONE_CHOSEN))
             elif here is not None and here.can_run:
                 ready.append(target.view)
-                acting[object_id] = runs.target_names(acts_on.chosen(wanted[object_id], here), target.view)
+                chosen = acts_on.chosen(wanted[object_id], here)
+                acting[object_id] = ", ".join(runs.target_lines(chosen, target.view))
             else:
                 reason = reasons(here, target.view) if here is not None else f"{title(responder)} doesn't take it"
                 refused.append((target.view.subject.id, reason))

@@ -6,7 +6,17 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
-from bot.block_kit.text import OPTION_LIMIT, clip_middle, foreign_plain, plain, section, sections
+from bot.block_kit.text import (
+    OPTION_LIMIT,
+    clean,
+    clip_apart,
+    code,
+    foreign_plain,
+    mrkdwn,
+    plain,
+    section,
+    sections,
+)
 from bot.clearance import RedactedView, defang
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
@@ -15,6 +25,7 @@ from core.common.words import count
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack
+NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 NOTHING_CHOSEN = "Choose what it should act on."
 
 Choice = tuple[RedactedView, OfferedTarget]
@@ -53,17 +64,18 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
     element: dict[str, Any] = {"action_id": ids.numbered(ids.VALUE, "target")}
     if len(choices) == 1:
         ((view, offered),) = choices
-        options = [_option(artifact, view) for artifact in offered.artifacts[:MAX_OPTIONS]]
-        if len(options) <= MAX_CHECKBOXES:
-            element |= {"type": "checkboxes", "options": options}
+        offered_here = offered.artifacts[:MAX_OPTIONS]
+        if len(offered_here) <= MAX_CHECKBOXES:
+            element |= {"type": "checkboxes", "options": _options(offered_here, view, is_code=True)}
         else:
+            options = _options(offered_here, view)
             element |= {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
     else:
         each = max(1, MAX_OPTIONS // len(choices))
         groups = [
             {
                 "label": plain(foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)),
-                "options": [_option(artifact, view) for artifact in offered.artifacts[:each]],
+                "options": _options(offered.artifacts[:each], view),
             }
             for view, offered in choices
         ]
@@ -76,21 +88,35 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
         "element": element,
         "optional": False,
     }
+    whole = [line for view, offered in choices for line in _whole(offered.artifacts[:MAX_OPTIONS], view)]
     options_shown = sum(len(group["options"]) for group in element.get("option_groups", [element]))
     if left := sum(offered.total for _, offered in choices) - options_shown:
         block["hint"] = plain(f"{left} more fit, which aren't listed here: run it on one of them from its own menu.")
-    return [block]
+    return [*sections(whole), block]
 
 
-def _option(artifact: TargetArtifact, view: RedactedView) -> dict[str, Any]:
-    data = defang(view.text(artifact.data), artifact.data_type)
-    message = next((one.message for one in view.subject.artifacts if one.id == artifact.id), "")
-    about = " · ".join(filter(None, [artifact.data_type, view.text(message or "")]))
-    return {
-        "text": plain(foreign_plain(clip_middle(data, OPTION_LIMIT), OPTION_LIMIT)),
-        "description": plain(foreign_plain(about, OPTION_LIMIT)),
-        "value": artifact.id,
-    }
+def _options(artifacts: Sequence[TargetArtifact], view: RedactedView, *, is_code: bool = False) -> list[dict[str, Any]]:
+    """What can be chosen, each with what the alert says of it; no two look the same."""
+    texts = clip_apart([clean(_data(artifact, view)) for artifact in artifacts], NAME_LIMIT)
+    return [
+        {
+            "text": mrkdwn(code(text, OPTION_LIMIT)) if is_code else plain(text or "(no name)"),
+            "description": plain(foreign_plain(" · ".join(filter(None, about)), OPTION_LIMIT)),
+            "value": artifact.id,
+        }
+        for artifact, text in zip(artifacts, texts, strict=True)
+        for about in [(artifact.data_type, view.text(artifact.message or ""))]
+    ]
+
+
+def _whole(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
+    """The names that are too long for an option, whole."""
+    long = [artifact for artifact in artifacts if len(_data(artifact, view)) > NAME_LIMIT]
+    return [f"• {line}" for line in runs.target_lines(long, view)]
+
+
+def _data(artifact: TargetArtifact, view: RedactedView) -> str:
+    return defang(view.text(artifact.data), artifact.data_type)
 
 
 def is_shown(modal: modals.View, choices: Sequence[Choice], key: str) -> bool:

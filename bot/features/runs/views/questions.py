@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from bot.block_kit import ids, names
-from bot.block_kit.elements import actions, button_element, listed
+from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import headline
 from bot.block_kit.text import (
@@ -19,6 +19,7 @@ from bot.block_kit.text import (
     person_name,
     readable_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
@@ -31,8 +32,7 @@ from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResp
 
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
-LISTED = 25  # objects with their titles
-TITLE_LIMIT = 80
+TITLE_LIMIT = 200
 REASONS = 10
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
@@ -249,15 +249,16 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(f"{foreign(typed, 100)} could be {len(responders)} responders.", (section(text),))
 
 
-def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> Iterable[Block]:
-    """Ids with what is acted on and titles; of those past LISTED only the ids."""
-    lines = []
-    for view in views[:LISTED]:
-        named = [view.subject.id, targets.get(view.subject.id, ""), foreign(view.title(), TITLE_LIMIT)]
-        lines.append(f"• {' · '.join(filter(None, named))}")
-    yield from listed(head, lines)
-    if left := views[LISTED:]:
-        yield section(clip(f"and {', '.join(view.subject.id for view in left)}", LINES_LIMIT))
+def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> list[Block]:
+    """Ids with what is acted on and titles, all of them, since somebody decides by them."""
+    return sections([head, *(target_line(view, targets.get(view.subject.id, "")) for view in views)])
+
+
+def target_line(view: RedactedView, acts_on: str) -> str:
+    """An object with what a run on it `acts_on` (mrkdwn); its title, unless that is what it acts on."""
+    is_named = acts_on and view.subject.kind == "case_artifact"
+    title = "" if is_named else foreign(clip_middle(view.title(), TITLE_LIMIT), TITLE_LIMIT)
+    return f"• {' · '.join(filter(None, [view.subject.id, acts_on, title]))}"
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:

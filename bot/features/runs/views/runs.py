@@ -11,9 +11,13 @@ from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
     DAY_AND_TIME,
     OPTION_LIMIT,
+    clean,
+    clip_apart,
     clip_middle,
+    code,
     context,
     defang_indicators,
+    escape,
     foreign,
     foreign_plain,
     person_name,
@@ -50,14 +54,14 @@ _WORDS: Mapping[State, str] = {
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
 CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
-TARGET_LIMIT = 80
+TARGET_LIMIT = 600  # which has room for the longest host name
 TITLE_LIMIT = 200
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
 MAX_TARGETS = 3
 MAX_LISTED_TARGETS = 100  # each on a line
-MAX_FULL_TARGETS, FULL_TARGET_LIMIT = 10, 300  # which has room for the longest host name
+MAX_FULL_TARGETS, FULL_TARGET_LIMIT, MESSAGE_LIMIT = 10, 2000, 120
 
 
 def is_open(action: Action) -> bool:
@@ -155,7 +159,9 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     on = target_in_full(view)
     if action.target and view.subject.kind != "case_artifact":
         shown, others = _first(action.target, view, MAX_TARGETS)
-        names = [f"{one.data_type} {defang(view.text(one.data), one.data_type)}" for one in shown]
+        names = clip_apart(
+            [f"{one.data_type} {_data(one, view)}" for one in shown], limit // len(shown) if shown else 0
+        )
         on = f"{', '.join([*names, *others])}, of {on}"
     return foreign_plain(on, limit)
 
@@ -182,23 +188,26 @@ def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
     return target_names(action.target or (), view, most)
 
 
-def target_names(
-    artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS, limit: int = TARGET_LIMIT
-) -> str:
+def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
     """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
     shown, others = _first(artifacts, view, most)
-    names = [f"{one.data_type} {defang(view.text(one.data), one.data_type)}" for one in shown]
-    return ", ".join([*(foreign(clip_middle(name, limit), limit) for name in names), *others])
+    names = clip_apart([f"{one.data_type} {_data(one, view)}" for one in shown], TARGET_LIMIT)
+    return ", ".join([*map(escape, map(clean, names)), *others])
 
 
-def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
-    """`hostname SRV-DC01 · host inside`, one line for each artifact with what its alert says of it; mrkdwn."""
-    known = {artifact.id: artifact.message for artifact in view.subject.artifacts}
-    shown, others = _first(artifacts, view, MAX_LISTED_TARGETS)
+def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_LISTED_TARGETS) -> list[str]:
+    """``hostname `SRV-DC01` · host inside``, one line for each artifact with what its alert says of it; mrkdwn."""
+    shown, others = _first(artifacts, view, most)
     limit = FULL_TARGET_LIMIT if len(shown) <= MAX_FULL_TARGETS else TARGET_LIMIT
-    messages = [foreign(view.text(known.get(one.id) or ""), TARGET_LIMIT) for one in shown]
-    names = [target_names([one], view, limit=limit) for one in shown]
-    return [*(" · ".join(filter(None, parts)) for parts in zip(names, messages, strict=True)), *others]
+    lines = list[str]()
+    for one, data in zip(shown, clip_apart([_data(one, view) for one in shown], limit), strict=True):
+        said = foreign(view.text(one.message or ""), MESSAGE_LIMIT)
+        lines.append(" · ".join(filter(None, [f"{foreign(one.data_type, 30)} {code(data, 5 * limit)}", said])))
+    return [*lines, *others]
+
+
+def _data(artifact: TargetArtifact, view: RedactedView) -> str:
+    return defang(view.text(artifact.data), artifact.data_type)
 
 
 def _first(

@@ -25,7 +25,7 @@ def asked(action: Action, offered: OfferedResponder | None = None, clearance: in
 
 
 def isolation(**more: Any) -> Action:
-    target = [TargetArtifact(id=HOST.id, data_type="hostname", data=HOST.data or "", tlp=2)]
+    target = [TargetArtifact(id=HOST.id, data_type="hostname", data=HOST.data or "", tlp=2, message=HOST.message)]
     undo = Undo(responder="Release_1_0", title="Release Host", after_minutes=15)
     return awaiting(**{"responder_title": "Isolate Host", "target": target, "undo": undo, "note": "It beacons", **more})
 
@@ -41,7 +41,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
     text = text_of(shown)
     for words in (
         "*anna* asks to run *Isolate Host* on 🟠 HIGH ET MALWARE Beacon to known C2 (~12)",
-        "*Target*\\n• hostname SRV-DC01 · host inside",
+        "*Target*\\n• hostname `SRV-DC01` · host inside",
         "*How long*\\nIt ends 15 minutes after it succeeded, by Release Host; *Undo now* ends it earlier.",
         "Note: It beacons",
         "*What it does*\\nTakes the host off the network.",

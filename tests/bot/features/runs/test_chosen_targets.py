@@ -56,9 +56,9 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     field = target_field(form)
     options = [(option["text"]["text"], option["description"]["text"]) for option in field["element"]["options"]]
     assert options == [
-        ("srv-dc01", "hostname · host inside"),
-        ("10[.]20[.]1[.]50", "ip"),
-        ("203[.]0[.]113[.]7", "ip · C2"),
+        ("`srv-dc01`", "hostname · host inside"),
+        ("`10[.]20[.]1[.]50`", "ip"),
+        ("`203[.]0[.]113[.]7`", "ip · C2"),
     ]
     assert "initial_options" not in field["element"]
     assert "SRV-SECRET" not in text_of(form)
@@ -70,7 +70,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     assert f"on hostname srv-dc01, for {alert.id} (" in text_of(request)
     assert "on hostname srv-dc01 · " in request["text"]  # what a locked phone shows
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
-    assert "*Target*\\n• hostname srv-dc01 · host inside" in asked
+    assert "*Target*\\n• hostname `srv-dc01` · host inside" in asked
     assert "203[.]0[.]113[.]7" not in asked
     await env.until("anna", in_thread(card["ts"], f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
@@ -115,7 +115,7 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run tell {alert.id} target={typed}")
     told = text_of(await env.told("anna", "is none of what it can act on"))
-    assert "hostname srv-dc01 · host inside" in told
+    assert "hostname `srv-dc01` · host inside" in told
     assert "SRV-SECRET" not in told
     assert await env.client.actions("alert", alert.id) == []
 
@@ -146,8 +146,8 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
     await env["anna"].submit(form["id"], chosen(field, by_data(first)["203.0.113.7"]))
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     text = text_of(question)
-    assert f"• {first.id} · ip 203[.]0[.]113[.]7 · " in text
-    assert f"• {third.id} · hostname srv-dc01 · " in text
+    assert f"• {first.id} · ip `203[.]0[.]113[.]7` · C2 · " in text
+    assert f"• {third.id} · hostname `srv-dc01` · host inside · " in text
     assert f"*Will be refused on 1 target*\\n• {second.id}: several of its observables fit" in text
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused."))

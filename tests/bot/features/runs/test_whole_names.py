@@ -1,0 +1,111 @@
+"""Where somebody decides, a target is never cut, and what the alert says of it is beside it, also in a case."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot.block_kit import ids
+from bot.block_kit.text import clip_apart
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
+from tests.bot.features.runs.test_chosen_targets import chosen, target_field
+from tests.bot.running import SOC, approve
+
+START, END = "srv-files-of-the-finance-department-emea-headquarters", "building-7-floor-3-of-the-tower.corp"
+ENCRYPTING, BACKUP = (f"{START}-{what}-{END}" for what in ("encrypting-node", "healthy0-backup"))
+HOSTS = [
+    {"dataType": "hostname", "data": ENCRYPTING, "message": "encrypts its shares"},
+    {"dataType": "hostname", "data": BACKUP, "message": "its backup, healthy"},
+]
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
+    async with feature_environment(
+        tmp_path, {name: {"target": "hostname"} for name in ("Isolate", "Contain")}
+    ) as environment:
+        yield environment
+
+
+def plain(name: str) -> str:
+    """As it is shown."""
+    return name.replace(".", "[.]")
+
+
+async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: FeatureEnvironment) -> None:
+    alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
+    field = target_field(form)
+    first, second = field["element"]["options"]
+    assert first["text"]["text"] != second["text"]["text"]
+    for host in HOSTS:
+        assert f"• hostname `{plain(host['data'])}` · {host['message']}" in text_of(form)
+    await env["anna"].submit(form["id"], chosen(field, first["value"]))
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    assert plain(ENCRYPTING) in request["text"]
+    assert await env.until("anna", lambda view: card_in(view, SOC, alert.id, plain(ENCRYPTING)))
+    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+    assert f"hostname `{plain(ENCRYPTING)}` · encrypts its shares" in asked
+    assert plain(BACKUP) not in asked
+
+
+async def test_the_question_and_the_review_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
+    alerts = [await env.create_alert(sourceRef=str(n), artifacts=[host]) for n, host in enumerate(HOSTS)]
+    await env.card_of("ben", alerts[0])
+    await env["anna"].command(SOC, f"/responder run isolate {alerts[0].id} {alerts[1].id}")
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
+    lines = [f"hostname `{plain(host['data'])}` · {host['message']}" for host in HOSTS]
+    for line in lines:
+        assert line in text_of(question)
+    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+    message = await env.until(
+        "ben", lambda view: next((m for m in view.messages(SOC) if ids.BULK_REVIEW in text_of(m)), None)
+    )
+    await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+    review = text_of(fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW))))
+    for line in lines:
+        assert line in review
+
+
+async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:
+    inside = {"dataType": "hostname", "data": "lt-0198", "message": "Host inside"}
+    alert, card = await env.alert_and_card("anna", artifacts=[inside])
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "lt-0198")))
+    assert "hostname `lt-0198` · Host inside" in text_of(form)
+    await env["anna"].click(None, view_id=form["id"], action_id=ids.RUN)
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await env.client.create_case_from_alert(alert.id)
+    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+    assert "hostname `lt-0198` · Host inside" in asked
+
+
+async def test_a_run_on_an_observable_of_a_case_shows_what_its_alert_said(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Quarantine": {"approval": 1}}) as env:
+        inside = {"dataType": "ip", "data": "10.20.1.50", "message": "Host inside"}
+        alert = await env.create_alert(artifacts=[inside])
+        card = await env.card_of("anna", alert)
+        await env.client.create_case_from_alert(alert.id)
+        artifact = (await env.client.alert(alert.id)).artifacts[0]
+        await env["anna"].command(SOC, f"/responder run quarantine {artifact.id}")
+        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+        assert "ip `10[.]20[.]1[.]50` · Host inside" in asked
+
+
+def test_no_two_texts_are_cut_to_the_same() -> None:
+    names = [f"{START}-{n:03}-{END}" for n in range(100)]
+    shown = clip_apart(names, 75)
+    assert len({*shown}) == 100
+    assert max(map(len, shown)) <= 75
+    assert clip_apart(["short", ENCRYPTING], 75)[0] == "short"
+
+
+@pytest.mark.parametrize("scheme", ["hxxps[://]", "https://"])
+def test_a_url_shows_its_host_in_full(scheme: str) -> None:
+    host = "login.bank.example.with-a-long-name-of.evil.example"
+    (shown,) = clip_apart([f"{scheme}{host}/{'a' * 200}?session=7"], 75)
+    assert shown.startswith(f"{scheme}{host}")
+    assert shown.endswith("=7")
