@@ -11,6 +11,7 @@ import re
 import sqlite3
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,21 @@ def recorded() -> Iterator[dict[str, str]]:
         yield statements
     finally:
         _recordings.remove(statements.setdefault)
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """How often SQLite runs each statement, by its key, on connections opened within."""
+    counts = Counter[str]()
+
+    def count(key: str, _sql: str) -> None:
+        counts[key] += 1
+
+    _hook(count)
+    try:
+        yield counts
+    finally:
+        _recordings.remove(count)
 
 
 def record_in_folder() -> None:

@@ -209,7 +209,7 @@ async def test_home_reads_five_thousand_open_alerts_from_one_index(tmp_path: Pat
                 sql = sql.replace("INDEXED BY object_open", "")
                 plan = statements.plan_on_postgresql([database], sql)
         else:
-            with closing(sqlite3.connect(core)) as database:
+            with closing(sqlite3.connect(str(core))) as database:
                 plan = statements.plan_on_sqlite([database], sql)
         (line,) = plan
         assert re.match(r"SEARCH object USING (?:COVERING )?INDEX object_open\b", line)
@@ -236,7 +236,7 @@ async def test_those_who_may_decide_are_read_in_the_order_of_an_index(tmp_path: 
                 (shown,) = zip(*database.execute(f"EXPLAIN {sql}".encode()).fetchall(), strict=True)
                 assert any("Index Scan Backward using user_decided_at" in line for line in shown), shown
         else:
-            with closing(sqlite3.connect(core)) as database:
+            with closing(sqlite3.connect(str(core))) as database:
                 plan = statements.plan_on_sqlite([database], sql)
                 assert "SCAN user USING INDEX user_decided_at" in plan, plan
                 assert [line for line in plan if re.match(r"SCAN (user|slack_link)\b", line)] == [

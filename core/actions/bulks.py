@@ -278,7 +278,7 @@ class Bulks:
             return checked
         try:
             with tx.savepoint():
-                return self._runs.record(tx, *checked, bulk_id=bulk_id)
+                return self._runs.record(tx, *checked, bulk_id=bulk_id)[0]
         except ResponderBotError as error:
             if error.code == "unavailable":
                 raise

@@ -276,8 +276,10 @@ class Lifecycle:
         await self.compare([number])
         return await self._database.transaction(lambda tx: self.dispatch_in(tx, number))
 
-    def dispatch_in(self, tx: Transaction, number: int) -> Job | Report | None:
+    def dispatch_in(self, tx: Transaction, number: int, recorded: Target | None = None) -> Job | Report | None:
         """Mark an action as dispatched; returns the job for its engine.
+
+        `recorded` is its target if this transaction has just recorded it, with all rules checked; else they are now.
 
         Returns None if this runner may not dispatch it (ended, cancelled, waiting for approval, owned by another core),
         and a Report if it may no longer run (core/docs/semantics.md#dispatch).
@@ -285,11 +287,14 @@ class Lifecycle:
         row = self._held(tx, number)
         if row is None:
             return None
-        now_on, target, changed = targets.of_run(tx, row)
-        action = Action.model_validate_json(row["doc"])
-        not_allowed = changed or rights.why_not_start(tx, action, row, now_on, self._guards)
-        if not not_allowed and self._guards.has_rules(row["responder_name"]):
-            not_allowed = self._guards.why_not_dispatch(tx, row, self.asked_run(row, target))
+        action, not_allowed = Action.model_validate_json(row["doc"]), ""
+        if recorded is not None:
+            now_on = target = recorded
+        else:
+            now_on, target, changed = targets.of_run(tx, row)
+            not_allowed = changed or rights.why_not_start(tx, action, row, now_on, self._guards)
+            if not not_allowed and self._guards.has_rules(row["responder_name"]):
+                not_allowed = self._guards.why_not_dispatch(tx, row, self.asked_run(row, target))
         if row["dispatched_at"] is not None:
             return self._dispatched_before(tx, row, target, not_allowed)
         reason = not_allowed or self._registry.why_not(now_on, row["responder_name"], row["engine_name"])

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.actions import in_force, undo_state
-from core.authorization import Caller, current_clearance, current_permissions, makers, too_high
+from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, Vote
@@ -35,6 +35,16 @@ def why_requester_may_not(reads: Reads, login: str) -> str:
         f"{login} asked for this and may no longer run responders, so it did not run;"
         " run it yourself if it is still needed."
     )
+
+
+def require_start(reads: Reads, caller: Caller, target: Target) -> None:
+    """Raises ResponderBotError("forbidden") for who may no longer run responders, or see the target of a run."""
+    now, asked = current_caller(reads, caller.login, caller.acted_through), "create action"
+    if now is None:
+        raise ResponderBotError("forbidden", f"{caller.login} has no access any more; ask an administrator.")
+    now.require("manageAction", asked)
+    for one in (caller, now):
+        one.require_clearance(target.clearance, asked)
 
 
 def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards: Guards) -> str:

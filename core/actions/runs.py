@@ -118,14 +118,9 @@ class Runs:
             earlier = self._earlier(tx, caller, key, body)
             if earlier is not None:
                 return StartedRun(earlier, False), None
-            action = self.record(tx, checked, parameters, slot_on=engine_name if slot else None)
+            action, job = self.record(tx, checked, parameters, slot_on=engine_name if slot else None)
             if key:
                 stored.remember(tx, caller.login, key, body, action.number, action.created_at)
-            # One commit for both, if it can start at once. Engines that name their jobs themselves are called only
-            # later: after a crash in between nobody could tell whether such an engine has it.
-            job = None
-            if slot is not None and action.engine_job_id and action.engine_id == engine_name:
-                job = self._lifecycle.dispatch_in(tx, action.number)
             return StartedRun(action, True), job
 
         # Shielded, so that a recorded run is followed even if the client hangs up.
@@ -177,10 +172,11 @@ class Runs:
         *,
         slot_on: str | None = None,
         bulk_id: int | None = None,
-    ) -> Action:
+    ) -> tuple[Action, Job | Report | None]:
         """Check a run again and record it; `queue` it once the transaction is committed.
 
-        `slot_on` is the engine on which a slot was taken for it. Raises as `start` does.
+        `slot_on` is the engine on which a slot was taken for it: then it is dispatched as well, if that names no jobs
+        itself, and the job returned. Raises as `start` does.
         """
         request, choice, undoing = checked.request, checked.choice, checked.undoing
         undone = None if undoing is None else undoing.require(tx)
@@ -188,8 +184,9 @@ class Runs:
         if undone is not None:
             target = targets.to_undo(tx, undone)
         else:
-            target = _as_now(tx, checked.target, is_whole=is_ruled)
+            target = _as_now(tx, checked.target, is_whole=is_ruled or slot_on is not None)
             target = self._acting(checked.caller, target, request, choice)
+        rights.require_start(tx, checked.caller, target)
         override = None
         if is_ruled:
             run = self._asked(checked, target)
@@ -213,7 +210,10 @@ class Runs:
         )
         if undoing is not None and undone is not None:
             undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)
-        return action
+        # One commit for both, if it can start at once. Engines that name their jobs themselves are called only later:
+        # after a crash in between nobody could tell whether such an engine has it.
+        can_start = slot_on is not None and action.engine_job_id and action.engine_id == slot_on
+        return action, self._lifecycle.dispatch_in(tx, action.number, target) if can_start else None
 
     def _acting(self, caller: Caller, target: Target, request: RunInput, choice: EngineChoice) -> Target:
         """The target with what the run is to act on. Raises ResponderBotError("bad_request")."""
