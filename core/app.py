@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from core import engines
 from core.actions.approvals import Approvals
+from core.actions.blocklist import BlockLists
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
@@ -25,6 +26,7 @@ from core.actions.service import Actions
 from core.actions.undos import Undos
 from core.api import actions as actions_api
 from core.api import alerts as alerts_api
+from core.api import blocklist as blocklist_api
 from core.api import bulks as bulks_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
@@ -63,7 +65,7 @@ from core.engines.definitions import BUNDLED
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
 from core.people import NOTE_EVERY_S, People
-from core.protection import Parsed, ProtectedTargets, look_of
+from core.protection import Blockable, Parsed, ProtectedTargets, look_of
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
@@ -73,7 +75,7 @@ from core.records.events import Feed
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.retention.pruning import Retention
-from core.settings import CoreSettings, folder_problems, host_name
+from core.settings import OWN_ENGINE, CoreSettings, folder_problems, host_name
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import events
@@ -228,17 +230,20 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     for problem in folder_problems(settings):
         raise ResponderBotError("unavailable", problem)
-    made = engines.make(settings)
+    lists = BlockLists(settings, database)
+    made = engines.make(settings, lists.around)
     for engine in made:
         stack.push_async_callback(engine.close)
     protected = ProtectedTargets(settings.protect.artifacts)
     domain = section.user_domain
-    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain)
+    most = settings.blocklist.max_entries
+    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain, max_blocked=most)
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock, version=version("responder-bot"))
-    registry = Registry(made, settings.responder, database, clock, host)
+    blockable = Blockable(settings.blocklist.never)
+    registry = Registry(made, settings.responder, database, clock, host, blockable)
     stack.push_async_callback(registry.close)
     await registry.open()
     await record_settings(database, clock, host.name, settings.model_dump())
@@ -251,7 +256,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         organisation=section.organisation,
         product=section.product,
     )
-    await asyncio.to_thread(look_of, Parsed("text", ""))  # what it loads takes a while
+    await asyncio.to_thread(look_of, Parsed("text", ""))  # what these load takes a while
+    await asyncio.to_thread(blockable.why_not, Parsed("host", "example.com"))
     await lifecycle.end_restored()
     if any(engine.runs_here for engine in made):
         await feed.newest.remember_in(section.jobs)
@@ -278,7 +284,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     metrics = health.Metrics(
         database,
         probe,
-        lambda: ((s.engine.name, s.up) for s in registry.states()),
+        lambda: ((s.engine.name, s.up) for s in registry.states() if s.engine.name != OWN_ENGINE),
         hosts.up,
         jobs,
         retention.counts,
@@ -322,6 +328,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
         *measures_api.endpoints(measures),
+        *blocklist_api.endpoints(lists),
         *bulks_api.endpoints(Bulks(actions.runs, approvals, lifecycle, registry, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),
@@ -397,6 +404,8 @@ def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
     """The health of each engine: a summary, then a line for each definition that can't be used."""
     parts = []
     for state in registry.states():
+        if state.engine.name == OWN_ENGINE:
+            continue
         skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
         message = "\n".join([_summary(state.usable), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))

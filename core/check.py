@@ -72,7 +72,7 @@ async def _of_responders(settings: CoreSettings) -> list[str]:
     local = [engine.model_copy(update={"python": engine.python or Path(sys.executable)}) for engine in local]
     listed = []
     for engine in engines.make(settings.model_copy(update={"engine": tuple(local)})) if local else ():
-        listed.append(ListedCatalogue(engine.name, without_duplicates(await engine.catalogue()), engine.runs_here))
+        listed.append(ListedCatalogue.of(engine, without_duplicates(await engine.catalogue())))
         await engine.close()
     catalogues = without_lookalikes(listed, settings.responder)
     is_complete = len(local) == len(settings.engine or (engines.LOCAL,))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from core.settings import CoreSettings
     from core.store.retention import Root
 
-PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source")
+PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source", "reader")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 
 PruneBot = Callable[
@@ -224,7 +224,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("login", metavar="LOGIN", help="without @, user_domain of the settings is added")
     profiles = (
         "analyst runs responders; org-admin also makes case templates; read-only looks; auditor also reads the"
-        " audit; service acts for people; source only creates alerts"
+        " audit; service acts for people; source only creates alerts; reader only reads the block lists"
     )
     add.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
     slack_id = "U... (in their Slack profile: Copy member ID), or T...:U... with the team"
@@ -645,10 +645,10 @@ def _key_revoke(args: argparse.Namespace) -> int:
 
 
 def _source_add(args: argparse.Namespace) -> int:
-    from core.settings import source_name_problem
+    from core.settings import login_problem
     from core.sources import preset
 
-    if problem := source_name_problem(args.name):
+    if problem := login_problem(args.name, "source"):
         raise ResponderBotError("bad_request", f"{problem}.")
     found, settings = preset.load(args.preset), _settings(args)
     is_any = settings.core.host in ("0.0.0.0", "::")  # noqa: S104 - read here, not bound
@@ -785,7 +785,7 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
         try:
             catalogue = without_duplicates(await engine.catalogue())
             unreadable.append(await engine.unreadable_secrets() if read_secrets else [])
-            listed.append(ListedCatalogue(engine.name, catalogue, engine.runs_here))
+            listed.append(ListedCatalogue.of(engine, catalogue))
         except ResponderBotError as error:
             print(f"{engine.name}: down: {error.message}")
         finally:

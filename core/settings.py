@@ -22,6 +22,7 @@ from core.common.settings_file import (
     DatabaseLocation,
     RetentionSection,
     Sections,
+    SectionT,
     SettingsSection,
     SharedSection,
     SlackId,
@@ -38,7 +39,7 @@ from core.common.settings_file import (
     with_file,
 )
 from core.models import GROUP_NAME, MAX_UNDO_MINUTES, Parameter, parse_parameters
-from core.protection import FILE, entry_problem
+from core.protection import BLOCK, FILE, UNBLOCK, ListName, entry_problem
 
 Name = Annotated[
     str,
@@ -65,6 +66,8 @@ def _network(text: str) -> str:
 Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST_OR_ONE]
 
 
+OWN_ENGINE = "core"
+"""The engine that has Block and Unblock, and is always there."""
 DATABASE = "responder-bot.db"
 """The SQLite file of core in `state`, unless `database` names another."""
 
@@ -263,6 +266,23 @@ class ProtectSection(SettingsSection):
     """Addresses, networks, hosts, patterns with `*`, plain values, and `file:` with a path of a list of them."""
 
 
+class BlocklistSection(SettingsSection):
+    """`[blocklist]`: what Block can't put on the lists that firewalls read (core/docs/blocklist.md)."""
+
+    never: Annotated[tuple[str, ...], _BY_COMMAS] = Field(
+        (), description='a list of strings, such as ["203.0.113.0/24", "*.corp.example"]'
+    )
+    """As the entries of `[protect]`, but for files; nobody can override it."""
+    max_entries: int = Field(10_000, ge=1, le=1_000_000)
+
+
+class ReaderSection(SettingsSection):
+    """`[reader."NAME"]`: which lists the user NAME, with the profile `reader`, may read, and how often it should."""
+
+    lists: tuple[ListName, ...] = Field(("ip", "domain", "url", "hash"), description="a list of ip, domain, url, hash")
+    expect_every: Duration | None = Field(None, description="a time such as 5m, within which it always reads them")
+
+
 class SecretSource(SettingsSection):
     """In place of a value of `config`: where a process engine reads it when a run needs it."""
 
@@ -333,6 +353,8 @@ class CoreSettings(SettingsSection):
     protect: ProtectSection = Field(default_factory=ProtectSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     source: Mapping[str, SourceSection] = Field(default_factory=dict)
+    blocklist: BlocklistSection = Field(default_factory=BlocklistSection)
+    reader: Mapping[str, ReaderSection] = Field(default_factory=dict)
 
 
 INIT = "responder-bot init"
@@ -410,17 +432,22 @@ def _core(sections: Sections) -> CoreSection:
     return section(CoreSection, "core", sections, defaults={"database": in_state(sections, DATABASE)})
 
 
-def _sources(sections: Sections) -> Mapping[str, SourceSection]:
-    tables = sections.tables.get("source", {})
+def _programs(sections: Sections, kind: str, model: type[SectionT]) -> dict[str, SectionT]:
+    """The sections `[source."NAME"]` or `[reader."NAME"]`, by the first part of the login that each is for."""
+    tables = sections.tables.get(kind, {})
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise settings_error(f'{sections.source}: [source] needs a name, such as [source."edge"].')
+        raise settings_error(f'{sections.source}: [{kind}] needs a name, such as [{kind}."edge"].')
     for name in tables:
-        if problem := source_name_problem(name):
+        if problem := login_problem(name, kind):
             raise settings_error(f"{sections.source}: {problem}.")
-    found = {
-        name: checked(SourceSection, table, f'{sections.source}: [source."{name}"]', sections.folder)
+    return {
+        name: checked(model, table, f'{sections.source}: [{kind}."{name}"]', sections.folder)
         for name, table in tables.items()
     }
+
+
+def _sources(sections: Sections) -> Mapping[str, SourceSection]:
+    found = _programs(sections, "source", SourceSection)
     owners: dict[str, str] = {}
     for name, source in found.items():
         for secret in {*source.hmac_keys}:
@@ -432,11 +459,11 @@ def _sources(sections: Sections) -> Mapping[str, SourceSection]:
     return found
 
 
-def source_name_problem(name: str) -> str:
-    """Why a source can't have this name, without a full stop; "" if it can."""
+def login_problem(name: str, kind: str) -> str:
+    """Why a source or a reader (`kind`) can't have this name, without a full stop; "" if it can."""
     if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name, re.ASCII):  # the first part of a login
         return ""
-    return f"{name!r} can't be the name of a source; take small letters, digits, dots, _ and -"
+    return f"{name!r} can't be the name of a {kind}; take small letters, digits, dots, _ and -"
 
 
 def _protect(sections: Sections) -> ProtectSection:
@@ -450,6 +477,15 @@ def _protect(sections: Sections) -> ProtectSection:
         is_file = entry.strip().startswith(FILE)
         entries.append(f"{FILE}{sections.folder / os.path.expanduser(file)}" if is_file else entry)
     return ProtectSection(artifacts=tuple(entries))
+
+
+def _blocklist(sections: Sections) -> BlocklistSection:
+    blocklist = section(BlocklistSection, "blocklist", sections)
+    for entry in blocklist.never:
+        problem = f"{entry!r} names a file" if entry.strip().startswith(FILE) else entry_problem(entry)
+        if problem:
+            raise settings_error(f"{sections.source}: [blocklist] never: {problem}.")
+    return blocklist
 
 
 def bot_database(sections: Sections) -> Location:
@@ -480,6 +516,8 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
         )
     ordered = [next(engine for of, engine in engines if of is table) for table in tables]
+    if any(engine.name == OWN_ENGINE for engine in ordered):
+        raise settings_error(f"{sections.source}: {OWN_ENGINE} is the name of core's own engine; take another.")
     for name, uses in Counter(engine.name for engine in ordered).items():
         if uses > 1:
             raise settings_error(f"{sections.source} has two [[engine]] called {name}; give one another name.")
@@ -526,6 +564,8 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
             table["parameter"] = parse_parameters(table.get("parameter") or ())
         except ValueError as reason:
             raise settings_error(f'{sections.source}: [[responder."{name}".parameter]]: {reason}') from reason
+        if name == BLOCK and table.setdefault("undo", UNBLOCK) != UNBLOCK:
+            raise settings_error(f'{sections.source}: [responder."{name}"] undo must be {UNBLOCK}, or left out.')
         if not table.get("undo") and (key := next((key for key in _OF_UNDO if table.get(key)), "")):
             raise settings_error(
                 f'{sections.source}: [responder."{name}"] {key} has no effect without undo; name the responder that'
@@ -604,5 +644,7 @@ READERS: Mapping[str, Callable[[Sections], Any]] = {
     "protect": _protect,
     "retention": partial(section, RetentionSection, "retention"),
     "source": _sources,
+    "blocklist": _blocklist,
+    "reader": partial(_programs, kind="reader", model=ReaderSection),
 }
 """What reads each section of core's."""

@@ -12,7 +12,15 @@ from pydantic.fields import FieldInfo
 from bot.settings import BotSection, ChannelSection, Route, SlackSection
 from bot.settings import load as load_bot
 from core.common.settings_file import SECTIONS, RetentionSection
-from core.settings import CoreSection, EngineSection, ProtectSection, ResponderSection, SourceSection
+from core.settings import (
+    BlocklistSection,
+    CoreSection,
+    EngineSection,
+    ProtectSection,
+    ReaderSection,
+    ResponderSection,
+    SourceSection,
+)
 from core.settings import load as load_core
 
 EXAMPLE = Path(__file__).parent.parent / "core" / "settings.example.toml"
@@ -23,6 +31,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "protect": ProtectSection,
     "retention": RetentionSection,
     "source": SourceSection,
+    "blocklist": BlocklistSection,
+    "reader": ReaderSection,
     "bot": BotSection,
     "slack": SlackSection,
     "channel": ChannelSection,

@@ -25,7 +25,7 @@ def endpoints(sources: Sources) -> list[Endpoint]:
         response=Received,
         status=201,
         errors=(200, 404, 422, 429),
-        allow_source_profile=True,
+        programs=("source",),
         reads_bytes=True,
         request_headers={
             "Idempotency-Key": "a further request with this key changes nothing for 24 h",

@@ -77,7 +77,7 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
     async def slack_users(request: Request) -> Response:
         return json_response(await people.slack_users(request.path["login"]))
 
-    @route("GET /api/user/current", "Show who this key acts as", response=CurrentUser, allow_source_profile=True)
+    @route("GET /api/user/current", "Show who this key acts as", response=CurrentUser, programs=("source",))
     async def current(request: Request) -> Response:
         caller = request.caller
         user = CurrentUser(

@@ -21,7 +21,10 @@ from core.common.database.location import Location, parse_location
 from core.common.errors import ResponderBotError
 
 DEFAULT_FILE = Path("responder-bot.toml")
-SECTIONS = ("core", "engine", "responder", "protect", "retention", "source", "bot", "slack", "channel")
+SECTIONS = (
+    *("core", "engine", "responder", "protect", "retention", "source", "blocklist", "reader"),
+    *("bot", "slack", "channel"),
+)
 """All sections of the file, core's and the bot's."""
 PREFIX = "RESPONDER_BOT_"
 
@@ -99,7 +102,7 @@ def read_sections(path: Path | None, environ: Mapping[str, str]) -> Sections:
         if name not in SECTIONS and not isinstance(value, dict | list):
             raise settings_error(f"{file}: {name} is outside any section; move it into one, such as [core].")
         reject_unknown(name, SECTIONS, f"{file} has no section [{name}]")
-    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "channel")]
+    prefixes = [name.upper() for name in SECTIONS if name not in ("source", "reader", "channel")]
     for variable in own:
         word = variable.removeprefix(PREFIX).partition("_")[0]
         reject_unknown(word, prefixes, f"The environment variable {variable} belongs to no section")

@@ -6,6 +6,7 @@ To add a kind, see README.md in this folder. Engines are imported lazily, so tha
 from collections.abc import Callable, Mapping
 
 from core.engines.base import Engine
+from core.engines.own import Around, OwnEngine
 from core.settings import CoreSettings, EngineSection
 
 Factory = Callable[[EngineSection, CoreSettings], Engine]
@@ -44,9 +45,12 @@ def _cortex(section: EngineSection, settings: CoreSettings) -> Engine:
 ENGINES: Mapping[str, Factory] = {"process": _process, "cortex": _cortex}
 
 LOCAL = EngineSection(name="local", type="process")
-"""The only engine when the settings have no `[[engine]]`."""
+"""The only engine beside core's own when the settings have no `[[engine]]`."""
 
 
-def make(settings: CoreSettings) -> list[Engine]:
-    """The engines of the settings, in their order."""
-    return [ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)]
+def make(settings: CoreSettings, around: Around | None = None) -> list[Engine]:
+    """Core's own engine, and those of the settings in their order."""
+    return [
+        OwnEngine(settings, around),
+        *(ENGINES[section.type](section, settings) for section in settings.engine or (LOCAL,)),
+    ]

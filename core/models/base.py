@@ -35,7 +35,7 @@ Permission = Literal[
     "readAudit",
 ]
 """`manageAlert` includes `createAlert`."""
-Profile = Literal["analyst", "org-admin", "read-only", "auditor", "service", "source"]
+Profile = Literal["analyst", "org-admin", "read-only", "auditor", "service", "source", "reader"]
 
 _ANALYST: tuple[Permission, ...] = ("manageAction", "manageAlert", "manageCase", "manageTask")
 PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
@@ -45,8 +45,9 @@ PROFILES: Mapping[Profile, tuple[Permission, ...]] = {
     "auditor": ("readAudit",),
     "service": ("actOnBehalf",),
     "source": ("createAlert",),
+    "reader": (),
 }
-PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source")
+PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source", "reader")
 """Profiles of programs: they can't be linked to Slack, and nobody can act on their behalf."""
 
 TLP_NAMES = ("clear", "green", "amber", "red")

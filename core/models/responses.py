@@ -283,7 +283,7 @@ class InputTitle(ApiModel):
 class Refusal(ApiModel):
     """A rule that blocks a run (core/docs/guards.md)."""
 
-    rule: Literal["target", "run_by", "only_on", "approval", "protect", "rate", "rate_per_target"]
+    rule: Literal["target", "run_by", "only_on", "approval", "protect", "blocklist", "rate", "rate_per_target"]
     message: str
     """Such as `only @containment may run it`, without `until` and a full stop; `lift` has none either."""
     lift: str

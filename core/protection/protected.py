@@ -200,7 +200,7 @@ class ProtectedList:
             url = parse("url", text.removesuffix("*"))
             self._texts[url.value.casefold()] = entry
             self._urls[_path_of(url.value).rstrip("/")] = entry
-            self._add_above(_host_of(url.value), entry, with_itself=True)
+            self._add_above(host_of(url.value), entry, with_itself=True)
         elif "*" in text or "?" in text:
             self._patterns[text.casefold()] = entry
             fixed = re.split(r"[*?]", text)[-1]
@@ -276,7 +276,7 @@ class ProtectedList:
             url = parse("url", text)
         except MalformedError:
             return None  # its parts are compared
-        host = _host_of(url.value)
+        host = host_of(url.value)
         network = network_in(host)
         entry = self._of_name(host.removesuffix(".")) if network is None else self._of_network(network)
         if entry is None and self._urls:
@@ -284,7 +284,7 @@ class ProtectedList:
         return entry
 
     def _of_network(self, network: Network) -> str | None:
-        return next((entry for one in (network, *_embedded_in(network)) if (entry := self._overlapping(one))), None)
+        return next((entry for one in (network, *embedded_in(network)) if (entry := self._overlapping(one))), None)
 
     def _overlapping(self, network: Network) -> str | None:
         """The entry of a network that contains this one, or that is in it."""
@@ -305,7 +305,7 @@ def _prefix(network: Network) -> int:
     return int(network.network_address) >> (network.max_prefixlen - length) if length else 0
 
 
-def _embedded_in(network: Network) -> Iterator[IPv4Network]:
+def embedded_in(network: Network) -> Iterator[IPv4Network]:
     """The IPv4 networks that an IPv6 network has inside."""
     if isinstance(network, IPv4Network):
         return
@@ -326,7 +326,7 @@ def _forms(host: str) -> set[str]:
         return {host}
 
 
-def _host_of(url: str) -> str:
+def host_of(url: str) -> str:
     """The host of a canonical URL, without brackets."""
     authority = re.split("[/?]", url.partition("://")[2], maxsplit=1)[0]
     return re.sub(":[0-9]*$", "", authority).strip("[]").casefold()
@@ -335,7 +335,7 @@ def _host_of(url: str) -> str:
 def _path_of(url: str) -> str:
     """A canonical URL as `host/path`, as servers may read it: without empty segments and in small letters."""
     path = url.partition("://")[2].partition("?")[0].partition("/")[2].casefold()
-    return "/".join([_host_of(url), *filter(None, path.split("/"))])
+    return "/".join([host_of(url), *filter(None, path.split("/"))])
 
 
 def _beginnings(path: str) -> Iterable[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from core.common.settings_file import variable_name
 from core.common.words import spaced
-from core.engines.base import Catalogue, Responder, Skipped, name_of, title_of
+from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
+from core.settings import OWN_ENGINE
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,11 @@ class ListedCatalogue:
     engine_name: str
     catalogue: Catalogue
     is_own: bool
-    """Whether its definitions are files of this host, rather than what a server says."""
+    """Whether its definitions are files of this host, or core's own, rather than what a server says."""
+
+    @staticmethod
+    def of(engine: Engine, catalogue: Catalogue) -> "ListedCatalogue":
+        return ListedCatalogue(engine.name, catalogue, engine.runs_here or engine.name == OWN_ENGINE)
 
 
 def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]) -> list[Catalogue]:
@@ -62,6 +67,10 @@ def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]
     The rules of that other responder would not hold for it. Names are taken by the settings (`named`) first, then by
     definitions of this host, then by servers in their order.
     """
+    own = {
+        responder.name for item in listed if item.engine_name == OWN_ENGINE for responder in item.catalogue.responders
+    }
+    listed = [item if item.engine_name == OWN_ENGINE else _without(item, own) for item in listed]
     owners = {skeleton(name): name for name in named}
     for item in listed:
         if item.is_own:
@@ -69,6 +78,18 @@ def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]
             for responder in [*skipped, *item.catalogue.responders]:
                 owners |= dict.fromkeys(_marks(responder), responder.name)
     return [item.catalogue if item.is_own else _without_lookalikes(item.catalogue, owners, named) for item in listed]
+
+
+def _without(item: ListedCatalogue, names: Collection[str]) -> ListedCatalogue:
+    """The catalogue without responders that are core's own by name."""
+    taken = [responder for responder in item.catalogue.responders if responder.name in names]
+    if not taken:
+        return item
+    kept = tuple(responder for responder in item.catalogue.responders if responder.name not in names)
+    reason = "core has one with this name itself; give it another"
+    skipped = [Skipped(one.name, f"{one.name}: {reason}.", public_reason=reason) for one in taken]
+    catalogue = replace(item.catalogue, responders=kept, skipped=(*item.catalogue.skipped, *skipped))
+    return replace(item, catalogue=catalogue)
 
 
 def _without_lookalikes(catalogue: Catalogue, owners: dict[str, str], named: Collection[str]) -> Catalogue:

@@ -18,19 +18,19 @@ from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
-from core.protection import KINDS, Parsed, ProtectedTargets, Unread, parse
+from core.protection import BLOCK, KINDS, Parsed, ProtectedTargets, Unread, parse
 from core.responders.profiles import is_undo, with_profile
 from core.responders.target import Target, applies, artifacts_of, named_by
 from core.settings import Rate, ResponderSection, section_for
+from core.store import blocklist, objects, people
 from core.store import guards as stored
-from core.store import objects, people
 
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # characters, with 16 for each text
 _ORDER = {
     rule: number
     for number, rule in enumerate(
-        ("target", "run_by", "only_on", "approval", "protect", "rate", "rate_per_target"),
+        ("target", "run_by", "only_on", "approval", "protect", "blocklist", "rate", "rate_per_target"),
     )
 }
 _TEMPORARY = ("rate", "rate_per_target")
@@ -39,6 +39,7 @@ _CODES: Mapping[str, Code] = {
     "only_on": "bad_request",
     "approval": "conflict",
     "protect": "bad_request",
+    "blocklist": "conflict",
     "rate": "rate_limited",
     "rate_per_target": "rate_limited",
 }
@@ -72,7 +73,10 @@ class Guards:
         *,
         protected: ProtectedTargets | None = None,
         user_domain: str = "",
+        max_blocked: int = 10_000,
     ) -> None:
+        """`max_blocked`: how many targets may be in force of Block at once."""
+        self._max_blocked = max_blocked
         self._sections = sections
         self._clock = clock
         self._protected = protected or ProtectedTargets()
@@ -118,8 +122,8 @@ class Guards:
         return self.has_own_rules(responder_name) or self.compares(responder_name)
 
     def has_own_rules(self, responder_name: str) -> bool:
-        """Whether its section of the settings has rules; `[protect]` is not one of them."""
-        return self._has_own and self._rules_of(responder_name).is_any
+        """Whether it has rules of its own, in its section of the settings; `[protect]` is not one of them."""
+        return responder_name == BLOCK or (self._has_own and self._rules_of(responder_name).is_any)
 
     def of_caller(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
         """The rules that block it on any target."""
@@ -130,6 +134,9 @@ class Guards:
     def of_target(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
         """The rules that block it on this target, except `[protect]`."""
         yield from _of_only_on(self.section(run.responder_name), run.target)
+        if run.responder_name == BLOCK and blocklist.count(reads, run.number) + _targets(run) > self._max_blocked:
+            what = f"the block list is full, with {self._max_blocked} entries"
+            yield _refusal("blocklist", what, "unblock some, or an administrator may raise [blocklist] max_entries")
         yield from self._of_rates(reads, run, per_target=True)
 
     def require(self, reads: Reads, run: AskedRun, reason: str | None, profile: str) -> Override | None:
@@ -498,6 +505,10 @@ def _names_of(target: Target) -> Sequence[str]:
     """What an artifact names, as a digest: it may be long, and says nothing in a log."""
     named = named_by(target.json)
     return [] if named is None else [named.digest]
+
+
+def _targets(run: AskedRun) -> int:
+    return max(1, len(run.target.acts_on or ()))
 
 
 def _refusal(rule: Any, message: str, lift: str, *, until: int | None = None) -> Refusal:

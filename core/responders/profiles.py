@@ -30,6 +30,8 @@ class Profile(SettingsSection):
     """The data types that its code takes; empty if it takes any, or doesn't act on what it is given."""
     undo: str = ""
     """The responder that undoes a run."""
+    undo_after_minutes: int = 0
+    """How long a run lasts if nobody says; it may last longer, or have no end."""
     protect: bool = True
     """Whether `[protect]` holds for it."""
     needs: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = ()
@@ -48,7 +50,9 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
     profile = profiles().get(name)
     if profile is None:
         return section
-    known = {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo, "protect": profile.protect}
+    timed = profile.undo_after_minutes if "undo_after_minutes" not in section.model_fields_set else 0
+    known: dict[str, Any] = {"undo_after_minutes": timed, "allow_permanent": True} if timed else {}
+    known |= {"contains": profile.contains, "confirm": profile.effect, "undo": profile.undo, "protect": profile.protect}
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
 
 

@@ -29,6 +29,7 @@ from core.models import (
     TargetArtifact,
     parse_parameters,
 )
+from core.protection import BLOCK, Blockable
 from core.responders import target as targets
 from core.responders.catalogues import (
     ListedCatalogue,
@@ -49,7 +50,7 @@ from core.store import hosts as stored
 log = structlog.get_logger()
 
 REFRESH_S = 10.0  # between requests for an engine's catalogue
-SHOWN_MALFORMED = 5  # of the observables that can't be acted on
+SHOWN_UNFIT = 5  # of the observables that can't be acted on
 OPEN_TIMEOUT_S = 2.0  # an engine that takes longer to answer at start is known by its last stored catalogue
 
 
@@ -111,8 +112,10 @@ class Registry:
         database: Database,
         clock: Clock,
         host: Host = Host("", ""),  # noqa: B008 - frozen
+        blockable: Blockable | None = None,
     ) -> None:
         self._host = host
+        self._blockable = blockable or Blockable()
         self._peers: Sequence[PeerEngine] = ()
         self._peer_catalogues: dict[tuple[str, str], tuple[int, Catalogue]] = {}
         """By host and engine, with the time at which each was stored."""
@@ -389,7 +392,8 @@ class Registry:
         """What a responder acts on, as the settings, or else its definition, or else its profile declare."""
         profile = profiles().get(merged.name)
         names = self._section(merged.name).target or merged.first.target or (profile.target if profile else ())
-        return targets.TargetTypes(names, is_required=True)
+        why_not = self._blockable.why_not if merged.name == BLOCK else lambda _: ""
+        return targets.TargetTypes(names, is_required=True, why_not=why_not)
 
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""
@@ -399,13 +403,13 @@ class Registry:
             reasons += filter(None, (targets.why_none_fits(target, self.target_types(merged)), lacks))
         return reasons
 
-    def _malformed(self, merged: MergedResponder, target: Target, clearance: int) -> list[Refusal]:
-        """Why there is nothing that a run could act on, if what there is of its types is malformed."""
+    def _unfit(self, merged: MergedResponder, target: Target, clearance: int) -> list[Refusal]:
+        """Why there is nothing that a run could act on, if no artifact of its types can be acted on."""
         types = self.target_types(merged)
         if targets.fitting(target, types) != []:
             return []
-        found = targets.malformed(target, types, clearance).values()
-        return [Refusal(rule="target", message=problem, lift=targets.CORRECT) for problem in found][:SHOWN_MALFORMED]
+        found = targets.unfit(target, types, clearance).values()
+        return [Refusal(rule="target", message=one.problem, lift=one.lift) for one in found][:SHOWN_UNFIT]
 
     def _can_run(self, merged: MergedResponder, target: Target) -> bool:
         return any(not self._reasons_not(merged, responder, target) for _, responder in merged.by_engine)
@@ -427,8 +431,8 @@ class Registry:
         self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int = targets.RED
     ) -> list[Refusal]:
         """The rules that block a run whatever it may choose to act on."""
-        if malformed := self._malformed(merged, target, clearance):
-            return malformed
+        if unfit := self._unfit(merged, target, clearance):
+            return unfit
         if rules is None:
             return []
         refusals = rules.refusals(merged.name, target)
@@ -505,8 +509,8 @@ class Registry:
             reasons = [*reasons, f"its engine {names} does not answer"]
         notes = [open_run] if open_run else []
         if is_fit and not refusals:
-            malformed = targets.malformed(target, self.target_types(merged), clearance).values()
-            notes += [f"{problem}; {targets.CORRECT}" for problem in malformed][:SHOWN_MALFORMED]
+            unfit = targets.unfit(target, self.target_types(merged), clearance).values()
+            notes += [f"{one.problem}; {one.lift}" for one in unfit][:SHOWN_UNFIT]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
         acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
         if acts_on is not None and not reasons and not refusals:
@@ -608,7 +612,7 @@ class Registry:
     def _merge(self) -> None:
         """Merge all catalogues; each part is replaced as a whole, since threads read them meanwhile."""
         states, peers = list(self._states.values()), [peer for peer in self._peers if not peer.why_not]
-        listed = [ListedCatalogue(state.engine.name, state.catalogue, state.engine.runs_here) for state in states]
+        listed = [ListedCatalogue.of(state.engine, state.catalogue) for state in states]
         listed += [ListedCatalogue(peer.name, peer.catalogue, False) for peer in peers]
         usable = without_lookalikes(listed, self._sections)
         for state, catalogue in zip(states, usable, strict=False):

@@ -52,7 +52,8 @@ SHOWN_NAMES = 10  # of them in a sentence
 SHOWN_CHARS = 100
 MESSAGE_CHARS = 2_000
 CORRECT = "correct the observable"
-HIDDEN = "an observable that you may not see is no target in full"
+CHOOSE = "choose another target"
+HIDDEN = "an observable that you may not see can't be a target"
 
 RED = TLP_NAMES.index("red")
 
@@ -122,6 +123,15 @@ class TargetTypes(NamedTuple):
     """Empty if nobody has declared them."""
     is_required: bool = False
     """Whether a run has to say which of several that fit it is to act on."""
+    why_not: Callable[[Parsed], str] = lambda _: ""
+    """Why a run can't act on a target, as a sentence without its full stop, or `""`."""
+
+
+class Unfit(NamedTuple):
+    """Why no run can act on an artifact, as a sentence without its full stop, and what to do."""
+
+    problem: str
+    lift: str
 
 
 def fitting(target: Target, types: TargetTypes) -> Sequence[TargetArtifact] | None:
@@ -132,18 +142,24 @@ def fitting(target: Target, types: TargetTypes) -> Sequence[TargetArtifact] | No
     found = _of_types(target, types)
     if found is None:
         return None
-    return [_acted_on(artifact, named) for artifact in found if (named := named_by(artifact)) is not None]
+    named_artifacts = ((artifact, named_by(artifact)) for artifact in found)
+    return [
+        _acted_on(artifact, named)
+        for artifact, named in named_artifacts
+        if named is not None and not types.why_not(named)
+    ]
 
 
-def malformed(target: Target, types: TargetTypes, clearance: int) -> Mapping[str, str]:
-    """By id the artifacts of these types that name nothing, so that no run can act on them.
-
-    Each with the reason, as a sentence without its full stop, which shows nothing above `clearance`.
-    """
-    found = [artifact for artifact in _of_types(target, types) or () if named_by(artifact) is None]
-    return {
-        artifact["id"]: artifact["target"]["problem"] if artifact["tlp"] <= clearance else HIDDEN for artifact in found
-    }
+def unfit(target: Target, types: TargetTypes, clearance: int) -> Mapping[str, Unfit]:
+    """By id the artifacts of these types that no run can act on; the reasons show nothing above `clearance`."""
+    found: dict[str, Unfit] = {}
+    for artifact in _of_types(target, types) or ():
+        named, is_seen = named_by(artifact), artifact["tlp"] <= clearance
+        if named is None:
+            found[artifact["id"]] = Unfit(artifact["target"]["problem"] if is_seen else HIDDEN, CORRECT)
+        elif problem := types.why_not(named):
+            found[artifact["id"]] = Unfit(problem if is_seen else HIDDEN, CHOOSE)
+    return found
 
 
 def _of_types(target: Target, types: TargetTypes) -> Sequence[Mapping[str, Any]] | None:
@@ -187,10 +203,11 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
             what = f"nobody has declared what it acts on in {_OBJECTS[target.kind]}"
             raise ResponderBotError("bad_request", f"target can't be chosen here: {what}; run it on the artifact.")
         return target
-    problems = malformed(target, types, clearance)
+    problems = unfit(target, types, clearance)
     if not found and problems:
-        what = "; ".join([*problems.values()][:SHOWN_NAMES])
-        raise ResponderBotError("bad_request", f"{what}; {CORRECT}.", details={"rule": "target"})
+        what = "; ".join([one.problem for one in problems.values()][:SHOWN_NAMES])
+        lift = next(one.lift for one in problems.values())
+        raise ResponderBotError("bad_request", f"{what}; {lift}.", details={"rule": "target"})
     by_text = {text: _meant(text, found) for text in chosen}
     unknown = [text for text, meant in by_text.items() if not meant]
     if not unknown and (chosen or len(found) == 1 or not types.is_required):
@@ -200,7 +217,7 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
     names = ", ".join(f"{artifact.data[:SHOWN_CHARS]} ({artifact.id})" for artifact in shown[:SHOWN_NAMES])
     more = f" and {len(found) - len(shown[:SHOWN_NAMES])} more" if len(found) > len(shown[:SHOWN_NAMES]) else ""
     which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
-    which = next((problem for id_, problem in problems.items() if id_ in unknown), which)
+    which = next((one.problem for id_, one in problems.items() if id_ in unknown), which)
     raise ResponderBotError(
         "bad_request",
         f"Choose what it should act on, as target; {which}: {names}{more}.",

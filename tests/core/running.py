@@ -27,6 +27,8 @@ class RunningCore:
     http: httpx.AsyncClient
     """Plain HTTP without a key."""
     keys: dict[str, str] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+    """For tests to tell their alerts apart."""
 
     async def key(self, profile: Profile = "analyst", login: str = "") -> str:
         """The key of a user with this profile, made at the first call: `analyst@responder-bot.local` and so on."""

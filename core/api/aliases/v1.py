@@ -122,8 +122,7 @@ def status_endpoints() -> list[Endpoint]:
 
     paths = ("/api/status", "/api/v1/status", "/api/v1/status/public")
     return [
-        Endpoint("GET", path, get_status, "Get the version of the interface", allow_source_profile=True)
-        for path in paths
+        Endpoint("GET", path, get_status, "Get the version of the interface", programs=("source",)) for path in paths
     ]
 
 

@@ -18,7 +18,7 @@ from core.common import logs
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected
 from core.common.tasks import cancel_and_wait
-from core.models import ApiModel, Input, Permission
+from core.models import ApiModel, Input, Permission, Profile
 
 JSON_TYPE = "application/json"
 ANONYMOUS = Caller("", frozenset(), "", "read-only", 0)
@@ -128,8 +128,8 @@ class Endpoint:
     """Statuses beyond those that every endpoint may answer, for OpenAPI."""
     is_public: bool = False
     """No key is needed (health, docs)."""
-    allow_source_profile: bool = False
-    """Whether a key with the profile `source` may read it too."""
+    programs: tuple[Profile, ...] = ()
+    """Which of the profiles that may read nothing else, `source` and `reader`, may read it."""
     reads_bytes: bool = False
     """The handler reads the body itself, as bytes, and checks who sends it, who may sign it in place of a key."""
     by_name: bool = False

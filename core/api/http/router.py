@@ -109,7 +109,8 @@ class Router:
         if request.method != "GET" and response.status_code < 300 and self._last_event is not None:
             with suppress(ResponderBotError):  # the change is made, and other requests report a failed database
                 response.raw_headers.append((b"x-last-event", str(await self._last_event()).encode()))
-        response.raw_headers.extend(_COMMON_HEADERS)
+        names = {name for name, _ in response.raw_headers}
+        response.raw_headers.extend(header for header in _COMMON_HEADERS if header[0] not in names)
         self._record(request, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 
@@ -270,6 +271,10 @@ def is_signed(request: Request) -> bool:
     )
 
 
+_ONLY = {"source": "may only create alerts", "reader": "may only read the block lists"}
+"""What a key of a program may do, by its profile."""
+
+
 def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     """Raises ResponderBotError("forbidden") if the caller's permissions or profile don't suffice."""
     if endpoint.is_public:
@@ -281,9 +286,10 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, name the user in the header X-On-Behalf-Of"
         reason = f"{reason}; {hint}" if reason else f"{hint[0].upper()}{hint[1:]}."
-    elif caller.profile == "source" and (reason or not (endpoint.permission or endpoint.allow_source_profile)):
-        hint = "a key with the profile source may only create alerts"
-        reason = f"{reason or 'You are not authorized to read this'}; {hint}"
+    elif (hint := _ONLY.get(caller.profile)) and (
+        reason or not (endpoint.permission or caller.profile in endpoint.programs)
+    ):
+        reason = f"{reason or 'You are not authorized to read this'}; a key with the profile {caller.profile} {hint}"
     if reason:
         is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
         raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})

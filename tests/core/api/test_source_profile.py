@@ -31,7 +31,15 @@ async def test_sources_and_analysts_create_alerts(tmp_path: Path) -> None:
         ]
         twice = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "source /api/alert"}, profile="source")
         who = (await core.send("GET", "/api/user/current", profile="source")).json()
-    allowed = {"analyst": 201, "org-admin": 201, "read-only": 403, "auditor": 403, "service": 403, "source": 201}
+    allowed = {
+        "analyst": 201,
+        "org-admin": 201,
+        "read-only": 403,
+        "auditor": 403,
+        "service": 403,
+        "source": 201,
+        "reader": 403,
+    }
     assert [answer.status_code for answer in made] == [allowed[profile] for profile in PROFILES] * 2
     assert made[list(PROFILES).index("source")].json()["createdBy"] == "source@responder-bot.local"
     assert (twice.status_code, twice.json()["type"]) == (400, "CreateError")

@@ -1,0 +1,55 @@
+"""What tests of the block lists share: alerts with one observable each, Block and Unblock on them, the lists."""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from tests.core.running import RunningCore
+
+BLOCK, UNBLOCK = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
+RUN = "/api/connector/engine/action"
+LISTS = ("ip", "domain", "url", "hash")
+
+
+async def observable(core: RunningCore, data: str, data_type: str = "ip", *, tlp: int = 2, **more: Any) -> str:
+    """The id of the only artifact of a new alert."""
+    alert = {"type": "ids", "source": "s", "sourceRef": f"{data} {len(core.made)}", "title": "t", "description": "d"}
+    core.made.append(data)
+    artifacts = [{"dataType": data_type, "data": data, "tlp": tlp}]
+    answer = await core.send("POST", "/api/alert", {**alert, "tlp": tlp, "artifacts": artifacts, **more})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["artifacts"][0]["id"])
+
+
+async def asked(core: RunningCore, responder: str, artifact: str, **more: Any) -> httpx.Response:
+    """The answer to a run on an artifact."""
+    body = {"responderId": responder, "objectType": "case_artifact", "objectId": artifact, **more}
+    return await core.send("POST", RUN, body, profile="analyst")
+
+
+async def ended(core: RunningCore, answer: httpx.Response) -> dict[str, Any]:
+    """The action of an answer, once it has ended."""
+    assert answer.status_code == 201, answer.text
+    action: dict[str, Any] = answer.json()
+    while action.get("endDate") is None:
+        action = (await core.send("GET", f"{RUN}/{action['_id']}?wait=5")).json()
+        await asyncio.sleep(0)
+    return action
+
+
+async def block(core: RunningCore, data: str, data_type: str = "ip", **more: Any) -> dict[str, Any]:
+    """A Block that has succeeded, on a new alert."""
+    action = await ended(core, await asked(core, BLOCK, await observable(core, data, data_type), **more))
+    assert action["status"] == "Success", action["report"]
+    return action
+
+
+async def unblock(core: RunningCore, data: str, data_type: str = "ip") -> dict[str, Any]:
+    return await ended(core, await asked(core, UNBLOCK, await observable(core, data, data_type)))
+
+
+async def listed(core: RunningCore, name: str = "ip", query: str = "") -> list[str]:
+    answer = await core.send("GET", f"/api/blocklist/{name}.txt{query}", profile="reader")
+    assert answer.status_code == 200, answer.text
+    return answer.text.splitlines()
