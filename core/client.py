@@ -253,13 +253,17 @@ class CoreClient:
         path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
         return await self._ask(BulkAnswer, "POST", path, idempotency_key=idempotency_key)
 
-    async def approve_bulk(self, bulk_id: str) -> BulkAnswer:
-        """Approve all its runs that wait for approval; the response has the outcome for each."""
-        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/approve", _decision(""))
+    async def approve_bulk(self, bulk_id: str, shown: Iterable[str] | None = None) -> BulkAnswer:
+        """Approve its runs that wait for approval, of them only those that are named; the outcome for each."""
+        return await self._decide_bulk(bulk_id, "approve", shown)
 
-    async def deny_bulk(self, bulk_id: str) -> BulkAnswer:
-        """Deny all its runs that wait for approval."""
-        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/deny", _decision(""))
+    async def deny_bulk(self, bulk_id: str, shown: Iterable[str] | None = None) -> BulkAnswer:
+        """Deny them likewise."""
+        return await self._decide_bulk(bulk_id, "deny", shown)
+
+    async def _decide_bulk(self, bulk_id: str, verb: str, shown: Iterable[str] | None) -> BulkAnswer:
+        body = {**_decision(""), **({} if shown is None else {"actions": list(shown)})}
+        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/{verb}", body)
 
     async def undo(self, action_id: str, parameters: Json | None = None, *, idempotency_key: str = "") -> Action:
         """Undo an action now; returns the run that does so.
@@ -290,22 +294,20 @@ class CoreClient:
         """Mark a measure as ended, without running anything."""
         return await self._ask(list[Action], "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/end", {"reason": reason})
 
-    async def approve_extension(self, action_id: str, extension_id: str) -> Action:
-        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo/{_quoted(extension_id)}/approve"
-        return await self._ask(Action, "POST", path, _decision(""))
-
-    async def deny_extension(self, action_id: str, extension_id: str) -> Action:
-        path = f"{_ENGINE}/action/{_quoted(action_id)}/undo/{_quoted(extension_id)}/deny"
-        return await self._ask(Action, "POST", path, _decision(""))
-
     async def cancel(self, action_id: str) -> Action:
         return await self._ask(Action, "DELETE", f"{_ENGINE}/action/{_quoted(action_id)}")
 
-    async def approve(self, action_id: str, message: str = "") -> Action:
-        return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/approve", _decision(message))
+    async def approve(self, action_id: str, message: str = "", *, extension_id: str = "") -> Action:
+        return await self._decide(action_id, extension_id, "approve", message)
 
-    async def deny(self, action_id: str, message: str = "") -> Action:
-        return await self._ask(Action, "POST", f"{_ENGINE}/action/{_quoted(action_id)}/deny", _decision(message))
+    async def deny(self, action_id: str, message: str = "", *, extension_id: str = "") -> Action:
+        return await self._decide(action_id, extension_id, "deny", message)
+
+    async def _decide(self, action_id: str, extension_id: str, verb: str, message: str) -> Action:
+        """A vote on a run that waits, or on a later end of it."""
+        later_end = f"/undo/{_quoted(extension_id)}" if extension_id else ""
+        path = f"{_ENGINE}/action/{_quoted(action_id)}{later_end}/{verb}"
+        return await self._ask(Action, "POST", path, _decision(message))
 
     # --- people -----------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
-        "extension": undos.extension_reply(longer, subject, now_ms=now_ms, **seen),
+        "extension": approvals.later_end_request(longer, subject, now_ms=now_ms, **seen),
         "override": approvals.approval_request(overriding, subject, **request),
         "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),

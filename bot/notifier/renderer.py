@@ -17,7 +17,7 @@ from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
 from bot.notifier.asking import Asking, asked_in
@@ -268,7 +268,7 @@ class Renderer:
         """One request. When it is new, it notifies those who are asked; at half of the time, those who were."""
         subject, now = timeline.target(action), self._clock()
         about, kind = (action.id, "approval") if extension is None else (extension.id, f"extension:{action.id}")
-        waits = undos.waiting_extension(action, now) is not None if extension else approvals.is_open(action, now)
+        waits = undo_state.later_end(action, now) is not None if extension else approvals.is_open(action, now)
         posted = {message.key: message for message in await self._outbox.messages_of(timeline.root_id)}
         direct = {key for key in posted if key.startswith(f"ask:{action.id}:") and key.split(":")[4] == about}
         in_threads = {f"{kind}:{about}:{thread.channel}": thread for thread in timeline.threads}
@@ -339,7 +339,7 @@ class Renderer:
         able = list[str]()
         for user in filter(is_person, asked):
             person = await self.recipient(self._access.team(), user)
-            if person is not None and _can_decide(action, extension, person, subject):
+            if person is not None and approvals.may_decide(action, person, subject, extension):
                 able.append(user)
         return able
 
@@ -373,7 +373,7 @@ class Renderer:
     ) -> Callable[..., Message]:
         subject, now = timeline.target(action), self._clock()
         if extension is not None:
-            return partial(undos.extension_reply, action, subject, now_ms=now)
+            return partial(approvals.later_end_request, action, subject, now_ms=now)
         return partial(approvals.approval_request, action, subject, now_ms=now, confirm=_policy_text(action, timeline))
 
     async def _direct_request(
@@ -382,7 +382,7 @@ class Renderer:
         """The request in a direct message; later, who decided, or that its reader can't any more."""
         subject, user = timeline.target(action), key.split(":")[3]
         person = await self._recipient_of(key)
-        can_decide = person is not None and _can_decide(action, extension, person, subject)
+        can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
         if extension is not None:
             render = partial(self._request_render(action, extension, timeline), **more)
@@ -529,14 +529,6 @@ class Renderer:
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = render(clearance=view.clearance, button=buttons)
         return DesiredMessage(key, channel, content, view=view, buttons=buttons)
-
-
-def _can_decide(action: Action, extension: Extension | None, person: Person, subject: Subject) -> bool:
-    """Whether core would take this person's vote on the run, or on the extension."""
-    if extension is None:
-        return approvals.may_decide(action, person, subject)
-    is_other = person.login not in (extension.asked_by, *extension.approval.approved_by)
-    return "manageAction" in person.permissions and is_other and approvals.sees_all(person.clearance, subject)
 
 
 def _is_broadcast(record: MessageRecord | None) -> bool:

@@ -13,8 +13,8 @@ from bot.block_kit import ids
 
 Json = Mapping[str, Any]
 
-APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW, ids.EXTENSION_APPROVE_VIEW)
-OPENS_A_MODAL = (ids.APPROVE, ids.EXTENSION_APPROVE, ids.BULK_REVIEW, ids.EXTEND)
+APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW)
+OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|\*Target\*")
 _TIME = re.compile(

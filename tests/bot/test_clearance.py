@@ -152,7 +152,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                     action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
                 )
             ),
-            dump(undos.extension_reply(undone(action), subject, clearance=clearance, button=button, now_ms=NOW)),
+            dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button, now_ms=NOW)),
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),

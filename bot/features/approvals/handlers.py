@@ -1,6 +1,7 @@
 """Approve, deny, cancel and stop runs."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -12,14 +13,13 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Message
 from core.common.errors import ResponderBotError
-from core.models import Action, OfferedResponder
+from core.models import Action, Extension, OfferedResponder
 
 USAGE = "approve ~run"
-OWN_REQUEST = "You asked for this run; somebody else must approve or deny it."
 CARD_HAS_APPROVE = "Press *Approve* on its card."
 
 
@@ -53,7 +53,7 @@ def _ended(run: str, action: Action) -> str:
 async def on_approve_button(context: Context) -> None:
     """Ask once more, with all that is decided."""
     intent = await responses.clicked_intent(context)
-    await _ask_to_approve(context, intent.object_id)
+    await _ask_to_approve(context, intent.object_id, intent.argument)
 
 
 async def on_approve_command(context: Context) -> None:
@@ -62,24 +62,39 @@ async def on_approve_command(context: Context) -> None:
     await _ask_to_approve(context, action_id)
 
 
-async def _ask_to_approve(context: Context, action_id: str) -> None:
-    """Show the modal that approves the run; why not, to somebody core would refuse in any case."""
+async def _ask_to_approve(context: Context, action_id: str, extension_id: str = "") -> None:
+    """Show the modal that approves the run, or its later end; why not, to somebody core would refuse in any case."""
     action, subject = await _run(context, action_id)
-    view = _require_voter(context, action, subject)
-    if await _is_over(context, action, subject):
+    extension = _later_end(context, action, extension_id)
+    view = _require_voter(context, action, subject, extension)
+    if extension is None and await _is_over(context, action, subject):
         return
-    subjects.require_vote(context, action, action.approval)
-    shown = await _approve_view(context, action, view, is_in_home=is_home(context))
+    subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
+    if extension is not None:
+        shown = views.later_end_view(action, view, extension, is_in_home=is_home(context))
+    else:
+        shown = await _approve_view(context, action, view, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
         raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")
 
 
-def _require_voter(context: Context, action: Action, subject: Subject) -> RedactedView:
-    """Refuse early whoever core would refuse to decide on the run. Raises ResponderBotError("forbidden")."""
+def _later_end(context: Context, action: Action, extension_id: str) -> Extension | None:
+    """The later end that waits. Raises ResponderBotError("conflict") if that with this id no longer does."""
+    extension = undo_state.later_end(action, context.services.clock_ms())
+    if extension_id and (extension is None or extension.id != extension_id):
+        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
+    return extension
+
+
+def _require_voter(
+    context: Context, action: Action, subject: Subject, extension: Extension | None = None
+) -> RedactedView:
+    """Refuse early whoever core would refuse to decide on it. Raises ResponderBotError("forbidden")."""
     view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
-    if action.created_by == context.person.login:
-        raise ResponderBotError("forbidden", OWN_REQUEST)
+    if (action.created_by if extension is None else extension.asked_by) == context.person.login:
+        what = "run" if extension is None else "extension"
+        raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
     return view
 
 
@@ -102,6 +117,8 @@ async def on_approve_view(context: Context) -> Json:
     submitted = view_of(context)
     metadata = view_metadata(submitted)
     is_in_home = metadata.get("in_home") is True
+    if metadata.get("extension"):
+        return await _approve_later_end(context, str(metadata.get("id")), str(metadata["extension"]), is_in_home)
     action, subject = await _run(context, str(metadata.get("id") or ""))
     view = subjects.require_visible(context, subject)
     shown = await _approve_view(context, action, view, is_in_home=is_in_home, has_changed=True)
@@ -110,10 +127,27 @@ async def on_approve_view(context: Context) -> Json:
         return modals.update(shown)
     if message is None:
         message = await _approve(context, action, subject)
+    await _refresh(context, subject, is_in_home=is_in_home)
+    return modals.update(modals.message_view("Approve", message))
+
+
+async def _approve_later_end(context: Context, action_id: str, extension_id: str, is_in_home: bool) -> Json:
+    """Approve the later end that was read, which its id names."""
+    voted = await answered(context.core.approve(action_id, extension_id=extension_id))
+    action, subject = await subjects.of_action(context.core, voted)
+    await _refresh(context, subject, is_in_home=is_in_home)
+    extension = undo_state.later_end(action, context.services.clock_ms())
+    then = f"It needs {undo_state.needed(extension)}" if extension is not None else ""
+    then = then or undo_state.end(action.undo.at if action.undo is not None else None)
+    heading = runs.heading(action, RedactedView(subject, own_clearance(context)))
+    text = f"You approved more time for {heading}. {then}"
+    return modals.update(modals.message_view("Approve", notices.notice(text)))
+
+
+async def _refresh(context: Context, subject: Subject, *, is_in_home: bool) -> None:
     await responses.refresh_cards(context, subject)
     if is_in_home:
         await context.services.publish_home(context)
-    return modals.update(modals.message_view("Approve", message))
 
 
 async def _approve(context: Context, action: Action, subject: Subject) -> Message:
@@ -180,30 +214,38 @@ async def on_deny_button(context: Context) -> None:
     """Ask why, which whoever asked for the run reads."""
     intent = await responses.clicked_intent(context)
     action, subject = await _run(context, intent.object_id)
-    view = _require_voter(context, action, subject)
-    if await _is_over(context, action, subject):
+    extension = _later_end(context, action, intent.argument)
+    view = _require_voter(context, action, subject, extension)
+    if extension is None and await _is_over(context, action, subject):
         return
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
-    await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home))
+    await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home, extension=extension))
 
 
 async def on_deny_view(context: Context) -> Json:
-    """Deny the run, which ends it. Core refuses people without the permission, and a run that doesn't wait."""
+    """Deny the run, which ends it, or its later end. Core refuses who may not, and what doesn't wait."""
     view = view_of(context)
     metadata = view_metadata(view)
-    reason = modals.values(view).get("reason", "").strip()
-    action = await answered(context.core.deny(str(metadata.get("id")), reason))
+    reason, extension_id = modals.values(view).get("reason", "").strip(), str(metadata.get("extension") or "")
+    action = await answered(context.core.deny(str(metadata.get("id")), reason, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, action)
-    await responses.refresh_cards(context, subject)
-    if metadata.get("in_home") is True:
-        await context.services.publish_home(context)
-    run = views.run_on(action, RedactedView(subject, own_clearance(context)))
-    return modals.update(modals.message_view("Denied", notices.notice(_denied(run, action))))
+    await _refresh(context, subject, is_in_home=metadata.get("in_home") is True)
+    shown = RedactedView(subject, own_clearance(context))
+    said = _denied(views.run_on(action, shown), action)
+    if extension_id:
+        said = f"You denied more time for {runs.heading(action, shown)}."
+    return modals.update(modals.message_view("Denied", notices.notice(said)))
 
 
 async def on_deny_command(context: Context) -> None:
-    """Deny the run that was typed."""
-    await _decide(context, context.core.deny, _denied)
+    """Deny the run that was typed, or its later end."""
+    action, _ = await _run(context, subjects.require_id(context, USAGE)[1])
+    extension = _later_end(context, action, "")
+    if extension is None:
+        await _decide(context, context.core.deny, _denied)
+        return
+    deny = partial(context.core.deny, extension_id=extension.id)
+    await _decide(context, deny, lambda run, _: f"You denied more time for {run}.")
 
 
 def _denied(run: str, _: Action) -> str:

@@ -28,7 +28,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import Action, OfferedResponder, Person, Policy
+from core.models import Action, Extension, OfferedResponder, Person, Policy
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
@@ -127,9 +127,16 @@ def request_blocks(
     voter: str = "",
     can_decide: bool = True,
 ) -> list[Block]:
-    """The request with all that a decision needs, and buttons for as long as `voter` can decide."""
+    """The request with all that a decision needs, and buttons for as long as `voter` can decide.
+
+    It is for a later end if one waits.
+    """
     if not sees_all(view.clearance, view.subject):
         return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
+    extension = undo_state.later_end(action, now_ms)
+    if extension is not None:
+        can_decide = can_decide and not has_voted(action, voter, extension)
+        return _later_end_blocks(action, extension, view, button, can_decide=can_decide)
     name = runs.name(action)
     on = runs.on_object(action, view, f"{runs.sign(view)}{runs.on_what(view.subject, view, link)}")
     asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
@@ -197,9 +204,13 @@ def deed_on(action: Action, view: RedactedView) -> str:
     )
 
 
-def may_decide(action: Action, person: Person, subject: Subject) -> bool:
-    """Whether core would take this person's vote: they may run responders, see the object, and didn't ask for it."""
-    is_other = person.login != action.created_by and not has_voted(action, person.login)
+def may_decide(action: Action, person: Person, subject: Subject, extension: Extension | None = None) -> bool:
+    """Whether core would take this person's vote on a run, or on a later end of it.
+
+    They may run responders, see the object, and neither asked for it nor have approved it.
+    """
+    asked_by = action.created_by if extension is None else extension.asked_by
+    is_other = person.login != asked_by and not has_voted(action, person.login, extension)
     return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
 
 
@@ -226,9 +237,10 @@ def is_open(action: Action, now_ms: int) -> bool:
     return runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
 
 
-def has_voted(action: Action, login: str) -> bool:
-    """Whether this person has approved it."""
-    return action.approval is not None and login in action.approval.approved_by
+def has_voted(action: Action, login: str, extension: Extension | None = None) -> bool:
+    """Whether this person has approved the run, or the later end of it."""
+    approval = action.approval if extension is None else extension.approval
+    return approval is not None and login in approval.approved_by
 
 
 def decision(action: Action, now_ms: int) -> str:
@@ -348,13 +360,87 @@ def run_on(action: Action, view: RedactedView) -> str:
     return f"{runs.name(action)}{acts_on}"
 
 
-def deny_view(action: Action, view: RedactedView, *, is_in_home: bool) -> dict[str, Any]:
-    """Asks why the run is denied."""
+def later_end_view(action: Action, view: RedactedView, extension: Extension, *, is_in_home: bool) -> dict[str, Any]:
+    """Asks once more before a later end is approved, with the target and both ends."""
+    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
+    named = sections(["*Target*", *targets]) if targets else []
+    at = action.undo.at if action.undo is not None else None
+    change = f"Now it {undo_state.ends(at)}. If this is approved, it {undo_state.ends(extension.at)}."
+    label = undo_state.keep(extension)
+    return modals.modal(
+        f"{label}?",
+        [
+            section(f"{runs.later_end_line(action, extension, view)}."),
+            *named,
+            section(change),
+            context(undo_state.needed(extension)),
+        ],
+        callback_id=ids.APPROVE_VIEW,
+        submit=label,
+        metadata=json.dumps({"id": action.id, "extension": extension.id, "in_home": is_in_home}),
+        close="Not now",
+    )
+
+
+def _later_end_blocks(
+    action: Action, extension: Extension, view: RedactedView, button: ButtonIds, *, can_decide: bool, who: str = ""
+) -> list[Block]:
+    asks = f"{who} {runs.later_end_line(action, extension, view)}.".strip()
+    by = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+    needs = f"{undo_state.needed(extension)}{f' Approved by {by}.' if by else ''}"
+    decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
+    return [section(asks), context(needs), *decide]
+
+
+def later_end_request(
+    action: Action,
+    subject: Subject,
+    *,
+    clearance: int,
+    button: ButtonIds,
+    now_ms: int,
+    who: str = "",
+    is_broadcast: bool = False,
+    can_decide: bool = True,
+    is_reminder: bool = False,
+) -> Message:
+    """Who asks that what a run left in force ends later; once that was decided, how.
+
+    `who` is mentioned; `can_decide` is false for a reader who can't.
+    """
+    view, extension = RedactedView(subject, clearance), action.undo.extension if action.undo is not None else None
+    if extension is None or not view.is_open:
+        text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
+        return Message(text, (section(text),), is_broadcast)
+    asks = runs.later_end_line(action, extension, view)
+    if undo_state.later_end(action, now_ms) is None:
+        until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
+        asked = f"*{person_name(extension.asked_by)}* asked to keep {runs.heading(action, view)} *{until}*."
+        by = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+        decided = {
+            "approved": f"Approved by {by}.",
+            "denied": f"Denied by {person_name(extension.ended_by or '')}.",
+            "lapsed": "It was undone, or given another time, before that was approved.",
+        }.get(extension.outcome or "", "Nobody answered in time, nothing changed.")
+        return Message(f"{asked} {decided}", (section(asked), context(decided)), is_broadcast)
+    blocks = _later_end_blocks(action, extension, view, button, can_decide=can_decide, who=who)
+    text = clip(f"Approve or deny: {asks.removeprefix('⏳ ')}", MESSAGE_TEXT_LIMIT)
+    return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
+
+
+def deny_view(
+    action: Action, view: RedactedView, *, is_in_home: bool, extension: Extension | None = None
+) -> dict[str, Any]:
+    """Asks why the run, or the later end, is denied."""
+    asked_by = action.created_by if extension is None else extension.asked_by
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
-    hint = f"{person_name(action.created_by)} reads it, and everybody who sees the card."
+    if extension is not None:
+        asks = f"{runs.later_end_line(action, extension, view)}."
+    hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
-    metadata = json.dumps({"id": action.id, "in_home": is_in_home})
+    of = {} if extension is None else {"extension": extension.id}
+    metadata = json.dumps({"id": action.id, **of, "in_home": is_in_home})
     return modals.modal(
         "Deny", [section(asks), reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
     )

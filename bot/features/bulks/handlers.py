@@ -93,20 +93,21 @@ async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = Fa
 
 
 async def on_approve_view(context: Context) -> Json:
-    """Approve all of its runs that wait, if they are still what this person has read."""
+    """Approve those of its runs that this person has read, if they still wait and are the same."""
     submitted = view_of(context)
     bulk_id = str(view_metadata(submitted).get("id") or "")
     shown = await _review_view(context, bulk_id, has_changed=True)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
-    outcome = await _decided(context, context.core.approve_bulk(bulk_id), "approved")
+    outcome = await _decided(context, context.core.approve_bulk(bulk_id, view_metadata(submitted)["runs"]), "approved")
     return modals.update(modals.message_view("Done", outcome))
 
 
 async def on_deny_button(context: Context) -> None:
-    """Deny all of its runs that wait."""
+    """Deny those of its runs that this person has read."""
     intent = await responses.clicked_intent(context)
-    outcome = await _decided(context, context.core.deny_bulk(intent.object_id), "denied")
+    read = view_metadata(view_of(context)).get("runs", [])
+    outcome = await _decided(context, context.core.deny_bulk(intent.object_id, read), "denied")
     await responses.respond(context, outcome, "Done")
 
 

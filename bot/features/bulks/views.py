@@ -209,28 +209,24 @@ def review_view(
     button: ButtonIds,
     has_changed: bool = False,
 ) -> dict[str, Any]:
-    """Asks to approve all of it, with each object, the inputs, how long it lasts and what it does.
+    """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
-    `hidden` objects they may not see, so that they can't decide; `why_not` is another reason. The metadata has a digest
-    of what is shown; `has_changed`: somebody has read something else before.
+    `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none. The metadata has the runs
+    and a digest of what is shown; `has_changed`: somebody has read something else before.
     """
-    total = len(waiting) + hidden
+    total = len(waiting)
     shown: list[Block] = [
         section(f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'target')}*")
     ]
     actions_waiting = [target.action for target in waiting if target.action is not None]
     if actions_waiting:
-        if not hidden:
-            shown += _inputs(actions_waiting[0], [target.view for target in waiting])
+        shown += _inputs(actions_waiting[0], [target.view for target in waiting])
         shown.append(section(f"*How long*\n{undo_state.planned(actions_waiting[0])}"))
         if does := approvals.effect(responder):
             shown.append(section(does))
     shown += sections(_review_line(target) for target in waiting)
     if hidden:
-        why_not = (
-            f"You may not see {hidden} of these targets, so you can't decide on all at once. The cards of the others"
-            " have Approve and Deny."
-        )
+        shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     more: list[Block]
     may_decide = not why_not and bool(actions_waiting)
     if may_decide:
@@ -245,7 +241,9 @@ def review_view(
         [*approvals.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=approvals.deed(title, f" ({total})") if may_decide else "",
-        metadata=json.dumps({"id": bulk.id, "shown": approvals.digest(shown)}),
+        metadata=json.dumps(
+            {"id": bulk.id, "runs": [action.id for action in actions_waiting], "shown": approvals.digest(shown)}
+        ),
         close="Not now",
     )
 

@@ -14,7 +14,7 @@ from bot.features.home.views import active as views
 from bot.features.home.views.home import HomeRun
 from bot.features.payload import view_of
 from bot.features.retries import answered
-from bot.features.undos.views import heading
+from bot.features.runs.views.runs import heading
 from core.models import Measure
 
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."

@@ -9,6 +9,7 @@ from bot.features import subjects
 from bot.features.approvals import views as approvals
 from bot.features.base import Context
 from bot.features.home.views.home import HomeRun
+from bot.features.runs.views import undo_state
 from core.models import Action, Document, Person, Policy
 
 MANY, SOME = 500, 50
@@ -55,6 +56,7 @@ class FoundRuns:
         titled = names.titled_as(action, self.titled.get(action.id))
         return HomeRun(titled, subject, policy, self.links[subject.root_id])
 
-    def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
-        """Those of these that this person may approve or deny."""
-        return [run for a in actions if approvals.may_decide(a, person, (run := self.run(a)).subject)]
+    def to_decide(self, person: Person, actions: Sequence[Action], now_ms: int) -> list[HomeRun]:
+        """Those of these that this person may approve or deny, or whose later end."""
+        listed = [(self.run(action), undo_state.later_end(action, now_ms)) for action in actions]
+        return [run for run, later in listed if approvals.may_decide(run.action, person, run.subject, later)]

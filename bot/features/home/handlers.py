@@ -67,11 +67,10 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
         _open_alerts(context, "", home.MAX_UNASSIGNED),
     )
     ended = [action for action in ended if runs.state_of(action) not in runs.WORTH_REPEATING][: home.MAX_SHOWN]
-    of_others = [a for a in waiting if a.created_by != login]
-    parts = (of_others if "manageAction" in person.permissions else [], opened, failed, ended)
+    parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
-    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))
+    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0], now_ms))
     whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
     shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()

@@ -41,7 +41,7 @@ async def on_pending_command(context: Context) -> None:
     waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
     listed = await FoundRuns.of(context, waiting)
     shown, hidden = _visible([listed.run(action) for action in waiting], person)
-    to_decide = listed.to_decide(person, waiting)
+    to_decide = listed.to_decide(person, waiting, now)
     decided = {run.action.id for run in to_decide}
     others = by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = by_bulk(to_decide)

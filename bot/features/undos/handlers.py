@@ -1,7 +1,5 @@
 """Undo runs: Undo at once, Extend to another time."""
 
-from collections.abc import Awaitable
-
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
@@ -9,11 +7,11 @@ from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_ephemeral, is_in_modal, view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import started_message
-from bot.features.runs.views import undo_state
+from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, Policy
+from core.models import Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
 UNKNOWN_TIME = (
@@ -63,63 +61,20 @@ async def on_extend_view(context: Context) -> Json:
     action = await answered(context.core.extend_measure(str(metadata["id"]), until), UNKNOWN_TIME)
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
-    extension = views.waiting_extension(action, context.services.clock_ms())
-    sentence = views.end(action.undo.at if action.undo is not None else None)
+    extension = undo_state.later_end(action, context.services.clock_ms())
+    sentence = undo_state.end(action.undo.at if action.undo is not None else None)
     if extension is not None:
-        sentence = f"More time than was approved. {views.needed(extension)}"
+        sentence = f"More time than was approved. It needs {undo_state.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance)
-    return modals.update(modals.message_view("Done", notices.notice(f"{views.heading(action, shown)}: {sentence}")))
-
-
-async def on_extension_button(context: Context) -> None:
-    """Approve, after one more question, or deny that a run lasts longer."""
-    intent = await responses.clicked_intent(context)
-    if intent.what == ids.EXTENSION_DENY:
-        action, view = await _decide_extension(context, context.core.deny_extension(intent.object_id, intent.argument))
-        await responses.respond(
-            context, notices.notice(f"You denied more time for {views.heading(action, view)}."), "Done"
-        )
-        return
-    action, view = await subjects.visible_run(context, intent.object_id)
-    responses.require_permission(context, "manageAction")
-    extension = views.waiting_extension(action, context.services.clock_ms())
-    if action.undo is None or extension is None or extension.id != intent.argument:
-        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
-    if extension.asked_by == context.person.login:
-        raise ResponderBotError("forbidden", "You asked for this extension; somebody else must approve or deny it.")
-    subjects.require_vote(context, action, extension.approval)
-    await context.show_modal(views.extension_view(action, view, action.undo, extension))
-
-
-async def on_extension_view(context: Context) -> Json:
-    """Approve the extension that was read, which its id names."""
-    metadata = view_metadata(view_of(context))
-    decision = context.core.approve_extension(str(metadata.get("id")), str(metadata.get("extension")))
-    action, view = await _decide_extension(context, decision)
-    extension = views.waiting_extension(action, context.services.clock_ms())
-    then = views.end(action.undo.at if action.undo is not None else None)
-    if extension is not None:
-        then = views.needed(extension)
-    text = f"You approved more time for {views.heading(action, view)}. {then}"
-    return modals.update(modals.message_view("Done", notices.notice(text)))
-
-
-async def _decide_extension(context: Context, decision: Awaitable[Action]) -> tuple[Action, RedactedView]:
-    """The run once core has decided. Core refuses who asked for it, and whoever may not approve the run."""
-    action, subject = await subjects.of_action(context.core, await answered(decision))
-    await responses.refresh_cards(context, subject)
-    return action, RedactedView(subject, context.person.clearance)
+    return modals.update(modals.message_view("Done", notices.notice(f"{runs.heading(action, shown)}: {sentence}")))
 
 
 FEATURE = Feature(
     actions={
-        ids.EXTENSION_APPROVE: Entry(on_extension_button, modal_title="Approve more time?"),
-        ids.EXTENSION_DENY: Entry(on_extension_button, Ack.WRITE),
         ids.UNDO: Entry(on_undo_button, Ack.WRITE),
         ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
     },
     views={
         ids.EXTEND_VIEW: Entry(on_extend_view, Ack.RESPONSE),
-        ids.EXTENSION_APPROVE_VIEW: Entry(on_extension_view, Ack.RESPONSE),
     },
 )

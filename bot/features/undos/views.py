@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals, notices
+from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
@@ -15,7 +15,6 @@ from bot.block_kit.text import (
     mentions,
     person_name,
     section,
-    sections,
     slack_date,
     utc_time,
 )
@@ -24,7 +23,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.message import ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, Policy, Undo
+from core.models import Action, Policy
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 
@@ -75,20 +74,15 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
 # --- how long -------------------------------------------------------------------------------------------------------
 
 
-def heading(action: Action, view: RedactedView) -> str:
-    """`*Isolate* on hostname SRV-FILE02, for HIGH its title (~12)`; mrkdwn."""
-    return f"*{runs.name(action)}*{runs.on_object(action, view, runs.on_what(view.subject, view))}"
-
-
 def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int) -> dict[str, Any]:
     """Asks how much later a run shall end than it does now, or from now on if that is past."""
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it."
-    about = section(f"{heading(action, view)}. {who} {end(undo.at if undo is not None else None)}")
+    about = section(f"{runs.heading(action, view)}. {who} {undo_state.end(undo.at if undo is not None else None)}")
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
     if not field:
-        return modals.notice("How much longer?", f"{heading(action, view)}. {end(at)} The settings allow no later end.")
+        return modals.notice("How much longer?", f"{about['text']['text']} The settings allow no later end.")
     until = undo.approved_until if undo is not None else None
     after = f"Beyond {slack_date(until, DAY_AND_TIME)} it needs approval again." if until else ""
     return modals.modal(
@@ -116,7 +110,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     if undo is None or not view.is_open:
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
-    on = heading(action, view)
+    on = runs.heading(action, view)
     if undo.status == "waiting":
         text = (
             f"⚠️ {on} was to end {slack_date(undo.at or 0, DAY_AND_TIME)} and is still in force: "
@@ -149,7 +143,7 @@ def measure_reply(
     if measure is None or not view.is_open:
         text = f"A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
-    on, why = heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
+    on, why = runs.heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
     if measure.state == "ended":
         by = person_name(measure.ended_by or "")
         text = f"{on} was marked as ended by *{by}*, and nothing was run: {why}"
@@ -158,94 +152,3 @@ def measure_reply(
     text = f"{text} {mentions(approvers)}".rstrip()
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))
-
-
-# --- extensions -----------------------------------------------------------------------------------------------------
-
-
-def end(at: int | None) -> str:
-    """`It ends tomorrow at 14:30.`"""
-    return f"It {_ends(at)}."
-
-
-def _ends(at: int | None) -> str:
-    return f"ends {slack_date(at, DAY_AND_TIME)}" if at is not None else "lasts until somebody undoes it"
-
-
-def waiting_extension(action: Action, now_ms: int) -> Extension | None:
-    """The one that somebody can still approve or deny."""
-    extension = action.undo.extension if action.undo is not None else None
-    waits = extension is not None and extension.outcome is None and extension.approval.expires_at > now_ms
-    return extension if waits else None
-
-
-def needed(extension: Extension) -> str:
-    """`It needs 1 approval by 14:30; until then nothing changes.`"""
-    approval = extension.approval
-    more = count(approval.needed - len(approval.approved_by), "approval")
-    return f"It needs {more} by {slack_date(approval.expires_at, DAY_AND_TIME)}; until then nothing changes."
-
-
-def extension_reply(
-    action: Action,
-    subject: Subject,
-    *,
-    clearance: int,
-    button: ButtonIds,
-    now_ms: int,
-    who: str = "",
-    is_broadcast: bool = False,
-    can_decide: bool = True,
-    is_reminder: bool = False,
-) -> Message:
-    """Who asks that a run lasts longer than was approved, with Approve and Deny; later, how that was decided.
-
-    `who` is mentioned; `can_decide` is false for a reader who can't.
-    """
-    view, undo = RedactedView(subject, clearance), action.undo
-    if undo is None or undo.extension is None or not view.is_open:
-        text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
-        return Message(text, (section(text),), is_broadcast)
-    extension = undo.extension
-    approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
-    by = f" Approved by {approvers}." if approvers else ""
-    asks = f"*{person_name(extension.asked_by)}* asks for more time for {heading(action, view)}."
-    if waiting_extension(action, now_ms) is None:
-        decided = {
-            "approved": by.strip(),
-            "denied": f"Denied by {person_name(extension.ended_by or '')}.",
-            "lapsed": "It was undone, or given another time, before that was approved.",
-        }.get(extension.outcome or "", "Not approved in time, nothing changed.")
-        return Message(f"{asks} {decided}", (section(asks), context(decided)), is_broadcast)
-    approve, deny = (Intent(what, action.id, extension.id) for what in (ids.EXTENSION_APPROVE, ids.EXTENSION_DENY))
-    elements = [
-        button_element("Approve", approve.what, button(approve), of=extension.id, style="primary"),
-        button_element("Deny", deny.what, button(deny), of=extension.id, style="danger"),
-    ]
-    blocks = [
-        section(f"{who} {asks}".strip()),
-        section(_change(undo, extension)),
-        context(f"{needed(extension)}{by}"),
-        *([actions(*elements)] if can_decide else []),
-    ]
-    text = f"Approve or deny: {asks}"
-    return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
-
-
-def _change(undo: Undo, extension: Extension) -> str:
-    return f"Now it {_ends(undo.at)}. If this is approved, it {_ends(extension.at)}."
-
-
-def extension_view(action: Action, view: RedactedView, undo: Undo, extension: Extension) -> dict[str, Any]:
-    """Asks once more before an extension is approved, with the target and both ends."""
-    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
-    asks = f"*{person_name(extension.asked_by)}* asks for more time for {heading(action, view)}."
-    named = sections(["*Target*", *targets]) if targets else []
-    return modals.modal(
-        "Approve more time?",
-        [section(asks), *named, section(_change(undo, extension)), context(needed(extension))],
-        callback_id=ids.EXTENSION_APPROVE_VIEW,
-        submit="Extend",
-        metadata=json.dumps({"id": action.id, "extension": extension.id}),
-        close="Not now",
-    )

@@ -399,7 +399,7 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
     policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
     for action in actions[:6]:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
-        fine(undos.extension_reply(action, subject, clearance=3, button=button, now_ms=NOW))
+        fine(approvals.later_end_request(action, subject, clearance=3, button=button, now_ms=NOW))
         fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})

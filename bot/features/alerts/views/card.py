@@ -321,6 +321,10 @@ def _runs(
     if undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
     if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
+        extension = undo_state.later_end(action, now_ms)
+        if extension is not None:
+            text += f"\n{runs.later_end_line(action, extension, view)}"
+            undo_buttons += runs.decision_buttons(action, button, extension)
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]

@@ -53,7 +53,7 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> lis
 
 def mark_ended_view(action: Action, view: RedactedView) -> dict[str, Any]:
     """Asks how somebody knows that it has ended."""
-    about = f"{undos.heading(action, view)} is then listed as ended. Nothing runs, and nothing will undo it."
+    about = f"{runs.heading(action, view)} is then listed as ended. Nothing runs, and nothing will undo it."
     reason = modals.text_field("reason", "How do you know?", multiline=True, optional=False)
     return modals.modal(
         "Mark as ended",

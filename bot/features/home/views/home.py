@@ -18,7 +18,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals import views as approvals
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
 from bot.storms import common
@@ -158,7 +158,8 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     """The runs, with one in place of several of a bulk."""
     by_key: dict[str, HomeRun] = {}
     for run in listed:
-        key = run.action.bulk or run.action.id
+        is_later_end = undo_state.later_end(run.action, 0) is not None
+        key = run.action.bulk if run.action.bulk and not is_later_end else run.action.id
         earlier = by_key.get(key)
         by_key[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
     return list(by_key.values())

@@ -32,7 +32,17 @@ from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS, count
-from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, InputTitle, Outcome, Parameter, Policy, TargetArtifact
+from core.models import (
+    OPEN_STATUSES,
+    SEVERITY_NAMES,
+    Action,
+    Extension,
+    InputTitle,
+    Outcome,
+    Parameter,
+    Policy,
+    TargetArtifact,
+)
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
@@ -86,13 +96,29 @@ def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
     return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
 
 
-def decision_buttons(action: Action, button: ButtonIds) -> list[dict[str, Any]]:
-    """Approve, which opens a modal with all that is decided, and Deny."""
-    approve, deny = button(Intent("approve", action.id)), button(Intent("deny", action.id))
+def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
+    """What opens a modal with all that is decided on a run, or on a later end of it, and Deny."""
+    label, of = ("Approve", "") if extension is None else (undo_state.keep(extension), extension.id)
+    has_no_end = extension is not None and extension.at is None
+    style: Literal["primary", "danger"] = "danger" if has_no_end else "primary"
+    approve, deny = (button(Intent(what, action.id, of)) for what in ("approve", "deny"))
     return [
-        button_element("Approve", ids.APPROVE, approve, of=action.id, style="primary"),
-        button_element("Deny", ids.DENY, deny, of=action.id, style="danger"),
+        button_element(label, ids.APPROVE, approve, of=of or action.id, style=style),
+        button_element("Deny", ids.DENY, deny, of=of or action.id, style="" if has_no_end else "danger"),
     ]
+
+
+def heading(action: Action, view: RedactedView) -> str:
+    """`*Isolate* on hostname SRV-FILE02, for HIGH its title (~12)`; mrkdwn."""
+    return f"*{name(action)}*{on_object(action, view, on_what(view.subject, view))}"
+
+
+def later_end_line(action: Action, extension: Extension, view: RedactedView) -> str:
+    """`⏳ *anna* asks to keep *Isolate Host* on hostname LT-0198 *with no end* (now until 15:44)`; mrkdwn."""
+    at = action.undo.at if action.undo is not None else None
+    now = f"now until {slack_date(at, DAY_AND_TIME)}" if at is not None else "now with no end"
+    until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
+    return f"⏳ *{person_name(extension.asked_by)}* asks to keep {heading(action, view)} *{until}* ({now})"
 
 
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from bot.block_kit.text import DAY_AND_TIME, foreign, person_name, readable_name
 from bot.clearance import RedactedView
 from bot.message import Block
 from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Policy, Undo
+from core.models import OPEN_STATUSES, Action, Extension, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -122,3 +122,31 @@ def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
 def minutes_of(value: str) -> int | None:
     """The minutes of a chosen option; None for what isn't one."""
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
+
+
+def later_end(action: Action, now_ms: int) -> Extension | None:
+    """The later end that somebody can still approve or deny."""
+    extension = action.undo.extension if action.undo is not None else None
+    waits = extension is not None and extension.outcome is None and extension.approval.expires_at > now_ms
+    return extension if waits else None
+
+
+def keep(extension: Extension) -> str:
+    """What the button that approves it is called."""
+    return "Keep with no end" if extension.at is None else "Extend"
+
+
+def needed(extension: Extension) -> str:
+    """`1 approval, answer by 14:30; until then nothing changes.`"""
+    approval = extension.approval
+    more = count(approval.needed - len(approval.approved_by), "approval")
+    return f"{more}, answer by {slack_date(approval.expires_at, DAY_AND_TIME)}; until then nothing changes."
+
+
+def end(at: int | None) -> str:
+    """`It ends tomorrow at 14:30.`"""
+    return f"It {ends(at)}."
+
+
+def ends(at: int | None) -> str:
+    return f"ends {slack_date(at, DAY_AND_TIME)}" if at is not None else "lasts until somebody undoes it"

@@ -285,10 +285,9 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
         message = await shown(env, "0 of 2, 0 failed, 0 refused")
-        view = await reviewed(env, "anna", message, "You may not see 1 of these targets")
+        view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
-        assert view["submit"] is None
         view = await reviewed(env, "lea", message, "Deny all 2")
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
@@ -298,6 +297,24 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
+
+
+async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        (seen,), (red,) = await alerts(env, 1), await alerts(env, 1, tlp=3, title="For few eyes")
+        await start(env, "ben", "contain", [seen, red])
+        message = await shown(env, "0 of 2, 0 failed, 0 refused")
+        view = await reviewed(env, "anna", message, "Deny all 1")
+        assert view["submit"]["text"] == "Contain (1)"
+        await env["anna"].submit(view["id"], {})
+        done = text_of(await env.told("anna", "You approved 1 run."))
+        assert "It was not shown with those that were decided, so it goes on waiting." in done
+        assert "For few eyes" not in done
+        await shown(env, "1 of 2, 0 failed, 0 refused")
+        assert (await env.client.actions("alert", red))[0].status == "Waiting"
+        view = await reviewed(env, "lea", message, "Deny all 1")
+        await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
+        await env.told("lea", "You denied 1 run.")
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:

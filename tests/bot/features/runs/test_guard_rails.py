@@ -222,12 +222,12 @@ async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: 
         await env.ended_run(alert)
         shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
         await extend(env, "anna", shown, "45")
-        asked = await env.until("ben", in_thread(card["ts"], "It needs 2 approvals by"))
-        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.EXTENSION_APPROVE))
-        form = await env.until("ben", topmost(ids.EXTENSION_APPROVE_VIEW))
+        asked = await env.until("ben", in_thread(card["ts"], "2 approvals, answer by"))
+        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+        form = await env.until("ben", topmost(ids.APPROVE_VIEW))
         await env["ben"].submit(form["id"], {})
-        await env.told("ben", "It needs 1 approval by")
-        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.EXTENSION_APPROVE))
+        await env.told("ben", "It needs 1 approval, answer by")
+        await env["ben"].click(SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
         await env.told("ben", "You have approved it; it needs somebody else's approval as well.")
         assert (await env.client.action(action.id)).undo.extension.outcome is None  # type: ignore[union-attr]
 
@@ -246,18 +246,20 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     before = (await env.client.action(action.id)).undo
     assert before is not None
     assert before.at == before.approved_until
-    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks for more time")))
-    await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_APPROVE))
+    wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
+    await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.APPROVE))
     await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
-    await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.EXTENSION_DENY))
+    await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.DENY))
+    form = fine(await env.until("ben", topmost(ids.DENY_VIEW, "asks to keep *Contain*")))
+    await env["ben"].submit(form["id"], {})
     await env.told("ben", "You denied more time for *Contain*")
     denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
-    assert ids.EXTENSION_APPROVE not in text_of(denied)
+    assert f"{ids.APPROVE}:" not in text_of(denied)
     await extend(env, "anna", shown, "45")
-    again = await env.until("lea", in_thread(card["ts"], "It needs 1 approval by"))
+    again = await env.until("lea", in_thread(card["ts"], "1 approval, answer by"))
     assert again["ts"] != wanted["ts"]
-    await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.EXTENSION_APPROVE))
-    form = fine(await env.until("lea", topmost(ids.EXTENSION_APPROVE_VIEW, "*anna* asks for more time for *Contain*")))
+    await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
+    form = fine(await env.until("lea", topmost(ids.APPROVE_VIEW, "*anna* asks to keep *Contain*")))
     assert "If this is approved, it ends" in text_of(form)
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
@@ -269,3 +271,40 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert after is not None
     assert after.extension is not None
     assert after.at == after.approved_until == after.extension.at
+
+
+async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp_path: Path) -> None:
+    rules = {"Contain": {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 1, "allow_permanent": True}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert, card = await env.alert_and_card("anna")
+        body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+        action = await env.client.run(body)
+        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        await env.ended_run(alert)
+        shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
+        await extend(env, "anna", shown, "0")
+        asks = "⏳ *anna* asks to keep *Contain*"
+        asked = within_limits(await env.until("ben", in_thread(card["ts"], asks)))
+        on_card = within_limits(await env.until("ben", lambda s: card_in(s, SOC, alert.id, asks)))
+        await env["ben"].open_home()
+        home = await env.until("ben", lambda s: s.home if asks in text_of(s.home or {}) else None)
+        await env["ben"].command(SOC, "/responder pending")
+        listed = await env.told("ben", "asks to keep")
+        for place in (asked, on_card, home, listed):
+            assert "*with no end* (now until <!date" in text_of(place)
+            keep = next(e for e in buttons_in(place) if e["action_id"].startswith(f"{ids.APPROVE}:"))
+            assert (keep["text"]["text"], keep["style"]) == ("Keep with no end", "danger")
+            assert any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
+        await env["ben"].command(SOC, f"/responder approve {action.id}")
+        form = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks to keep")))
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Keep with no end?", "Keep with no end")
+        await env["ben"].submit(form["id"], {})
+        await env.told("ben", "It lasts until somebody undoes it.")
+
+
+def buttons_in(payload: Any) -> list[Any]:
+    """The buttons of a message or a view."""
+    blocks = payload["blocks"]
+    found = [element for block in blocks for element in block.get("elements", ()) if element.get("type") == "button"]
+    return found + [b["accessory"] for b in blocks if b.get("accessory", {}).get("type") == "button"]
