@@ -193,7 +193,7 @@ class Renderer:
                 desired += await self._told(action, subject, timeline)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
-        if undos.is_told(action):
+        if undos.is_told(action) or undos.is_undone_elsewhere(action, timeline.document.actions):
             desired += [replace(reply, by_person=True) for reply in await self._measure_news(action, subject, timeline)]
         return desired
 

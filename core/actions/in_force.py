@@ -80,6 +80,15 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
             doubt(tx, other, measure["ends_at"], now, sentence)
 
 
+def undone_by(reads: Reads, responder_name: str, target: Target) -> list[Row]:
+    """The rows of the runs whose effect a run of this responder on this target would end."""
+    names = {f"object\0~{target.id}"} if target.acts_on is None else set()
+    digests = {sha256(name.encode()).hexdigest() for name in names}
+    digests |= {Parsed(one.kind, one.data.strip()).digest for one in target.acts_on or ()}
+    found = (stored_actions.find(reads, row["action_id"]) for row in stored.on(reads, responder_name, digests))
+    return [row for row in found if row is not None]
+
+
 def _alike(reads: Reads, kind: str, named: Iterable[Parsed]) -> list[Row]:
     """The measures of this kind from runs that act on what may be the same as one of these."""
     return stored.alike(reads, kind, [(one.digest, look_of(one)) for one in named])

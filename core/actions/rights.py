@@ -202,6 +202,15 @@ def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Ro
         raise ResponderBotError("forbidden", sentence)
 
 
+def require_may_undo(reads: Reads, guards: Guards, caller: Caller, responder_name: str, target: Target) -> None:
+    """Raises ResponderBotError("forbidden") for who may not run what this run would undo."""
+    for row in in_force.undone_by(reads, responder_name, target):
+        contained = row["responder_name"]
+        if not guards.is_among(reads, guards.section(contained).run_by, caller.login):
+            sentence = f"Only who may run {contained} may undo what it left in force."
+            raise ResponderBotError("forbidden", sentence)
+
+
 def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, asked_by: str, what: str) -> None:
     """Raises ResponderBotError("forbidden") for who may not approve and deny this, or asked for it themselves.
 

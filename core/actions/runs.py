@@ -148,6 +148,8 @@ class Runs:
             override = override.model_copy(update={"reason": reason})
         checked = request.model_copy(update={"parameters": values, "override": override, **said})
         section = self._registry.section(choice.merged.name)
+        if section.run_by is None and (undoing is None or undoing.due_at is None):
+            rights.require_may_undo(reads, self._guards, caller, choice.merged.name, target)
         undo = None
         if undoing is None:
             is_installed = self._registry.find(section.undo) is not None

@@ -589,6 +589,8 @@ class Policy(ApiModel):
     """Whether a run may request a longer time, or no end."""
     contains: bool | None = None
     """True if its runs leave something in force."""
+    is_undo: bool | None = None
+    """True if its runs undo those of another responder."""
 
 
 class AuditRow(ApiModel):

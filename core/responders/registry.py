@@ -41,7 +41,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
-from core.responders.profiles import lacking, profiles, why_lacking, with_profile
+from core.responders.profiles import is_undo, lacking, profiles, why_lacking, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -334,6 +334,9 @@ class Registry:
             undo_after_minutes=section.undo_after_minutes or None,
             allow_permanent=section.allow_permanent if undo else None,
             contains=section.contains or bool(undo) or None,
+            is_undo=is_undo(responder_name)
+            or any(one.undo == responder_name for one in self._sections.values())
+            or None,
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------

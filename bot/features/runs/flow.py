@@ -27,7 +27,7 @@ from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, BulkAnswer, OfferedResponder
+from core.models import Action, BulkAnswer, Measure, OfferedResponder
 
 NONE_CHOSEN = "several of its observables fit, and none was chosen; run it on that alert alone"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -54,15 +54,38 @@ async def proceed(
         await _show_refusal(context, request, responder, view)
         return False
     policy = responder.policy
-    needs_confirmation = policy is not None and bool(policy.confirm or policy.contains) and not confirmed
+    ends = await ended_by(context, request, responder, targets) if not confirmed else []
+    needs_confirmation = (policy is not None and bool(policy.confirm or policy.contains) and not confirmed) or bool(
+        ends
+    )
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
-        await ask(context, Question(request, responder, targets, on))
+        await ask(context, Question(request, responder, targets, on, ends=ends))
         return False
     return await start(context, request, context.idempotency_key, responder, view)
+
+
+async def ended_by(
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> Sequence[Measure]:
+    """What is in force that the run would undo, as far as this person may see it."""
+    if responder.policy is None or not responder.policy.is_undo:
+        return []
+    wanted, names = {target.object_id: target for target in request.targets}, set[tuple[str, str]]()
+    for target in targets:
+        on, object_id = target.responder(responder.id) or responder, target.view.subject.id
+        if object_id in wanted:
+            names |= {(one.kind, one.data) for one in acts_on.chosen(wanted[object_id], on)} or {("", object_id)}
+    return [
+        measure
+        for measure in await context.core.measures()
+        if measure.undo is not None
+        and measure.undo.responder == responder.name
+        and names & ({(one.kind, one.data) for one in measure.target or ()} or {("", measure.object_id)})
+    ]
 
 
 def _wants_form(request: RunRequest, responder: OfferedResponder, is_complete: bool, needs_confirmation: bool) -> bool:
@@ -138,6 +161,7 @@ class Question:
     targets: Sequence[Target]
     on: str = ""
     ended: Action | None = None
+    ends: Sequence[Measure] = ()  # what it would undo
 
     @property
     def title(self) -> str:
@@ -151,7 +175,8 @@ class Question:
     def _shown(self, button: ButtonIds) -> Message:
         request, responder = self.request, self.responder
         if len(request.targets) == 1 and not self.on:
-            return questions.confirm(request, responder, self.targets[0].view, button=button, ended=self.ended)
+            view = self.targets[0].view
+            return questions.confirm(request, responder, view, button=button, ended=self.ended, ends=self.ends)
         ready, refused, acting = [], [], dict[str, str]()
         wanted = {target.object_id: target for target in request.targets}
         undecided = {view.subject.id for view, _ in to_choose(request, self.targets, responder.id)}
@@ -167,7 +192,9 @@ class Question:
                 reason = reasons(here, target.view) if here is not None else f"{title(responder)} doesn't take it"
                 refused.append((target.view.subject.id, reason))
         objects = self.on or on_so_many(len(self.targets), len(request.targets))
-        return questions.confirm_several(request, responder, ready, refused, objects, button=button, targets=acting)
+        return questions.confirm_several(
+            request, responder, ready, refused, objects, button=button, targets=acting, ends=self.ends
+        )
 
 
 async def ask(context: Context, question: Question) -> None:

@@ -234,8 +234,9 @@ async def _submitted(
     if problems or more:
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
-    if is_several or asks:
-        question = await flow.Question(request, responder, targets).message(context)
+    ends = await flow.ended_by(context, request, responder, targets)
+    if is_several or asks or ends:
+        question = await flow.Question(request, responder, targets, ends=ends).message(context)
         return modals.update(modals.message_view(run_form.SEVERAL_TITLE, question))
     return await _start(context, request, responder, view)
 

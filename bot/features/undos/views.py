@@ -135,6 +135,12 @@ def is_told(action: Action) -> bool:
     return action.measure is not None and bool(action.measure.message)
 
 
+def is_undone_elsewhere(action: Action, known: Sequence[Action]) -> bool:
+    """Whether a run of another alert has undone it, which those of its own thread would not read of."""
+    undo, by = action.undo, {one.id for one in known}
+    return undo is not None and undo.status == "undone" and bool(undo.action_id) and undo.action_id not in by
+
+
 def measure_reply(
     action: Action, subject: Subject, approvers: Sequence[str], *, clearance: int, button: ButtonIds
 ) -> Message:
@@ -147,6 +153,8 @@ def measure_reply(
     if measure.state == "ended":
         by = person_name(measure.ended_by or "")
         text = f"{on} was marked as ended by *{by}*, and nothing was run: {why}"
+        if not measure.message:
+            text = f"{on} was undone by *{by}*, with a run on another alert. It is no longer in force."
     else:
         text = f"⚠️ {on} may not be in force any more: {why}"
     text = f"{text} {mentions(approvers)}".rstrip()

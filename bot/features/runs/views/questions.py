@@ -22,13 +22,13 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, defang
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
+from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
@@ -50,10 +50,11 @@ def confirm(
     *,
     button: ButtonIds,
     ended: Action | None = None,
+    ends: Sequence[Measure] = (),
 ) -> Message:
     """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
-    `ended` is the run that was open when the person was asked before.
+    `ended` is the run that was open when the person was asked before; `ends` is what it would undo.
     """
     blocks: list[Block] = []
     if ended is not None and ended.end_date is not None:
@@ -62,6 +63,7 @@ def confirm(
     blocks += [
         *what_runs(responder, view),
         *acts_on.lines(request.targets[0], responder, view),
+        *_ends(ends),
         *_inputs("*Inputs*", request, responder, view),
         *effect(responder, request),
     ]
@@ -80,6 +82,7 @@ def confirm_several(
     *,
     button: ButtonIds,
     targets: Mapping[str, str] | None = None,
+    ends: Sequence[Measure] = (),
 ) -> Message:
     """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what.
 
@@ -92,6 +95,7 @@ def confirm_several(
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
         blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
+        blocks += _ends(ends)
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
     if not ready:
@@ -105,6 +109,17 @@ def confirm_several(
     label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
     run = button_element(label, ids.BULK_START, value, style=style(responder))
     return Message(text, (*blocks, actions(run)))
+
+
+def _ends(measures: Sequence[Measure]) -> list[Block]:
+    """What the run would undo, who contained it, who approved that, and for which alert or case."""
+    lines = []
+    for one in measures:
+        on = ", ".join(code(defang(target.data, target.data_type), runs.TARGET_LIMIT) for target in one.target or ())
+        approved = f", approved by {', '.join(map(person_name, one.approved_by))}" if one.approved_by else ""
+        what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''}"
+        lines.append(f"🔓 It ends {what} by {person_name(one.created_by)}{approved}, for {one.root_id}.")
+    return sections(lines)
 
 
 def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:

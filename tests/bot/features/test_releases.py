@@ -1,0 +1,50 @@
+"""A run that undoes what another alert's run left in force asks first, and tells that one's thread and approver."""
+
+from pathlib import Path
+
+from bot.block_kit import ids
+from tests.bot.features.approvals.test_decisions import button, in_thread
+from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
+from tests.bot.running import SOC, approve
+
+RULES = {
+    "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
+    "Tell": {"target": "ip"},
+}
+
+
+async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
+    """The ts of the card, and the id, of an alert whose address anna has isolated and ben has approved."""
+    alert, card = await env.alert_and_card("anna")
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+    await env["anna"].submit(form["id"], {})
+    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env.ended_run(alert)
+    return card["ts"], alert.id
+
+
+async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who_approved(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        ts, first = await isolated(env)
+        second = await env.create_alert(sourceRef="second", title="The same host again")
+        await env["lea"].command(SOC, f"/responder run tell {second.id}")
+        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
+        assert f"by anna, approved by ben, for {first}" in text_of(question)
+        assert await env.client.actions("alert", second.id) == []
+        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
+        told = await env.until("ben", in_thread(ts, "was undone by *lea*"))
+        assert "<@U0BEN>" in text_of(told)
+        assert await env.client.measures() == []
+
+
+async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await isolated(env)
+        second = await env.create_alert(sourceRef="second")
+        await env["ben"].command(SOC, f"/responder run tell {second.id}")
+        question = await env.until("ben", topmost(ids.NOTICE_VIEW, "It ends *Isolate*"))
+        await env["ben"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.told("ben", "Only who may run Isolate_1_0 may undo what it left in force.")
+        assert len(await env.client.measures()) == 1
