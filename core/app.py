@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from core import engines
 from core.actions.approvals import Approvals
-from core.actions.blocklist import BlockLists
+from core.actions.blocklist import STORE_EVERY_S, BlockLists
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.lifecycle import Lifecycle
@@ -230,7 +230,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     for problem in folder_problems(settings):
         raise ResponderBotError("unavailable", problem)
-    lists = BlockLists(settings, database)
+    lists = BlockLists(settings, database, clock)
     made = engines.make(settings, lists.around)
     for engine in made:
         stack.push_async_callback(engine.close)
@@ -275,6 +275,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = partial(_prune, settings, retention, database, clock, keeping)
     start(repeat("pruning", PRUNE_EVERY_S, pruning))
+    start(repeat("readers of block lists", STORE_EVERY_S, lists.store_reads))
+    stack.push_async_callback(lists.store_reads)
     start(heads.log_forever(database))
     start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
@@ -318,6 +320,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
                 parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
                 parts += await clock_parts(database, clock)
                 parts += await source_parts(sources)
+                parts += [health.ComponentHealth("block list", False, text) for text in await lists.problems()]
         except TimeoutError:
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
             parts.append(health.ComponentHealth("reads of the store", False, sentence))

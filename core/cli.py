@@ -165,6 +165,11 @@ def register(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot = _wit
     _register_group(subparsers)
     _register_responders(subparsers)
     _register_audit(subparsers)
+    verb = _group(subparsers, "blocklist", "show and change the lists that firewalls read, while Slack doesn't work")
+    verb("show", _blocklist_show, "print what is blocked, until when, by which run, and who has read it")
+    verb("resume", _blocklist_resume, "answer with the lists again, after a restore")
+    remove = verb("remove", _blocklist_remove, "take a target off its list; its run is marked as ended")
+    remove.add_argument("target", metavar="TARGET", help="an address, domain, URL or hash, as `show` prints it")
     _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
     text = "have the cores of a host take no more runs, and end once theirs have"
     drain = _add(subparsers, "drain", _drain, text)
@@ -752,6 +757,48 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+# --- block lists ------------------------------------------------------------------------------------------------------
+
+
+def _blocklist_show(args: argparse.Namespace) -> int:
+    from core.common.clock import as_time
+    from core.models import Action
+    from core.store import actions, blocklist
+
+    def read(tx: "Transaction") -> list[tuple[str, str, str, str]]:
+        rows = []
+        for target, number in blocklist.blocked(tx):
+            row = actions.find(tx, number)
+            action = None if row is None else Action.model_validate_json(row["doc"])
+            undo, readers = (action.undo, action.readers or []) if action else (None, [])
+            until = as_time(undo.at) if undo and undo.at else "no end"
+            read_by = " ".join(reader.name for reader in readers if reader.at) or "nobody"
+            rows.append((target.value, until, f"~{number}", read_by))
+        return sorted(rows)
+
+    found = _on_transaction(settings_with_database(args), read)
+    _print_table([("TARGET", "UNTIL", "RUN", "READ BY"), *found])
+    return 0
+
+
+def _blocklist_resume(args: argparse.Namespace) -> int:
+    from core.store import blocklist
+
+    if not _on_transaction(settings_with_database(args), blocklist.resume):
+        raise ResponderBotError("conflict", "The block lists don't wait; there is nothing to resume.")
+    print("The block lists are answered again.", file=sys.stderr)
+    return 0
+
+
+def _blocklist_remove(args: argparse.Namespace) -> int:
+    from core.actions.blocklist import remove
+    from core.common.clock import now_ms
+
+    ended = _on_transaction(settings_with_database(args), lambda tx: remove(tx, args.target, now_ms()))
+    print(f"{args.target} is off the block list; {', '.join(ended)} ended.", file=sys.stderr)
+    return 0
 
 
 # --- responders -----------------------------------------------------------------------------------------------------

@@ -77,6 +77,9 @@ ENDING: Mapping[str, str] = {
     "responder-bot hosts": "",
     "responder-bot check": "",
     "responder-bot check --schema": "",
+    "responder-bot blocklist show": "",
+    "responder-bot blocklist resume": "responder-bot blocklist resume --help",
+    "responder-bot blocklist remove TARGET": "responder-bot blocklist remove --help",
     "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
     "uv run python -m tests.bot.storm 10000 60": "uv run python -m tests.bot.storm 100 1 --clicks 1",
@@ -125,13 +128,14 @@ def test_try_downloads_no_checkers_and_no_server() -> None:
 
 
 def test_no_page_shows_commands_where_no_test_looks() -> None:
-    """Shell blocks are marked `sh`, and those with curl stand on three pages, whose tests run them."""
+    """Shell blocks are marked `sh`, and those with curl stand on four pages, whose tests run them."""
     languages = {
         language for page in files(".md") for language in re.findall(r"^ *```(\w*)\n(?!\n)", page.read_text(), re.M)
     }
     assert languages <= {"sh", "toml", "json", "python", "text", ""}
     with_curl = [page for page in files(".md") if any("curl" in block for block in blocks(page, "sh"))]
-    assert sorted(with_curl) == sorted([README, ROOT / "core/docs/responders.md", ROOT / "core/docs/sources.md"])
+    pages = [README, *(ROOT / f"core/docs/{name}.md" for name in ("blocklist", "responders", "sources"))]
+    assert sorted(with_curl) == sorted(pages)
     assert [page for page in files(".md") if blocks(page, "")] == []
 
 

@@ -4,18 +4,31 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from core.authorization import Caller, full_login
-from core.common.database import Database
+from core.actions import in_force
+from core.authorization import COMMAND_LINE, Caller, full_login
+from core.common.clock import HOUR_MS, Clock, as_time
+from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError, bad_request
-from core.protection import ListName, Parsed
-from core.protection.blockable import LIST_OF
-from core.settings import CoreSettings, ReaderSection
+from core.models import TargetArtifact
+from core.protection import ListName, MalformedError, Parsed, parse
+from core.protection.blockable import DATA_TYPES, LIST_OF, hint
+from core.records import block_readers
+from core.settings import CoreSettings, ReaderSection, duration_ms
+from core.store import actions as stored_actions
 from core.store import blocklist as stored
 
 AMBER = 2  # what is above it is never blocked
+UNREAD_MS = 24 * HOUR_MS  # a list that nobody has read for as long is read by nobody
+STORE_EVERY_S = 1.0
+SHOWN_HINTS = 5
+HELD = (
+    "The block lists wait since core was restored from a backup of {}; see what they will say with `responder-bot"
+    " blocklist show`, then run `responder-bot blocklist resume`."
+)
 _OPTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "ip": {"family": ("4", "6")},
     "domain": {"subdomains": ("yes", "no")},
@@ -30,22 +43,32 @@ _LINE = re.compile(r"[!-~]+")
 class Body:
     """A list as it is sent."""
 
+    version: int
     content: bytes
     etag: str
 
     @staticmethod
-    def of(lines: Sequence[str]) -> "Body":
+    def of(version: int, lines: Sequence[str]) -> "Body":
         content = "".join(f"{line}\n" for line in lines).encode("ascii")
-        return Body(content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        return Body(version, content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
 class BlockLists:
-    """Renders the lists."""
+    """Renders the lists, and keeps who has read them."""
 
-    def __init__(self, settings: CoreSettings, database: Database) -> None:
+    def __init__(self, settings: CoreSettings, database: Database, clock: Clock) -> None:
         self._readers = settings.reader
         self._domain = settings.core.user_domain
         self._database = database
+        self._clock = clock
+        self._opened_at = clock()
+        self._rendering = asyncio.Lock()
+        self._targets: Sequence[Parsed] = ()
+        self._version = -1
+        self._bodies: dict[str, Body] = {}
+        """By list and query, of that version."""
+        self._read: dict[tuple[str, ListName], tuple[int, int]] = {}
+        """By reader and list the version that it was sent last, and when (ms), until that is stored."""
 
     async def read(self, caller: Caller, name: ListName, query: Mapping[str, str]) -> Body:
         """A list as it is now. Raises ResponderBotError: forbidden, bad_request, unavailable."""
@@ -54,8 +77,58 @@ class BlockLists:
             if value not in _OPTIONS[name].get(key, ()):
                 known = " or ".join(f"{key}={value}" for key, values in _OPTIONS[name].items() for value in values)
                 raise bad_request(f"{name}.txt takes {known or 'no parameters'}, and not {key[:50]}={value[:50]}")
-        targets = [target for target, _ in await self._database.snapshot(stored.blocked)]
-        return await asyncio.to_thread(_rendered, targets, name, query)
+        version, held_since = await self._database.read(lambda reads: (stored.version(reads), stored.held_since(reads)))
+        if held_since is not None:
+            raise ResponderBotError("unavailable", HELD.format(as_time(held_since)))
+        if version < self._version:
+            sentence = "The database lacks the last changes of the lists; see core/docs/storage.md, or restart core."
+            raise ResponderBotError("unavailable", sentence)
+        key = f"{name} {sorted(query.items())}"
+        async with self._rendering:
+            if version > self._version:
+                self._version, self._targets = await self._database.snapshot(_snapshot)
+                self._bodies = {}
+            if key not in self._bodies:
+                body = await asyncio.to_thread(_rendered, self._version, self._targets, name, query)
+                self._bodies[key] = body
+            return self._bodies[key]
+
+    def was_sent(self, caller: Caller, name: ListName, body: Body) -> None:
+        """Note that a reader was sent a list as a whole, or that it has not changed."""
+        if caller.profile == "reader":
+            before, _ = self._read.get((caller.login, name), (0, 0))
+            self._read[caller.login, name] = max(before, body.version), self._clock()
+
+    async def store_reads(self) -> None:
+        """Store who has read what since. Raises ResponderBotError("unavailable")."""
+        read = dict(self._read)
+        if not read:
+            return
+
+        def work(tx: Transaction) -> None:
+            for (login, name), (version, at) in read.items():
+                block_readers.have_read(tx, login, name, version, at)
+
+        await self._database.transaction(work)
+        for key, value in read.items():
+            if self._read.get(key) == value:
+                del self._read[key]
+
+    async def problems(self) -> list[str]:
+        """A sentence for each reader that reads nothing any more, and one if the lists wait after a restore."""
+        rows, held_since = await self._database.read(lambda reads: (stored.readers(reads), stored.held_since(reads)))
+        problems = [] if held_since is None else [HELD.format(as_time(held_since))]
+        for name, section in self._readers.items():
+            if section.expect_every is None:
+                continue
+            login = full_login(name, self._domain)
+            times = [row["at"] for row in rows if row["login"] == login and row["list"] in section.lists]
+            times += [at for (reader, _), (_, at) in self._read.items() if reader == login]
+            last = max(times, default=None)
+            if self._clock() - max(last or 0, self._opened_at) > duration_ms(section.expect_every):
+                since = f"since {as_time(last)}" if last else "ever"
+                problems.append(f"{name} has read no block list {since}; see that it runs and has its key.")
+        return problems
 
     def section(self, login: str) -> ReaderSection:
         """The settings of a reader; the defaults without any."""
@@ -75,6 +148,35 @@ class BlockLists:
         return {target: sentence for target in targets if (sentence := _around(target, known))}
 
 
+def remove(tx: Transaction, text: str, now: int) -> list[str]:
+    """Mark what blocks a target as ended; returns the ids of its runs. Raises ResponderBotError("not_found")."""
+    named = set[Parsed]()
+    for data_type in DATA_TYPES:
+        with suppress(MalformedError):
+            named.add(parse(data_type, text))
+    known = stored.blocked(tx)
+    numbers = sorted({number for target, number in known if target in named})
+    if not numbers:
+        around = next(filter(None, (_around(target, known) for target in named)), "")
+        sentence = f"{text} is on no block list; `responder-bot blocklist show` prints them."
+        raise ResponderBotError("not_found", around or sentence)
+    for row in filter(None, (stored_actions.find(tx, number) for number in numbers)):
+        message = "Taken off the block list on the command line."
+        in_force.end(tx, row, COMMAND_LINE.login, now, action_id=None, message=message)
+    return [f"~{number}" for number in numbers]
+
+
+def notes(reads: Reads, artifacts: Sequence[TargetArtifact], now: int) -> list[str]:
+    """What somebody should know before they block one of these: what it also hits, and that nothing reads the list."""
+    hints = (hint(Parsed(artifact.kind, artifact.data)) for artifact in artifacts)
+    read = {row["list"] for row in stored.readers(reads) if now - row["at"] < UNREAD_MS}
+    unread = sorted({*block_readers.lists_of(artifacts)} - read)
+    return [
+        *[*filter(None, hints)][:SHOWN_HINTS],
+        *(f"⚠ nothing reads the block list {name}.txt: see core/docs/blocklist.md" for name in unread),
+    ]
+
+
 def _around(target: Parsed, known: Sequence[tuple[Parsed, int]]) -> str:
     if target.kind != "address" or any(other == target for other, _ in known):
         return ""
@@ -87,7 +189,11 @@ def _around(target: Parsed, known: Sequence[tuple[Parsed, int]]) -> str:
     return ""
 
 
-def _rendered(targets: Sequence[Parsed], name: ListName, query: Mapping[str, str]) -> Body:
+def _snapshot(reads: Reads) -> tuple[int, Sequence[Parsed]]:
+    return stored.version(reads), [target for target, _ in stored.blocked(reads)]
+
+
+def _rendered(version: int, targets: Sequence[Parsed], name: ListName, query: Mapping[str, str]) -> Body:
     """Raises ResponderBotError("unavailable") for what can't be a line: no list is better than a wrong one."""
     lines = {target.value for target in targets if LIST_OF.get(target.kind) == name}
     for line in lines:
@@ -100,4 +206,4 @@ def _rendered(targets: Sequence[Parsed], name: ListName, query: Mapping[str, str
         lines = {line.partition("://")[2] for line in lines}
     if query.get("subdomains") == "yes":
         lines |= {f".{line}" for line in lines}
-    return Body.of(sorted(lines))
+    return Body.of(version, sorted(lines))

@@ -10,11 +10,12 @@ from core.audit import trail
 from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
 from core.models import Action, MeasureOfRun, Outcome, TargetArtifact
-from core.protection import Parsed, look_of
+from core.protection import BLOCK, Parsed, look_of
+from core.records import block_readers
 from core.responders import target as targets
 from core.responders.guards import time_text
 from core.responders.target import Target
-from core.settings import ResponderSection
+from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored_actions
 from core.store import measures as stored
 
@@ -67,7 +68,7 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
             continue
         if measure["state"] == "starting":
             stored.cross(tx, undone["id"])
-        elif measure["since"] <= (row["dispatched_at"] or 0):
+        elif measure["since"] <= (row["dispatched_at"] or 0) or undone["engine_name"] == OWN_ENGINE:
             end(tx, undone, by.created_by, now, action_id=by.id)
         else:
             doubt(tx, undone, measure["ends_at"], now)
@@ -75,7 +76,7 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
         other = stored_actions.find(tx, measure["action_id"])
         if measure["state"] == "starting":
             stored.cross(tx, measure["action_id"])
-        elif other is not None:
+        elif other is not None and other["engine_name"] != OWN_ENGINE:
             sentence = f"{by.id} undid what may be the same. Look at the target, then undo this or mark it as ended."
             doubt(tx, other, measure["ends_at"], now, sentence)
 
@@ -106,7 +107,10 @@ def end(
     stored_actions.forget_target(tx, row["id"])
     changes = {"status": "undone", "at": None, "action_id": action_id, "message": message}
     entry = undo_state.Entry("measure.ended", by=trail.CORE if action_id else login, text=message, action=action_id)
-    return undo_state.save(tx, row, login, now, None, entry, measure=shown, **changes)
+    action = undo_state.save(tx, row, login, now, None, entry, measure=shown, **changes)
+    if row["responder_name"] == BLOCK:
+        block_readers.ended(tx, row["id"])
+    return action
 
 
 def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int, message: str | None = None) -> None:
@@ -123,7 +127,7 @@ def doubt_all(tx: Transaction, now: int) -> None:
     """Note that nobody knows what is in force."""
     for measure in stored.all_of(tx):
         row = stored_actions.find(tx, measure["action_id"])
-        if row is not None:
+        if row is not None and row["engine_name"] != OWN_ENGINE:  # whose effect is what is in force
             doubt(tx, row, measure["ends_at"], now)
 
 

@@ -39,7 +39,8 @@ from core.models import (
     Undo,
     parse_id,
 )
-from core.records import clearance
+from core.protection import BLOCK
+from core.records import block_readers, clearance
 from core.reports import operations
 from core.reports import report as reports
 from core.reports.operations import OperationOutcome
@@ -48,9 +49,9 @@ from core.responders import target as targets
 from core.responders.guards import AskedRun, Guards
 from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target
-from core.settings import ResponderSection
+from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored
-from core.store import approvals, events, measures, objects
+from core.store import approvals, blocklist, events, measures, objects
 from core.store import hosts as stored_hosts
 from core.store.approvals import StoredApproval
 from core.store.database import backup
@@ -212,7 +213,8 @@ class Lifecycle:
 
         `approval`, if given, replaces the action's.
         """
-        prepared = self._prepared(Report(False, message=message), row)
+        # What core's own engine does is done by the transaction of its end, or not at all.
+        prepared = self._prepared(Report(False, message, is_known=row["engine_name"] == OWN_ENGINE), row)
         ended_by = user if outcome in ("denied", "cancelled") else None
         now = self._clock()
         return self._store_end(tx, row, outcome, prepared, user, ended_by=ended_by, now=now, approval=approval)
@@ -554,18 +556,22 @@ class Lifecycle:
             if made_at is None:
                 return None
             backup.resume(tx, made_at, self._clock())
-            rows = [row for row in map(partial(stored.find, tx), stored.unreported_ids(tx)) if row is not None]
+            found = filter(None, map(partial(stored.find, tx), stored.unreported_ids(tx)))
+            # An undo of what core itself has in force goes on: nothing else can have done it.
+            rows = [row for row in found if row["engine_name"] != OWN_ENGINE or row["undoes"] is None]
             message = (
                 f"Core was restored from a backup of {as_time(made_at)}; it may have run."
                 " Look at its target before you run it again."
             )
             for row in rows:
-                if row["dispatched_at"] is None:
+                if row["dispatched_at"] is None and row["engine_name"] != OWN_ENGINE:
                     action, target = Action.model_validate_json(row["doc"]), targets.of_run(tx, row).asked
                     section = self._registry.section(row["responder_name"])
                     in_force.begin(tx, action, row, section, target, self._clock())
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
             in_force.doubt_all(tx, self._clock())
+            if blocklist.version(tx):
+                blocklist.hold(tx, made_at)
             trail.record(
                 tx, self._clock(), "backup.restored", by=trail.CORE, object="backup", made_at=made_at, ended=len(rows)
             )
@@ -604,6 +610,7 @@ class Lifecycle:
         before = Action.model_validate_json(row["doc"])
         begun = measures.find(tx, row["id"])
         left = in_force.state_at_end(begun, outcome, is_known=prepared.is_known)
+        left = "in_force" if left and row["engine_name"] == OWN_ENGINE else left
         undo = undo_state.begun(before, now) if status == "Success" or left else before.undo
         since = row["dispatched_at"] or now
         measure = MeasureOfRun(state=left, since=since) if left else None
@@ -621,6 +628,8 @@ class Lifecycle:
                 "measure": measure,
             }
         )
+        if row["responder_name"] == BLOCK and left == "in_force":
+            ended = block_readers.begun(tx, ended)
         stored.set_end(
             tx,
             row["id"],

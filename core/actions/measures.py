@@ -202,6 +202,7 @@ class Measures:
             since=min(measure["since"] for measure in measures),
             until=group.last["ends_at"],
             undo=action.undo,
+            readers=action.readers,
         )
 
 

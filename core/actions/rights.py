@@ -7,11 +7,12 @@ Rights are read in the transaction that acts on them, since they may have ended 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.actions import in_force, undo_state
+from core.actions import blocklist, in_force, undo_state
 from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, Vote
+from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, TargetArtifact, Vote
+from core.protection import UNBLOCK
 from core.responders.guards import Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
@@ -157,11 +158,17 @@ def explained(
     recent_runs: Mapping[str, int],
 ) -> list[OfferedResponder]:
     """The responders for an object, each with a verdict and its reasons. `recent_runs`: how many, by responder."""
+    alike = in_force.Lookalikes(reads, caller)
+
+    def notes(undone_by: str, artifacts: Sequence[TargetArtifact], now: int) -> list[str]:
+        of_list = blocklist.notes(reads, artifacts, now) if undone_by == UNBLOCK else ()
+        return [*alike.sentences(undone_by, artifacts, now), *of_list]
+
     return registry.explained(
         target,
         may_run=caller.may("manageAction"),
         open_runs=open_runs(reads, target.id),
-        lookalikes=in_force.Lookalikes(reads, caller).sentences,
+        lookalikes=notes,
         why_not=caller.why_not_cleared(target.clearance),
         rules=rules,
         clearance=caller.sees_up_to,

@@ -8,7 +8,7 @@ from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, EndChange, Extension, MeasureOfRun, Undo, number_of
-from core.settings import ResponderSection
+from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored
 from core.store import approvals, events, measures, objects
 from core.store.approvals import StoredApproval
@@ -197,7 +197,7 @@ def end_timers(tx: Transaction, message: str, now: int) -> None:
     """Clear all timers of undos."""
     for number in stored.with_undo_at(tx):
         row = stored.find(tx, number)
-        if row is not None:
+        if row is not None and row["engine_name"] != OWN_ENGINE:  # whose effect is what is in force
             entry = Entry("undo.failed", text=message)
             save(tx, row, row["created_by"], now, None, entry, status="failed", at=None, message=message)
 

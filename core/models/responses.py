@@ -422,6 +422,14 @@ class TargetArtifact(ApiModel):
     """What the alert or case says of it."""
 
 
+class Reader(ApiModel):
+    """Who reads a list of what is blocked (core/docs/blocklist.md#who-has-read-it)."""
+
+    name: str
+    at: Millis | None = None
+    """When it first read the list since (ms); None: not yet."""
+
+
 class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -467,6 +475,8 @@ class Action(Identified):
     """None until it has ended, and if it has left nothing in force."""
     undoes: ObjectId | None = None
     """The action that it undoes."""
+    readers: list[Reader] | None = None
+    """Of a Block: who has read it, or is to; once it has ended, who still has it."""
 
 
 class Measure(ApiModel):
@@ -494,6 +504,8 @@ class Measure(ApiModel):
     """When core undoes it, or should have; None: not by itself."""
     undo: Undo | None = None
     """None if nothing undoes it."""
+    readers: list[Reader] | None = None
+    """As of the action."""
 
 
 class BulkEntry(ApiModel):

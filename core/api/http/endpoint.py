@@ -212,3 +212,12 @@ def int_param(request: Request, name: str, default: int, maximum: int) -> int:
 def bool_param(request: Request, name: str) -> bool:
     """The query parameter `name` as a flag, set by `true` or `1`."""
     return request.query.get(name, "").lower() in ("true", "1")
+
+
+async def has_left(receive: Receive) -> bool:
+    """Whether the client has closed the connection, as one does that waited for events."""
+    try:
+        async with asyncio.timeout(0):
+            return bool((await receive())["type"] == "http.disconnect")
+    except TimeoutError:
+        return False

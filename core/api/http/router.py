@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns
+from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns, has_left
 from core.api.http.errors import MethodNotAllowedError, error_response
 from core.api.http.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, client_address, credentials, query_of
 from core.audit import trail
@@ -123,7 +123,7 @@ class Router:
         except ClientDisconnected:
             raise
         except asyncio.CancelledError:  # only the listener cancels, when it stops
-            if await _has_left(receive):
+            if await has_left(receive):
                 raise ClientDisconnected from None
             sentence = "Core is stopping; try again in a moment."
             response = error_response(ResponderBotError("unavailable", sentence), request.id)
@@ -293,12 +293,3 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if reason:
         is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
         raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})
-
-
-async def _has_left(receive: Receive) -> bool:
-    """Whether the client has closed the connection, as one does that waited for events."""
-    try:
-        async with asyncio.timeout(0):
-            return bool((await receive())["type"] == "http.disconnect")
-    except TimeoutError:
-        return False

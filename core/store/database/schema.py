@@ -13,9 +13,11 @@ from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_p
 from core.common.database.sqlite.database import apply
 
 _TABLES = """
--- The last number given: id (objects and actions share one sequence), event, and probe, which health counts up.
+-- The last number given: id (objects and actions share one sequence), event, blocklist (changes of a list), and probe,
+-- which health counts up.
 CREATE TABLE sequence (name TEXT PRIMARY KEY, last INTEGER NOT NULL);
-INSERT INTO sequence (name, last) VALUES ('id', 0), ('event', 0), ('probe', 0);
+INSERT INTO sequence (name, last) VALUES ('id', 0), ('event', 0), ('probe', 0),
+  ('blocklist', 0);
 
 -- doc: the response JSON, ready to send. unique_key: unique for each kind, such as an alert's reference or a template's
 -- name.
@@ -147,6 +149,17 @@ CREATE INDEX measure_target_action ON measure_target (action_id);
 CREATE TABLE measure_look (
   look TEXT, name TEXT, action_id INTEGER, is_label INTEGER NOT NULL, PRIMARY KEY (look, name, action_id));
 CREATE INDEX measure_look_action ON measure_look (action_id);
+
+-- Which actions are on a block list since which version of it, or were until `ended` and some reader has them.
+CREATE TABLE blocklist_entry (
+  action_id INTEGER, list TEXT, version INTEGER NOT NULL, ended INTEGER, PRIMARY KEY (action_id, list));
+CREATE INDEX blocklist_entry_version ON blocklist_entry (list, version);
+CREATE INDEX blocklist_entry_ended ON blocklist_entry (list, ended) WHERE ended IS NOT NULL;
+-- Which version of a list each reader was sent last.
+CREATE TABLE blocklist_reader (
+  login TEXT, list TEXT, version INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (login, list));
+-- A row after a restore, until somebody has looked at what the lists will say. made_at: when the backup was made.
+CREATE TABLE blocklist_hold (made_at INTEGER NOT NULL);
 
 CREATE TABLE event (
   seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, type TEXT NOT NULL, object_type TEXT NOT NULL,
