@@ -196,6 +196,10 @@ class CoreClient:
     async def mark_alert_unread(self, alert_id: str) -> Alert:
         return await self._ask(Alert, "POST", f"/api/alert/{_quoted(alert_id)}/markAsUnread")
 
+    async def assign_alerts(self, alert_ids: Sequence[str], login: str) -> None:
+        """Assign all these alerts to this user, or none."""
+        await self.request("PATCH", "/api/alert/_bulk", {"ids": list(alert_ids), "assignee": login})
+
     async def close_alerts(self, alert_ids: Sequence[str], summary: str = "") -> None:
         """Close all these alerts, or none; `summary` is why."""
         body = {"ids": list(alert_ids), "status": "Ignored", "summary": summary}

@@ -38,7 +38,9 @@ BULK_DENY = "bulk_deny"
 BULK_UNDO = "bulk_undo"
 BULK_EXTEND = "bulk_extend"
 MAKE_CASE = "make_case"  # that a responder needs
-SEVERAL = "several"  # choose several objects to run on
+SEVERAL = "several"  # choose several objects to run on, or alerts to assign or close
+SEVERAL_ASSIGN = "several_assign"
+SEVERAL_CLOSE = "several_close"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

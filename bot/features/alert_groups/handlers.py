@@ -98,26 +98,56 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
     responses.require_permission(context, "manageAlert")
     if not await responses.show_view(context, modals.loading(close_views.ALL)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Close all* again.")
+    await _show_close(context, group.key)
+
+
+async def _show_close(context: Context, key: str) -> None:
     severities, in_force, clearance = list[int](), list[str](), own_clearance(context)
-    async for documents in _visible(context, group):
+    async for documents in _visible(context, key):
         for alert, document in documents:
             if not is_closed(alert):
                 severities.append(alert.severity)
                 in_force += close_views.in_force(document, clearance)
     if severities:
-        await context.show_modal(close_views.close_all_view(group.key, severities, in_force))
+        await context.show_modal(close_views.close_all_view(key, severities, in_force))
     else:
         await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
 
 
-async def on_close_all_view(context: Context) -> Json:
-    """Close all alerts of the group that this person may see."""
+async def on_close_several_button(context: Context) -> None:
+    """Likewise of the alerts that were chosen."""
     responses.require_permission(context, "manageAlert")
-    group = await context.services.outbox.alert_groups.group(str(view_of(context).get("private_metadata") or ""))
-    if group is None:
+    await _show_close(context, _chosen(context))
+
+
+async def on_assign_several_button(context: Context) -> None:
+    """Assign the alerts that were chosen to this person, but those that somebody else works on."""
+    responses.require_permission(context, "manageAlert")
+    login, free, others = context.person.login, list[str](), 0
+    async for documents in _visible(context, _chosen(context)):
+        free += [alert.id for alert, _ in documents if alert.assignee in (None, login)]
+        others += sum(alert.assignee not in (None, login) for alert, _ in documents)
+    if free:
+        await context.core.assign_alerts(free, login)
+    for alert_id in free:
+        context.refresh(alert_id)
+    stay = f" Others work on {others}, which stay theirs." if others else ""
+    await context.show_modal(modals.notice("Assigned", f"You work on {count(len(free), 'alert')} now.{stay}"))
+
+
+def _chosen(context: Context) -> str:
+    """The ids of the alerts that the modal is about."""
+    return " ".join(target.object_id for target in choose.request_of(context).targets)
+
+
+async def on_close_all_view(context: Context) -> Json:
+    """Close the alerts that were chosen, or all of the group, as far as this person may see them."""
+    responses.require_permission(context, "manageAlert")
+    key = str(view_of(context).get("private_metadata") or "")
+    if not key.startswith("~") and await context.services.outbox.alert_groups.group(key) is None:
         raise ResponderBotError("not_found", _too_old(context))
     closed, reason = 0, close.reason(context)
-    async for documents in _visible(context, group):
+    async for documents in _visible(context, key):
         left = [alert.id for alert, _ in documents if not is_closed(alert)]
         for start in range(0, len(left), CHANGED_AT_ONCE):
             await context.core.close_alerts(left[start : start + CHANGED_AT_ONCE], reason)
@@ -129,7 +159,7 @@ async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> No
     """Make a case of the oldest alert, and merge the others into it that are in none."""
     responses.require_permission(context, "manageCase")
     alerts = list[Alert]()
-    async for page in _visible(context, group):
+    async for page in _visible(context, group.key):
         alerts += [alert for alert, _ in page]
         if len(alerts) > CASE_LIMIT:
             limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
@@ -166,18 +196,27 @@ def until_morning(now_ms: int) -> int:
     return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
 
 
-async def _visible(context: Context, group: AlertGroup) -> AsyncIterator[list[tuple[Alert, Document]]]:
-    """The alerts of the group that this person may see, newest first, in pages."""
-    outbox, clearance, offset = context.services.outbox, own_clearance(context), 0
-    while members := await outbox.alert_groups.members(group.key, offset, READ_AT_ONCE):
-        offset += len(members)
-        documents = await _documents(context, [member.root_id for member in members])
-        of_members = [document for member in members if (document := documents.get(member.root_id))]
+async def _visible(context: Context, key: str) -> AsyncIterator[list[tuple[Alert, Document]]]:
+    """The alerts of a group (newest first), or with these ids, that this person may see, in pages."""
+    clearance = own_clearance(context)
+    async for alert_ids in _pages(context, key):
+        documents = await _documents(context, alert_ids)
+        of_members = [document for alert_id in alert_ids if (document := documents.get(alert_id))]
         yield [
             (document.alert, document)
             for document in of_members
             if document.alert is not None and may_see(clearance, document.alert.tlp)
         ]
+
+
+async def _pages(context: Context, key: str) -> AsyncIterator[Sequence[str]]:
+    if key.startswith("~"):
+        yield key.split()
+        return
+    groups, offset = context.services.outbox.alert_groups, 0
+    while members := await groups.members(key, offset, READ_AT_ONCE):
+        offset += len(members)
+        yield [member.root_id for member in members]
 
 
 async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
@@ -205,6 +244,8 @@ FEATURE = Feature(
         ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
         ids.GROUP_RUN: Entry(on_group_button, modal_title=SEVERAL_TITLE),
         ids.GROUP_READ: Entry(on_group_button, modal_title=close_views.ALL),
+        ids.SEVERAL_ASSIGN: Entry(on_assign_several_button),
+        ids.SEVERAL_CLOSE: Entry(on_close_several_button),
         ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
         ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
     },

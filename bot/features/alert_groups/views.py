@@ -20,6 +20,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, defang
+from bot.features.responders.views import several_button
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
 from core.common.words import count
@@ -185,12 +186,12 @@ def alerts_page(
         blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
     pages = [("Newer", offset - PAGE)] if offset else []
     pages += [("Older", last)] if last < content.count else []
-    if pages:
-        elements = [
-            button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
-            for label, to in pages
-        ]
-        blocks.append(actions(*elements))
+    elements = [
+        button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
+        for label, to in pages
+    ]
+    several = several_button(Intent("several_of_group", key, key.rpartition(":")[2]), button)
+    blocks.append(actions(*elements, several))
     return Message(text, tuple(blocks))
 
 

@@ -307,5 +307,6 @@ def menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
 
 
 def several_button(intent: Intent, button: ButtonIds) -> dict[str, Any]:
-    """Opens the modal in which one chooses what to run on."""
-    return button_element("Run on several", ids.SEVERAL, button(intent))
+    """Opens the modal in which one chooses what to run on, or alerts to assign or close."""
+    label = "Run on several" if intent.what == "several" else "Select several"
+    return button_element(label, ids.SEVERAL, button(intent))

@@ -32,11 +32,14 @@ async def on_several_button(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     channel, _, text = intent.argument.partition(" ")
     request, chosen = RunRequest(channel=channel), list[Block]()
+    clearance = own_clearance(context)
     if intent.what == "several_found":
-        clearance = own_clearance(context)
         alerts = await subjects.search(context.core, text, clearance, MOST)
         chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
-    else:
+    elif intent.what == "several_of_group":
+        newest = await context.services.outbox.alert_groups.members(intent.object_id, 0, MOST)
+        chosen = await _options(context, [member.root_id for member in newest])
+    elif intent.what == "several":
         subject = await subjects.find(context.core, intent.object_id)
         subjects.require_visible(context, subject)
         request = replace(request, targets=(run_target(subject),))
@@ -70,12 +73,19 @@ async def on_target_options(context: Context) -> Json:
 async def _alert_options(context: Context, channel: str, typed: str) -> list[dict[str, Any]]:
     clearance = own_clearance(context)
     if not typed.strip():
-        newest = await context.services.outbox.alerts_in(channel, MAX_OPTIONS)
-        targets = (await find_targets(context, newest, responders=False)).values() if newest else ()
-        if alerts := [target.view.subject for target in targets if target.view.subject.kind == "alert"]:
-            return [run_form.object_option(subject, clearance) for subject in alerts]
+        newest = await context.services.outbox.alerts_in(channel, MAX_OPTIONS) if channel else ()
+        ids_ = newest or [alert.id for alert in (await context.core.open_alerts(""))[:MAX_OPTIONS]]
+        if options := await _options(context, ids_):
+            return options
     matches = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
     return [run_form.object_option(Subject.alert(alert), clearance) for alert in matches]
+
+
+async def _options(context: Context, alert_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Those of these alerts that the person may see."""
+    targets = (await find_targets(context, alert_ids, responders=False)).values() if alert_ids else ()
+    subjects_ = [target.view.subject for target in targets if target.view.subject.kind == "alert"]
+    return [run_form.object_option(subject, own_clearance(context)) for subject in subjects_]
 
 
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:
@@ -117,7 +127,7 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
     offered = offered_on(targets)
     counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
     runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
-    if not runnable:
+    if not runnable and any(target.view.subject.kind != "alert" for target in targets):
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.elements import button_element
+from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS, severities
 from bot.block_kit.text import (
     DAY_AND_TIME,
@@ -18,6 +18,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals import views as approvals
+from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
@@ -26,6 +27,7 @@ from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_UNASSIGNED = 5
+NOBODY = "Nobody works on"
 TITLE_LIMIT = 200  # characters
 MAX_BLOCKS = 100  # which is Slack's limit
 
@@ -101,10 +103,12 @@ def home_view(
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
     rest: list[Block] = []
-    for title, alerts in (("Nobody works on", home.unassigned), ("Your alerts and cases", home.alerts)):
+    for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
         rest += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
         rest += [_alert(alert, person, button) for alert in alerts.shown]
         rest += _rest(alerts.total - sum(map(_size, alerts.shown)))
+        if alerts.total > 1 and title == NOBODY and "manageAlert" in person.permissions:
+            rest.append(actions(several_button(Intent("several_open", ""), button)))
     rest += in_force
     for title, shown in (
         ("Running for you", home.running),

@@ -80,8 +80,13 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
         for responder, number in offered[:MAX_OPTIONS]
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
-    menu = {"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element}
-    return _modal(request, [section(f"*{on}*"), menu], "Next", is_several=True)
+    blocks = [section(f"*{on}*")]
+    if all(target.object_type == "alert" for target in request.targets):
+        assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
+        blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
+    if options:
+        blocks.append({"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element})
+    return _modal(request, blocks, "Next" if options else "", is_several=True)
 
 
 def form_view(

@@ -57,7 +57,7 @@ async def group_card(anna: EmulatedUser, count: int, channel: str = SOC) -> dict
 
 async def choose_responder(anna: EmulatedUser, asked: dict[str, Any], title: str) -> set[str]:
     """Choose a responder for the alerts of a group; the titles of all that were offered."""
-    menu = asked["blocks"][1]["element"]
+    menu = asked["blocks"][-1]["element"]
     values = {option["text"]["text"]: option["value"] for option in menu["options"]}
     await anna.submit(asked["id"], {"responder": {menu["action_id"]: values[title]}})
     return set(values)

@@ -1,0 +1,58 @@
+"""Several alerts are closed, assigned and run on at once: from a search, the App Home and a group."""
+
+from typing import Any
+
+from bot.block_kit import ids
+from core.models import Alert
+from tests.bot.features.approvals.test_decisions import button
+from tests.bot.features.environment import FeatureEnvironment, fine, text_of, topmost
+from tests.bot.running import SOC
+
+
+async def twenty(env: FeatureEnvironment) -> list[Alert]:
+    return [await env.create_alert(sourceRef=str(n), title=f"Lemur {'abcdefghijklmnopqrst'[n]}") for n in range(20)]
+
+
+async def selected(env: FeatureEnvironment) -> dict[str, Any]:
+    """The modal with what can be done with all alerts that a search has found."""
+    await env["anna"].command(SOC, "/responder find lemur")
+    found = await env.until("anna", topmost(ids.NOTICE_VIEW, "Select several"))
+    await env["anna"].click(None, view_id=found["id"], action_id=ids.SEVERAL)
+    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Alerts")))
+    element = form["blocks"][0]["element"]
+    assert len(element["initial_options"]) == 20
+    chosen = [option["value"] for option in element["initial_options"]]
+    await env["anna"].submit(form["id"], {"targets": {element["action_id"]: chosen}})
+    return fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "*20 targets*")))
+
+
+async def test_twenty_different_alerts_are_closed_in_five_clicks(env: FeatureEnvironment) -> None:
+    alerts = await twenty(env)
+    shown = await selected(env)  # two clicks
+    await env["anna"].click(None, view_id=shown["id"], action_id=ids.SEVERAL_CLOSE)
+    asks = fine(await env.until("anna", topmost(ids.CLOSE_ALL_VIEW, "20 alerts: 20 high.")))
+    await env["anna"].submit(asks["id"], {"reason": {"value:reason": "A drill"}})
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "20 alerts closed."))
+    closed = [await env.client.alert(alert.id) for alert in alerts]
+    assert {(one.status, one.summary) for one in closed} == {("Ignored", "A drill")}
+
+
+async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvironment) -> None:
+    alerts = await twenty(env)
+    await env.client.assign_alert(alerts[0].id, "ben@responder-bot.local")
+    shown = await selected(env)
+    await env["anna"].click(None, view_id=shown["id"], action_id=ids.SEVERAL_ASSIGN)
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "You work on 19 alerts now. Others work on 1, which stay theirs."))
+    names = [(await env.client.alert(alert.id)).assignee for alert in alerts]
+    assert names == ["ben@responder-bot.local", *["anna@responder-bot.local"] * 19]
+
+
+async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -> None:
+    alerts = await twenty(env)
+    await env["anna"].open_home()
+    home = fine(await env.until("anna", lambda view: view.home if "(20)" in text_of(view.home or {}) else None))
+    await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.SEVERAL))
+    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Alerts")))
+    options = await env["anna"].options(action_id=ids.SEVERAL_TARGETS, view_id=form["id"])
+    values = [option["value"] for option in options]
+    assert sorted(values) == sorted(alert.id for alert in alerts)
