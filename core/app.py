@@ -19,6 +19,7 @@ from core.actions.approvals import Approvals
 from core.actions.blocklist import STORE_EVERY_S, BlockLists
 from core.actions.bulks import Bulks
 from core.actions.documents import Documents
+from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
 from core.actions.runner import Runner
@@ -264,12 +265,14 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     stack.push_async_callback(feed.newest.remember)
     start(feed.newest.watch())
     approvals = Approvals(lifecycle, guards, database, clock)
-    runner = Runner(lifecycle, approvals, registry, hosts, database)
+    runner = Runner(lifecycle, registry, hosts, database)
     stack.push_async_callback(runner.close)
     await runner.open()
     actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
     undos = Undos(actions.runs, registry, guards, database, clock)
     start(undos.run())
+    due = Due(database, clock, {"approval": approvals.expire})
+    start(due.run())
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
@@ -318,6 +321,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
                 parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
+                if problem := await due.problem():
+                    parts.append(health.ComponentHealth("due", False, problem))
                 parts += await clock_parts(database, clock)
                 parts += await source_parts(sources)
                 parts += [health.ComponentHealth("block list", False, text) for text in await lists.problems()]

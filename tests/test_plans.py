@@ -67,6 +67,7 @@ FEW_IN = {
     "action_unclaimed",
     "alert_group_changed",
     "approval_waiting",
+    "due_damaged",
     "audit_erased",
     "file_pending",
     "inbox_pending",

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-import structlog
-
 from core.actions import rights, undo_state
 from core.actions.lifecycle import Lifecycle, find, note
 from core.audit import trail
@@ -32,8 +30,6 @@ _SAID: Mapping[tuple[bool, str], trail.What] = {
     (False, "expired"): "extension.expired",
 }
 """What the audit says, by whether it is of a run, and how it was decided; the end of a run has a row of its own."""
-
-log = structlog.get_logger()
 
 
 class Voted(NamedTuple):
@@ -198,17 +194,10 @@ class Approvals:
             **counts,
         )
 
-    async def expire_due(self) -> None:
+    def expire(self, tx: Transaction, number: int) -> None:
         """End what nobody has approved in time."""
-        for number in await self._database.read(lambda reads: stored.due(reads, self._clock())):
-            try:
-                await self._database.transaction(lambda tx, number=number: self._expire(tx, number))  # type: ignore[misc]
-            except ValueError:  # one record that is damaged must not hold up the others
-                log.exception("record_unreadable", approval_id=f"~{number}")
-
-    def _expire(self, tx: Transaction, number: int) -> None:
         approval = stored.find(tx, number)
-        if approval is not None and approval.is_waiting and approval.expires_at <= self._clock():
+        if approval is not None and approval.is_waiting:
             row = find(tx, f"~{approval.action_id}")
             self._end(tx, row, approval, "expired", row["created_by"])
 

@@ -7,7 +7,6 @@ from functools import partial
 
 import structlog
 
-from core.actions.approvals import Approvals
 from core.actions.lifecycle import Lifecycle
 from core.common import leases
 from core.common.database import Database
@@ -54,7 +53,6 @@ class Runner:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        approvals: Approvals,
         registry: Registry,
         hosts: Hosts,
         database: Database,
@@ -62,7 +60,6 @@ class Runner:
         tick_s: float = TICK_S,
     ) -> None:
         self._lifecycle = lifecycle
-        self._approvals = approvals
         self._registry = registry
         self._hosts = hosts
         self._database = database
@@ -90,7 +87,7 @@ class Runner:
         # Separate tasks: looking for actions may wait for long searches, renewing the lease must not.
         self._ticking = [
             asyncio.create_task(repeat("lease", self._tick_s, self._renew, at_once=False)),
-            asyncio.create_task(repeat("actions", self._tick_s, self._adopt_and_expire, at_once=False)),
+            asyncio.create_task(repeat("actions", self._tick_s, self._adopt, at_once=False)),
             asyncio.create_task(repeat("claims", 0, self._claim_next, backoff=STORE_RETRY)),
         ]
 
@@ -175,9 +172,9 @@ class Runner:
         return len(self._following)
 
     async def tick(self) -> None:
-        """Renew the lease, take over the actions of dead cores, end actions whose approval expired, claim others."""
+        """Renew the lease, take over the actions of dead cores, claim others."""
         await self._renew()
-        await self._adopt_and_expire()
+        await self._adopt()
         await self._claim()
 
     async def _renew(self) -> None:
@@ -207,7 +204,7 @@ class Runner:
                 with suppress(ResponderBotError):  # the engine is gone
                     await self._registry.engine(row["engine_name"]).clean_up(row["run_id"])
 
-    async def _adopt_and_expire(self) -> None:
+    async def _adopt(self) -> None:
         for holder in await self._hosts.look():
             await self._take_over(holder)
         await self._registry.refresh_peers(self._hosts.why_no_runs())
@@ -215,7 +212,6 @@ class Runner:
             if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
                 await self._follow_again(row["id"])
         await self._end_without_host()
-        await self._approvals.expire_due()
         self._wake.set()
 
     async def _take_over(self, old_holder: str) -> None:

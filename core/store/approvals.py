@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from core.common.database import Reads, Row, Transaction
 from core.models import Approval, Vote
+from core.store import due
 
 _COLUMNS = "id, action_id, asked_by, asked_at, needed, expires_at, is_waiting, ends_at, votes"
 
@@ -43,6 +44,7 @@ class StoredApproval:
 
 
 def insert(tx: Transaction, approval: StoredApproval) -> None:
+    due.put(tx, "approval", approval.id, approval.expires_at, approval.asked_at)
     tx.run(
         "INSERT INTO approval (id, action_id, asked_by, asked_at, needed, expires_at, is_waiting, ends_at, votes)"
         " VALUES (:id, :action_id, :asked_by, :asked_at, :needed, :expires_at, 1, :ends_at, '[]')",
@@ -63,6 +65,8 @@ def waiting_of(reads: Reads, action_id: int) -> StoredApproval | None:
 
 def set_votes(tx: Transaction, approval: StoredApproval) -> None:
     """Store the votes, and whether it still waits."""
+    if not approval.is_waiting:
+        due.drop(tx, "approval", approval.id)
     votes = json.dumps([vote.model_dump(by_alias=True, exclude_none=True) for vote in approval.votes])
     tx.run(
         "UPDATE approval SET votes = :votes, is_waiting = :is_waiting WHERE id = :id",
@@ -72,13 +76,8 @@ def set_votes(tx: Transaction, approval: StoredApproval) -> None:
 
 def delete_of(tx: Transaction, action_id: int) -> None:
     """Delete that of a run which has ended, or of its extension."""
-    tx.run("DELETE FROM approval WHERE action_id = :id", {"id": action_id})
-
-
-def due(reads: Reads, now: int) -> list[int]:
-    """The numbers of those whose time is over at `now` (ms)."""
-    sql = "SELECT id FROM approval WHERE is_waiting = 1 AND expires_at <= :now"
-    return [row["id"] for row in reads.rows(sql, {"now": now})]
+    for row in tx.rows("DELETE FROM approval WHERE action_id = :id RETURNING id", {"id": action_id}):
+        due.drop(tx, "approval", row["id"])
 
 
 def _read(row: Row | None) -> StoredApproval | None:

@@ -13,10 +13,10 @@ from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_p
 from core.common.database.sqlite.database import apply
 
 _TABLES = """
--- The last number given: id (objects and actions share one sequence), event, blocklist (changes of a list), and probe,
--- which health counts up.
+-- The last number given: id (objects and actions share one sequence), event, due, blocklist (changes of a list), and
+-- probe, which health counts up.
 CREATE TABLE sequence (name TEXT PRIMARY KEY, last INTEGER NOT NULL);
-INSERT INTO sequence (name, last) VALUES ('id', 0), ('event', 0), ('probe', 0),
+INSERT INTO sequence (name, last) VALUES ('id', 0), ('event', 0), ('due', 0), ('probe', 0),
   ('blocklist', 0);
 
 -- doc: the response JSON, ready to send. unique_key: unique for each kind, such as an alert's reference or a template's
@@ -119,7 +119,15 @@ CREATE TABLE approval (
   needed INTEGER NOT NULL, expires_at INTEGER NOT NULL, is_waiting INTEGER NOT NULL, ends_at INTEGER,
   votes TEXT NOT NULL);
 CREATE UNIQUE INDEX approval_action ON approval (action_id);
-CREATE INDEX approval_waiting ON approval (expires_at, id) WHERE is_waiting = 1;
+CREATE INDEX approval_waiting ON approval (action_id) WHERE is_waiting = 1;
+
+-- What core does at a time: of a subject (id) of a kind. number: the higher, the later it was put. wait: from then
+-- until `at`. tries: how often it was refused. is_damaged: 1 for what is set aside, as its record can't be read.
+CREATE TABLE due (
+  number INTEGER PRIMARY KEY, kind TEXT NOT NULL, id INTEGER NOT NULL, at INTEGER NOT NULL, wait INTEGER NOT NULL,
+  tries INTEGER NOT NULL, is_damaged INTEGER NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX due_subject ON due (kind, id);
+CREATE INDEX due_damaged ON due (number) WHERE is_damaged = 1;
 
 -- What came from each source ([source."NAME"] of the settings). since: when it was first seen in the settings.
 -- silent_alert: the alert that says that nothing comes any more.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.actions.approvals import Approvals
+from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
@@ -70,6 +71,7 @@ class ActionParts:
     undos: Undos
     hosts: Hosts
     approvals: Approvals
+    due: Due
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))
@@ -109,13 +111,16 @@ async def action_parts(
         database, registry, guards, clock, hosts, organisation="soc", product="thehive", limits=limits
     )
     approvals = Approvals(lifecycle, guards, database, clock)
-    runner = Runner(lifecycle, approvals, registry, hosts, database, tick_s=tick_s)
+    runner = Runner(lifecycle, registry, hosts, database, tick_s=tick_s)
     await runner.open()
     try:
         feed = await Feed.open(database)
         actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        yield ActionParts(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, approvals)
+        due = Due(database, clock, {"approval": approvals.expire}, uptime=lease_clock or clock)
+        yield ActionParts(
+            *(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, approvals, due)
+        )
     finally:
         await runner.close()
         await registry.close()

@@ -268,7 +268,7 @@ async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path
         harness.clock.now_ms += 10 * 60_000
         with pytest.raises(ResponderBotError, match="is over"):
             await harness.actions.decide(BEN, expired.action.id, "approve")
-        await harness.runner.tick()
+        await harness.due.look()
         reasons = [
             json.loads((await harness.action(started.action.id)).report)["errorMessage"]
             for started in (denied, expired)
@@ -287,7 +287,7 @@ async def test_a_damaged_action_does_not_keep_others_from_expiring(tmp_path: Pat
             lambda tx: tx.run("UPDATE action SET doc = '{' WHERE id = :id", {"id": int(damaged.action.id[1:])})
         )
         harness.clock.now_ms += 10 * 60_000
-        await harness.runner.tick()
+        await harness.due.look()
         assert (await harness.action(expired.action.id)).outcome == "expired"
 
 

@@ -34,7 +34,7 @@ async def test_denied_expired_cancelled_and_stopped_are_told_apart_from_failed(t
         await harness.actions.decide(BEN, denied, "deny", message="Cancelled by ben@example.org")
         await harness.actions.cancel(LEAD, cancelled)
         harness.clock.now_ms += 10 * MINUTE_MS
-        await harness.runner.tick()
+        await harness.due.look()
         stopped, _ = await started_run(harness, responder="Notify_2_1")
         await harness.actions.cancel(ANNA, stopped.id)
         for report in (Report(False, message="Denied by ben@example.org"), Report(True)):

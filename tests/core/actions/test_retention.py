@@ -483,7 +483,7 @@ async def deed(soc: Soc, what: str, which: int) -> None:
 
 async def check_prune(soc: Soc) -> None:
     """What goes is exactly what may go, and that is what was foretold."""
-    await soc.parts.runner.tick()  # ends requests for approval that have expired
+    await soc.parts.due.look()  # ends requests for approval that have expired
     before = soc.docs()
     due = due_roots(before, soc.clock.now_ms - DAYS * DAY_MS)
     foretold = await soc.retention().preview()

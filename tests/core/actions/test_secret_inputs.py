@@ -64,7 +64,7 @@ async def run_to(harness: Harness, end: str, parameters: Mapping[str, Any]) -> A
         await harness.actions.cancel(ANNA, action.id)
     elif end == "expired":
         harness.clock.now_ms += 61 * 60_000
-        await harness.runner.tick()
+        await harness.due.look()
     else:
         await harness.actions.decide(BEN, action.id, "approve")
         run = await next_run(harness.engine)

@@ -1,0 +1,51 @@
+"""SQL for what core does at a time (core/actions/due.py). Times in ms."""
+
+from typing import Literal
+
+from core.common.database import Reads, Row, Transaction
+from core.store.database import sequences
+
+Kind = Literal["approval"]
+
+
+def put(tx: Transaction, kind: Kind, number: int, at: int, now: int, *, tries: int = 0) -> None:
+    """Have core handle this subject at this time, and at no other; `tries`: how often that was refused."""
+    (row,) = sequences.take(tx, "due")
+    tx.run(
+        "INSERT INTO due (number, kind, id, at, wait, tries) VALUES (:row, :kind, :id, :at, :wait, :tries)"
+        " ON CONFLICT (kind, id) DO UPDATE SET number = excluded.number, at = excluded.at, wait = excluded.wait,"
+        " tries = excluded.tries, is_damaged = 0",
+        {"row": row, "kind": kind, "id": number, "at": at, "wait": at - now, "tries": tries},
+    )
+
+
+def drop(tx: Transaction, kind: Kind, number: int) -> None:
+    """Have core handle this subject at no time."""
+    tx.run("DELETE FROM due WHERE kind = :kind AND id = :id", {"kind": kind, "id": number})
+
+
+def after(reads: Reads, number: int, limit: int) -> list[Row]:
+    """The rows that were put after the one with this number: `number, kind, id, at, wait`."""
+    sql = "SELECT number, kind, id, at, wait FROM due WHERE number > :number ORDER BY number LIMIT :limit"
+    return reads.rows(sql, {"number": number, "limit": limit})
+
+
+def take(tx: Transaction, number: int) -> Row | None:
+    """Delete a row, and return its `id, tries`; None if it was moved or deleted, or is set aside."""
+    rows = tx.rows("DELETE FROM due WHERE number = :number AND is_damaged = 0 RETURNING id, tries", {"number": number})
+    return rows[0] if rows else None
+
+
+def set_aside(tx: Transaction, number: int) -> None:
+    """Have no core handle this row until one starts."""
+    tx.run("UPDATE due SET is_damaged = 1 WHERE number = :number", {"number": number})
+
+
+def damaged(reads: Reads, limit: int) -> list[Row]:
+    """The first rows that are set aside: `kind, id`."""
+    return reads.rows("SELECT kind, id FROM due WHERE is_damaged = 1 ORDER BY number LIMIT :limit", {"limit": limit})
+
+
+def take_up(tx: Transaction) -> None:
+    """Let what is set aside be handled again."""
+    tx.run("UPDATE due SET is_damaged = 0 WHERE is_damaged = 1")
