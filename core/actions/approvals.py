@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from core.actions import rights, undo_state
+from core.actions import in_force, rights
 from core.actions.lifecycle import Lifecycle, find, note
 from core.audit import trail
 from core.authorization import Caller
@@ -12,7 +12,7 @@ from core.common import logs
 from core.common.clock import Clock
 from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Vote, parse_id
+from core.models import OPEN_STATUSES, Action, Vote, number_of, parse_id
 from core.records import clearance
 from core.responders import target as targets
 from core.responders.guards import AskedRun, Guards
@@ -104,7 +104,7 @@ class Approvals:
             people.set_decided(tx, caller.login, now)
             votes = (*(vote for vote in approval.votes if vote.login != caller.login), own)
             return Voted(self._end(tx, row, replace(approval, votes=votes), "denied", caller.login, message))
-        target, run, ended = self._still_valid(tx, row, approval)
+        target, run, ended = self._still_valid(tx, row, action, approval)
         if ended:
             return Voted(self._lifecycle.end_without_report(tx, row, "failed", ended, caller.login), ended=ended)
         standing = rights.standing_votes(tx, self._guards, action, approval.votes, target)
@@ -118,7 +118,9 @@ class Approvals:
         people.set_decided(tx, caller.login, now)
         return self._approved(tx, caller, row, action, replace(approval, votes=votes, is_waiting=not is_last))
 
-    def _still_valid(self, tx: Transaction, row: Row, approval: StoredApproval) -> tuple[Target, AskedRun | None, str]:
+    def _still_valid(
+        self, tx: Transaction, row: Row, action: Action, approval: StoredApproval
+    ) -> tuple[Target, AskedRun | None, str]:
         """The target whose levels votes have to cover, the run as the rules see it, and why it must end instead, or "".
 
         Raises ResponderBotError("conflict") for a later end that may not be set any more; nothing changes.
@@ -128,7 +130,9 @@ class Approvals:
             run = self._lifecycle.asked_run(row, target.asked)
             reason = rights.why_requester_may_not(tx, row["created_by"]) or target.changed
             return target.now, run, reason or self._guards.why_protected(tx, row, run)
-        undo_state.require_undoable(tx, row["id"])
+        extension = action.undo.extension if action.undo is not None else None
+        numbers = [number_of(one) for one in extension.targets] if extension is not None else []
+        in_force.require_undoable(tx, row["id"], numbers)
         by, run_by = approval.asked_by, self._guards.section(row["responder_name"]).run_by
         if not rights.may_run(tx, by) or not self._guards.is_among(tx, run_by, by):
             sentence = f"{by} asked for this and may no longer do so; ask for it yourself if it is still needed."
@@ -146,9 +150,9 @@ class Approvals:
         if is_last and approval.is_of_run:
             self._lifecycle.release(tx, row, action)
         elif is_last:
-            action = undo_state.extended(tx, row, action, self._clock())
+            action = in_force.extended(tx, row, action, self._clock())
         else:
-            stored_actions.set_undo(tx, row["id"], action.to_json(), row["undo_at"])
+            stored_actions.set_doc(tx, row["id"], action.to_json())
         self._tell(tx, row, approval, "approved", caller.login)
         return Voted(action, is_last and approval.is_of_run)
 
@@ -171,7 +175,7 @@ class Approvals:
         ended = {"outcome": outcome, "ended_by": by if outcome == "denied" else None, "message": message or None}
         action = _with(Action.model_validate_json(row["doc"]), approval, **ended)
         stored.delete_of(tx, row["id"])
-        stored_actions.set_undo(tx, row["id"], action.to_json(), row["undo_at"])
+        stored_actions.set_doc(tx, row["id"], action.to_json())
         self._tell(tx, row, approval, outcome, by, message=message)
         return action
 

@@ -18,8 +18,8 @@ from core.protection import ListName, MalformedError, Parsed, parse
 from core.protection.blockable import DATA_TYPES, LIST_OF, hint
 from core.records import block_readers
 from core.settings import CoreSettings, ReaderSection, duration_ms
-from core.store import actions as stored_actions
 from core.store import blocklist as stored
+from core.store import in_force as stored_in_force
 
 AMBER = 2  # what is above it is never blocked
 UNREAD_MS = 24 * HOUR_MS  # a list that nobody has read for as long is read by nobody
@@ -160,9 +160,10 @@ def remove(tx: Transaction, text: str, now: int) -> list[str]:
         around = next(filter(None, (_around(target, known) for target in named)), "")
         sentence = f"{text} is on no block list; `responder-bot blocklist show` prints them."
         raise ResponderBotError("not_found", around or sentence)
-    for row in filter(None, (stored_actions.find(tx, number) for number in numbers)):
-        message = "Taken off the block list on the command line."
-        in_force.end(tx, row, COMMAND_LINE.login, now, action_id=None, message=message)
+    digests = {target.digest for target in named}
+    rows = [one for number in numbers for one in stored_in_force.of_action(tx, number) if one["digest"] in digests]
+    active = [one for one in rows if one["state"] != "ended"]
+    in_force.end(tx, active, COMMAND_LINE.login, now, reason="Taken off the block list on the command line.")
     return [f"~{number}" for number in numbers]
 
 

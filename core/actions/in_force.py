@@ -1,177 +1,570 @@
-"""What a run leaves in force: from its dispatch until it is undone (core/docs/in-force.md#measures)."""
+"""What runs leave in force: a row for each target, from the dispatch until it is undone (core/docs/in-force.md).
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+The rows are the truth. What the JSON of an action says of them, its `undo` and `measure`, is written in the transaction
+that changes them.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Any, NamedTuple
 
-from core.actions import undo_state
 from core.audit import trail
 from core.authorization import Caller
+from core.common.clock import MINUTE_MS
 from core.common.database import Reads, Row, Transaction
-from core.models import Action, MeasureOfRun, Outcome, TargetArtifact
-from core.protection import BLOCK, Parsed, look_of
+from core.common.errors import ResponderBotError
+from core.models import (
+    Action,
+    EndChange,
+    Extension,
+    InForce,
+    MeasureOfRun,
+    Outcome,
+    TargetArtifact,
+    Undo,
+    UndoState,
+)
+from core.protection import BLOCK, Look, Parsed, look_of
 from core.records import block_readers
 from core.responders import target as targets
 from core.responders.guards import time_text
 from core.responders.target import Target
 from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored_actions
-from core.store import measures as stored
+from core.store import approvals, events, objects
+from core.store import in_force as stored
+from core.store.approvals import StoredApproval
 
 FOR_EVER = 2**62
+OBJECT = "object"  # the kind of a target of which nobody knows what it is in its object
+CAN_UNDO = ("available", "waiting", "failed", "replaced")
+_URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
+"""Of several targets the action shows the first of these states."""
+RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
+LAST_RETRY_MS = 60 * MINUTE_MS
+
+SectionOf = Callable[[str], ResponderSection]
+"""The settings of a responder."""
+
+
+# --- from a run's request to its end --------------------------------------------------------------------------------
+
+
+def undo_of_run(section: ResponderSection, minutes: int | None, *, is_installed: bool) -> Undo | None:
+    """How a run can be undone that requests `minutes` (0: no end; None: as the settings say).
+
+    `is_installed`: whether what undoes it is there now. Raises ResponderBotError("bad_request") for what the settings
+    don't allow.
+    """
+    if not section.undo:
+        if minutes:
+            raise ResponderBotError(
+                "bad_request", "This responder has no undo, so it can't end by itself; leave out undoAfterMinutes."
+            )
+        return None
+    asked = section.undo_after_minutes if minutes is None else minutes
+    _require_allowed(section, asked)
+    return Undo(responder=section.undo, installed=None if is_installed else False, after_minutes=asked or None)
+
+
+def _require_allowed(section: ResponderSection, minutes: int) -> None:
+    longest = section.undo_after_minutes
+    if longest and not section.allow_permanent and not 0 < minutes <= longest:
+        sentence = f"This responder is to be undone after at most {longest} minutes; give it 1 to {longest}."
+        raise ResponderBotError("bad_request", sentence)
 
 
 def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, target: Target, now: int) -> None:
-    """Note that a run which contains something begins to."""
-    kind = action.undo.responder if action.undo else action.responder_name if section.contains else ""
-    if not kind or action.undoes is not None:
+    """Record what a run which contains something may leave in force: what it is to act on, or its object."""
+    undone_by = action.undo.responder if action.undo else action.responder_name if section.contains else ""
+    if not undone_by or action.undoes is not None:
         return
-    values = {"action_id": row["id"], "kind": kind, "root_id": row["root_id"], "state": "starting", "since": now}
-    named = targets.acted_on(action, target)
-    possible = [targets.named_by(item) for item in target.json.get("artifacts", ())] if action.target is None else []
-    names = _names(action, target)
-    stored.insert(tx, values, names, {one.digest for one in possible if one is not None} - names)
-    stored.insert_looks(tx, row["id"], [(one.digest, look_of(one)) for one in named])
+    common = {"action_id": row["id"], "responder": row["responder_name"], "undone_by": undone_by, "since": now}
+    rows: dict[str, tuple[dict[str, Any], Look | None]] = {}
+    for artifact, named in targets.acted_on(action, target).items():
+        of_target = {"artifact": artifact, "target_kind": named.kind, "target": named.value, "digest": named.digest}
+        rows.setdefault(named.digest, ({**common, **of_target}, look_of(named)))
+    if not rows:
+        digest, on = _digest_of_object(action.object_id), action.object_id
+        rows[digest] = ({**common, "artifact": None, "target_kind": OBJECT, "target": on, "digest": digest}, None)
+    ids = objects.next_ids(tx, len(rows))
+    stored.insert(tx, [({**values, "id": id_}, look) for id_, (values, look) in zip(ids, rows.values(), strict=True)])
 
 
-State = Literal["in_force", "unknown"]
+def _digest_of_object(object_id: str) -> str:
+    return sha256(f"{OBJECT}\0{object_id}".encode()).hexdigest()
 
 
-def state_at_end(measure: Row | None, outcome: Outcome, *, is_known: bool) -> State | None:
-    """What a run that has ended leaves; None for nothing."""
-    if measure is None or (is_known and outcome != "succeeded"):
-        return None
-    return "in_force" if outcome == "succeeded" and not measure["is_crossed"] else "unknown"
+def settle(
+    tx: Transaction, row: Row, action: Action, outcome: Outcome, section_of: SectionOf, now: int, *, is_known: bool
+) -> Action:
+    """Store what a run that has ended leaves; returns its action with that. `is_known`: it said itself how it ended."""
+    begun = stored.of_action(tx, row["id"])
+    if not begun or (is_known and outcome != "succeeded"):
+        stored.delete_of(tx, row["id"])
+        return action
+    undo = action.undo
+    at = now + undo.after_minutes * MINUTE_MS if undo is not None and undo.after_minutes else None
+    limits: list[_Limit] = []
+    is_own = row["engine_name"] == OWN_ENGINE  # whose effect is what is in force
+    for one in begun:
+        limit = None if undo is None or action.approval is not None else _limit(tx, one, at)
+        limits += [limit] if limit else []
+        values = {
+            "state": "in_force" if is_own or (outcome == "succeeded" and not one["is_crossed"]) else "unknown",
+            "undo_status": None if undo is None else "available",
+            "approved_until": at if action.approval else None,
+            **_until(limit.until if limit else at),
+        }
+        stored.change(tx, one["id"], values)
+    _request_extensions(tx, limits, at, section_of, row["created_by"], now)
+    return _with_rows(tx, action)
 
 
-def settle(tx: Transaction, measure: Row, state: State | None, ends_at: int | None) -> None:
-    """Store what a run that has ended leaves."""
-    if state:
-        stored.set_state(tx, measure["action_id"], state, ends_at)
-    else:
-        stored.delete(tx, measure["action_id"])
+# --- the action's JSON ----------------------------------------------------------------------------------------------
+
+
+class Entry:
+    """What the audit says of a change."""
+
+    def __init__(self, what: trail.What, *, by: str = trail.CORE, text: str | None = None, **details: Any) -> None:
+        self.what, self.by, self.text, self.details = what, by, text, details
+
+    def record(self, tx: Transaction, now: int, row: Row, changed: Collection[Row]) -> None:
+        """Add it as a row of that action, with the targets if some are not `changed`."""
+        some = len(changed) < len(stored.of_action(tx, row["id"])) if changed else False
+        trail.record(
+            tx,
+            now,
+            self.what,
+            by=self.by,
+            object=f"~{row['id']}",
+            root=f"~{row['root_id']}",
+            on=f"~{row['object_id']}",
+            responder=row["responder_name"],
+            texts={"reason": self.text, "target": " ".join(one["target"] for one in changed) if some else None},
+            **self.details,
+        )
+
+
+def _with_rows(reads: Reads, action: Action) -> Action:
+    """An action that has ended with what its rows say."""
+    rows = stored.of_action(reads, action.number)
+    if not rows:
+        return action
+    first = min(rows, key=lambda one: (_URGENCY.index(one["undo_status"]), -end_of(one)[0]))
+    undo = None if action.undo is None else action.undo.model_copy(update=dict(_undo_state(first)))
+    states = {one["state"] for one in rows}
+    state = next(one for one in ("in_force", "unknown", "ended") if one in states)
+    shown = max((one for one in rows if one["state"] == state), key=lambda one: (one["ended_at"] or 0, one["id"]))
+    measure = MeasureOfRun(
+        **_in_force_state(shown), targets=[_shown(one, is_undoable=undo is not None) for one in rows]
+    )
+    return action.model_copy(update={"undo": undo, "measure": measure})
+
+
+def _shown(one: Row, *, is_undoable: bool) -> InForce:
+    undo = _undo_state(one) if is_undoable else None
+    return InForce(id=f"~{one['id']}", target=one["artifact"], undo=undo, **_in_force_state(one))
+
+
+def _in_force_state(one: Row) -> dict[str, Any]:
+    names = ("state", "since", "ended_at", "ended_by")
+    return {**{name: one[name] for name in names}, "message": one["reason"]}
+
+
+def _undo_state(one: Row) -> UndoState:
+    status = one["undo_status"]
+    is_over = one["due_at"] is None and not (status == "running" and one["is_due"])
+    at = one["due_at"] if status == "failed" else None if is_over else one["ends_at"]
+    moved = one["moved_by"] and EndChange(
+        by=one["moved_by"], at=one["moved_at"], before=one["moved_from"], after=one["ends_at"]
+    )
+    by = None if one["undo_id"] is None else f"~{one['undo_id']}"
+    until = one["approved_until"]
+    return UndoState(
+        status=status, at=at, action_id=by, message=one["message"], approved_until=until, changed=moved or None
+    )
+
+
+def undo_of(action: Action, one: Row) -> Undo | None:
+    """The `undo` of an action for one of its rows alone."""
+    return None if action.undo is None else action.undo.model_copy(update=dict(_undo_state(one)))
+
+
+def _change(
+    tx: Transaction,
+    row: Row,
+    changes: Mapping[int, Mapping[str, Any]],
+    entry: Entry,
+    user: str,
+    now: int,
+    *,
+    extension: Extension | None = None,
+) -> Action:
+    """Change rows of an action by their ids, and its JSON with them, with an event and a row of the audit.
+
+    An extension that waits lapses with the last of its targets that was changed; `extension`, if given, replaces it.
+    """
+    changed = [stored.change(tx, number, values) for number, values in changes.items()]
+    action = _loaded(stored_actions.find(tx, row["id"]) or row)  # as it is by now
+    if action.undo is not None:
+        waiting = extension or action.undo.extension
+        over = {f"~{number}" for number, values in changes.items() if values.get("undo_status", "waiting") != "waiting"}
+        if waiting is not None and waiting.outcome is None and over.intersection(waiting.targets):
+            left = [one for one in waiting.targets if one not in over]
+            if not left:
+                approvals.delete_of(tx, row["id"])
+            waiting = waiting.model_copy(update={"targets": left} if left else {"outcome": "lapsed"})
+        action = action.model_copy(update={"undo": action.undo.model_copy(update={"extension": waiting})})
+    action = _with_rows(tx, action)
+    stored_actions.set_doc(tx, row["id"], action.to_json())
+    events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
+    entry.record(tx, now, row, changed)
+    return action
+
+
+def _loaded(row: Row) -> Action:
+    return Action.model_validate_json(row["doc"])
+
+
+# --- undone -----------------------------------------------------------------------------------------------------------
+
+
+def require_undoable(reads: Reads, number: int, numbers: Collection[int] = ()) -> tuple[Row, list[Row]]:
+    """An action, and those of its rows (`numbers`; none: all) that can be undone now.
+
+    Raises ResponderBotError("conflict") with the reason if none can.
+    """
+    row = stored_actions.find(reads, number)
+    if row is None:
+        raise ResponderBotError("not_found", "Action not found")
+    rows = [one for one in stored.of_action(reads, number) if not numbers or one["id"] in numbers]
+    found = [one for one in rows if one["undo_status"] in CAN_UNDO]
+    if found and row["undoes"] is None:
+        return row, found
+    known = min(rows, key=lambda one: _URGENCY.index(one["undo_status"]), default=None)
+    by = None if known is None or known["undo_id"] is None else stored_actions.find(reads, known["undo_id"])
+    details = {} if by is None else {"action": json.loads(by["doc"])}
+    raise ResponderBotError("conflict", _why_not(row, known), details=details)
+
+
+def _why_not(row: Row, known: Row | None) -> str:
+    if row["undoes"] is not None:
+        return f"This undid ~{row['undoes']}; to have that back, run its responder again."
+    if _loaded(row).undo is None:
+        return f"{row['responder_name']} had no undo when this ran."
+    if known is None or known["undo_status"] is None:
+        return f"Only what has succeeded can be undone; this is {row['status']}."
+    if known["undo_status"] == "running":
+        return f"It is already being undone, by ~{known['undo_id']}."
+    by = f"It was undone, by ~{known['undo_id']}" if known["undo_id"] else f"{known['ended_by']} marked it as ended"
+    return f"{by}."
+
+
+def undo_started(tx: Transaction, row: Row, rows: Iterable[Row], by: Action, now: int, *, is_due: bool) -> None:
+    """Note that rows of an action are being undone; their time is over if that started it (`is_due`)."""
+    values: dict[str, Any] = {"undo_status": "running", "undo_id": by.number, "is_due": int(is_due), "message": None}
+    values |= {"due_at": None} if is_due else {}
+    entry = Entry("undo.started", by=trail.CORE if is_due else by.created_by, action=by.id)
+    _change(tx, row, {one["id"]: values for one in rows}, entry, by.created_by, now)
+
+
+def is_timed(reads: Reads, by: Row) -> bool:
+    """Whether an open action is a timed undo."""
+    rows = [] if by["undoes"] is None else stored.of_action(reads, by["undoes"])
+    return any(one["undo_id"] == by["id"] and one["is_due"] for one in rows)
+
+
+def undo_failed(tx: Transaction, number: int, by: Action, now: int) -> None:
+    """Note that the run which was to undo an action has not. A time that is yet to come stays."""
+    row = stored_actions.find(tx, number)
+    rows = [one for one in stored.of_action(tx, number) if one["undo_id"] == by.number and one["state"] != "ended"]
+    if row is not None and rows:  # else it was deleted by hand
+        changes = {one["id"]: {"undo_status": "failed"} for one in rows}
+        _change(tx, row, changes, Entry("undo.failed", action=by.id), by.created_by, now)
 
 
 def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) -> None:
     """End what a successful run undoes: all that its responder undoes on what it acted on.
 
-    What began while it ran is unknown from then on.
+    What began while it ran is unknown from then on, and so is what may be the same.
     """
-    named = None if row["undoes"] is None else stored_actions.find(tx, row["undoes"])
-    if named is not None:
-        end(tx, named, by.created_by, now, action_id=by.id)
-    names = _names(by, target)
-    for measure in stored.on(tx, row["responder_name"], names):
-        undone = stored_actions.find(tx, measure["action_id"])
-        if undone is None or not _covers(tx, row, names, undone):
+    named = targets.acted_on(by, target)
+    digests = {one.digest for one in named.values()} or {_digest_of_object(by.object_id)}
+    of_named = [] if row["undoes"] is None else stored.of_action(tx, row["undoes"])
+    ended = [one for one in of_named if one["undo_id"] == row["id"] and one["state"] != "ended"]
+    ids, newer, alike = {one["id"] for one in ended}, list[Row](), list[Row]()
+    for one in stored.on(tx, row["responder_name"], digests):
+        if one["id"] in ids or not _covers(tx, row, one):
             continue
-        if measure["state"] == "starting":
-            stored.cross(tx, undone["id"])
-        elif measure["since"] <= (row["dispatched_at"] or 0) or undone["engine_name"] == OWN_ENGINE:
-            end(tx, undone, by.created_by, now, action_id=by.id)
+        if one["state"] == "starting":
+            stored.change(tx, one["id"], {"is_crossed": 1})
+        elif one["since"] <= (row["dispatched_at"] or 0) or _is_own(tx, one):
+            ended.append(one)
         else:
-            doubt(tx, undone, measure["ends_at"], now)
-    for measure in _alike(tx, row["responder_name"], targets.acted_on(by, target)):
-        other = stored_actions.find(tx, measure["action_id"])
-        if measure["state"] == "starting":
-            stored.cross(tx, measure["action_id"])
-        elif other is not None and other["engine_name"] != OWN_ENGINE:
-            sentence = f"{by.id} undid what may be the same. Look at the target, then undo this or mark it as ended."
-            doubt(tx, other, measure["ends_at"], now, sentence)
+            newer.append(one)
+    for one in stored.alike(tx, row["responder_name"], _looks(named.values())):
+        if one["state"] == "starting":
+            stored.change(tx, one["id"], {"is_crossed": 1})
+        elif not _is_own(tx, one):
+            alike.append(one)
+    end(tx, ended, by.created_by, now, by=by)
+    _doubt(tx, newer, now)
+    sentence = f"{by.id} undid what may be the same. Look at the target, then undo this or mark it as ended."
+    _doubt(tx, alike, now, sentence)
+
+
+def _is_own(reads: Reads, one: Row) -> bool:
+    """Whether it is of core's own engine, whose effect is what is in force."""
+    row = stored_actions.find(reads, one["action_id"])
+    return row is not None and row["engine_name"] == OWN_ENGINE
 
 
 def undone_by(reads: Reads, responder_name: str, target: Target) -> list[Row]:
-    """The rows of the runs whose effect a run of this responder on this target would end."""
-    names = {f"object\0~{target.id}"} if target.acts_on is None else set()
-    digests = {sha256(name.encode()).hexdigest() for name in names}
-    digests |= {Parsed(one.kind, one.data.strip()).digest for one in target.acts_on or ()}
-    found = (stored_actions.find(reads, row["action_id"]) for row in stored.on(reads, responder_name, digests))
-    return [row for row in found if row is not None]
+    """What is in force that a run of this responder on this target would end."""
+    digests = {Parsed(one.kind, one.data.strip()).digest for one in target.acts_on or ()}
+    return stored.on(reads, responder_name, digests or {_digest_of_object(f"~{target.id}")})
 
 
-def _alike(reads: Reads, kind: str, named: Iterable[Parsed]) -> list[Row]:
-    """The measures of this kind from runs that act on what may be the same as one of these."""
-    return stored.alike(reads, kind, [(one.digest, look_of(one)) for one in named])
+def _covers(reads: Reads, row: Row, one: Row) -> bool:
+    """Whether a run on the same target acts on all of it: on an object also on all that the other run may act on."""
+    if one["target_kind"] != OBJECT:
+        return True
+    other = stored_actions.find(reads, one["action_id"])
+    return other is not None and targets.covers(row, other)
+
+
+def _looks(named: Iterable[Parsed]) -> list[tuple[str, Look]]:
+    return [(one.digest, look_of(one)) for one in named]
+
+
+def _by_action(reads: Reads, rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+    """These rows with their actions."""
+    found: dict[int, list[Row]] = {}
+    for one in rows:
+        found.setdefault(one["action_id"], []).append(one)
+    actions = ((stored_actions.find(reads, number), of_action) for number, of_action in found.items())
+    return [(row, of_action) for row, of_action in actions if row is not None]
 
 
 def end(
-    tx: Transaction, row: Row, login: str, now: int, *, action_id: str | None, message: str | None = None
+    tx: Transaction, rows: Iterable[Row], login: str, now: int, *, by: Action | None = None, reason: str | None = None
+) -> list[Action]:
+    """End rows, which a run has undone (`by`), or which somebody says have ended, with the `reason`."""
+    values = {"state": "ended", "ended_at": now, "ended_by": login, "due_at": None, "reason": reason, "message": reason}
+    ended = []
+    for row, of_action in _by_action(tx, rows):
+        is_undoable = _loaded(row).undo is not None
+        undone = {"undo_status": "undone", "undo_id": by.number if by else None} if is_undoable else {}
+        who = trail.CORE if by else login
+        entry = Entry("measure.ended", by=who, text=reason, action=by.id if by else None)
+        changes = {one["id"]: {**values, **undone} for one in of_action}
+        ended.append(_change(tx, row, changes, entry, login, now))
+        left = [one for one in stored.of_action(tx, row["id"]) if one["state"] != "ended"]
+        if not left:
+            stored_actions.forget_target(tx, row["id"])
+        if row["responder_name"] == BLOCK:
+            block_readers.ended(tx, row["id"], [one["target_kind"] for one in left])
+    return ended
+
+
+def _doubt(tx: Transaction, rows: Iterable[Row], now: int, reason: str | None = None) -> None:
+    """Note that nobody knows whether rows are in force; `reason` is why, for their threads."""
+    for row, of_action in _by_action(tx, (one for one in rows if one["state"] != "unknown")):
+        changes = {one["id"]: {"state": "unknown", "reason": reason} for one in of_action}
+        _change(tx, row, changes, Entry("undo.doubted", text=reason), row["created_by"], now)
+
+
+def doubt_all(tx: Transaction, message: str, now: int) -> None:
+    """Note that nobody knows what is in force, and end all times, but for what is core's own."""
+    _doubt(tx, [one for one in stored.active(tx) if not _is_own(tx, one)], now)
+    values = {"undo_status": "failed", "due_at": None, "message": message}
+    for row, rows in _by_action(tx, [one for one in stored.with_time(tx) if not _is_own(tx, one)]):
+        changes = {one["id"]: values for one in rows}
+        _change(tx, row, changes, Entry("undo.failed", text=message), row["created_by"], now)
+
+
+# --- its end ----------------------------------------------------------------------------------------------------------
+
+
+def _end(at: int | None) -> int:
+    return FOR_EVER if at is None else at
+
+
+def end_of(one: Row) -> tuple[int, int]:
+    """When a row ends, so that of several with the same end one is the last."""
+    return _end(one["ends_at"]), one["id"]
+
+
+def _until(at: int | None) -> dict[str, Any]:
+    """The columns that say when core undoes a row: the only place that gives it a time."""
+    return {"ends_at": at, "due_at": at}
+
+
+class _Limit(NamedTuple):
+    """The latest end that was approved for a target."""
+
+    until: int
+    id: int
+    row: Row
+    """The action for which it was approved."""
+
+
+def _limit(reads: Reads, one: Row, until: int | None) -> _Limit | None:
+    """The latest end that was approved for what the same undoes on a target, if this end is later.
+
+    None if no run on it took approvals.
+    """
+    same = [other for other in stored.on(reads, one["undone_by"], [one["digest"]]) if other["undo_status"]]
+    limits = [
+        _Limit(_end(other["approved_until"]), other["id"], row)
+        for row, rows in _by_action(reads, same)
+        for other in rows
+        if _loaded(row).approval is not None
+    ]
+    latest = max(limits, key=lambda limit: limit[:2], default=None)
+    return latest if latest is not None and _end(until) > latest.until else None
+
+
+def set_time(
+    tx: Transaction, row: Row, rows: Sequence[Row], until: int | None, section_of: SectionOf, user: str, now: int
 ) -> Action:
-    """Note that what a run left is no longer in force: it was undone by an action, or somebody says so (`message`)."""
-    measure = stored.find(tx, row["id"])
-    shown = None
-    if measure is not None:
-        shown = MeasureOfRun(state="ended", since=measure["since"], ended_at=now, ended_by=login, message=message)
-    stored.delete(tx, row["id"])
-    stored_actions.forget_target(tx, row["id"])
-    changes = {"status": "undone", "at": None, "action_id": action_id, "message": message}
-    entry = undo_state.Entry("measure.ended", by=trail.CORE if action_id else login, text=message, action=action_id)
-    action = undo_state.save(tx, row, login, now, None, entry, measure=shown, **changes)
-    if row["responder_name"] == BLOCK:
-        block_readers.ended(tx, row["id"])
+    """Have rows of an action undone at this time (ms), or (None) not by themselves; returns the action that decides.
+
+    What goes beyond the end that was approved for a target, for whichever run, is only asked for. Raises
+    ResponderBotError("bad_request") for what the settings don't allow.
+    """
+    _require_allowed(section_of(row["responder_name"]), 0 if until is None else -(-(until - now) // MINUTE_MS))
+    limits = [limit for one in rows if (limit := _limit(tx, one, until)) is not None]
+    if asked := _request_extensions(tx, limits, until, section_of, user, now):
+        return asked[-1]
+    entry = Entry("undo.moved", by=user, before=_undo_state(max(rows, key=end_of)).at, after=until)
+    changes = {one["id"]: {**_moved(one, until, user, now), "message": None} for one in rows}
+    return _change(tx, row, changes, entry, user, now)
+
+
+def _moved(one: Row, until: int | None, user: str, now: int) -> dict[str, Any]:
+    moved = {"moved_by": user, "moved_at": now, "moved_from": _undo_state(one).at}
+    return {"undo_status": "available", **_until(until), **moved}
+
+
+def _request_extensions(
+    tx: Transaction, limits: Iterable[_Limit], until: int | None, section_of: SectionOf, user: str, now: int
+) -> list[Action]:
+    """Ask for a later end than these, of each action for which they were approved."""
+    numbers: dict[int, set[int]] = {}
+    for limit in limits:
+        numbers.setdefault(limit.row["id"], set()).add(limit.id)
+    asked = []
+    for number, ids in numbers.items():
+        rows = [one for one in stored.of_action(tx, number) if one["id"] in ids]
+        before = _undo_state(max(rows, key=end_of)).at
+        ((row, _),) = _by_action(tx, rows[:1])
+        action, section = _loaded(row), section_of(row["responder_name"])
+        due = before or now
+        expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
+        needed = 0 if action.approval is None else action.approval.needed
+        waiting = StoredApproval(objects.next_id(tx), number, user, now, needed, expires_at, ends_at=until)
+        approvals.delete_of(tx, number)
+        approvals.insert(tx, waiting)
+        id_, of_rows = f"~{waiting.id}", [f"~{one['id']}" for one in rows]
+        shown = waiting.shown()
+        extension = Extension(id=id_, asked_by=user, asked_at=now, at=until, approval=shown, targets=of_rows)
+        entry = Entry("extension.requested", by=user, extension=id_, before=before, after=until)
+        asked.append(_change(tx, row, {}, entry, user, now, extension=extension))
+    return asked
+
+
+def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
+    """Set the later end that was approved."""
+    undo = action.undo
+    if undo is None or undo.extension is None:
+        return action
+    at, asked_by, approved = undo.extension.at, undo.extension.asked_by, {"outcome": "approved"}
+    for one in stored.of_action(tx, row["id"]):
+        if f"~{one['id']}" in undo.extension.targets:
+            moved = _moved(one, at, asked_by, now)
+            stored.change(tx, one["id"], {**moved, "approved_until": at, "message": None})
+    approvals.delete_of(tx, row["id"])
+    extension = undo.extension.model_copy(update=approved)
+    action = _with_rows(tx, action.model_copy(update={"undo": undo.model_copy(update={"extension": extension})}))
+    stored_actions.set_doc(tx, row["id"], action.to_json())
     return action
 
 
-def doubt(tx: Transaction, row: Row, ends_at: int | None, now: int, message: str | None = None) -> None:
-    """Note that nobody knows whether what a run left is in force; `message` is why, for its threads."""
-    measure = stored.find(tx, row["id"])
-    if measure is not None and measure["state"] != "unknown":
-        stored.set_state(tx, row["id"], "unknown", ends_at)
-        shown = MeasureOfRun(state="unknown", since=measure["since"], message=message)
-        entry = undo_state.Entry("undo.doubted", text=message)
-        undo_state.save(tx, row, row["created_by"], now, row["undo_at"], entry, measure=shown)
+def look_again(tx: Transaction, rows: Iterable[Row], now: int) -> None:
+    """Check rows again after a moment, such as while somebody else undoes them."""
+    for one in rows:
+        stored.change(tx, one["id"], {"due_at": now + RETRY_MS})
 
 
-def doubt_all(tx: Transaction, now: int) -> None:
-    """Note that nobody knows what is in force."""
-    for measure in stored.all_of(tx):
-        row = stored_actions.find(tx, measure["action_id"])
-        if row is not None and row["engine_name"] != OWN_ENGINE:  # whose effect is what is in force
-            doubt(tx, row, measure["ends_at"], now)
+def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now: int) -> None:
+    """Note why due rows of an action could not be undone, and when to try again."""
+    changes: dict[int, Mapping[str, Any]] = {}
+    for one in rows:
+        late = now - (one["ends_at"] or now)
+        due_at = now + min(max(RETRY_MS, late // 2), LAST_RETRY_MS)
+        if (one["undo_status"], one["message"]) == ("waiting", message):  # nothing that anybody sees has changed
+            stored.change(tx, one["id"], {"due_at": due_at})
+        else:
+            changes[one["id"]] = {"undo_status": "waiting", "message": message, "due_at": due_at}
+    if changes:
+        _change(tx, row, changes, Entry("undo.refused", text=message), row["created_by"], now)
+
+
+def replaced(tx: Transaction, row: Row, rows: Iterable[Row], by: int, now: int) -> None:
+    """Note that another run keeps the same in force for longer."""
+    message = f"~{by} acts on the same and ends later, so that decides when it is undone."
+    changes = {one["id"]: {"undo_status": "replaced", "due_at": None, "message": message} for one in rows}
+    _change(tx, row, changes, Entry("undo.replaced", action=f"~{by}"), row["created_by"], now)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Another run that keeps in force what this one left."""
+    """Another run that keeps in force what a row has."""
 
     number: int
     is_settled: bool
     """False while it starts or is being undone."""
     is_whole: bool
-    """Whether it keeps all of it, so that this one need not be undone by itself."""
+    """Whether it keeps all of it, so that the row need not be undone by itself."""
 
 
-def holder(reads: Reads, row: Row) -> Holder | None:
-    """What keeps in force, for longer, what a run left; None if it decides itself when that ends."""
-    own = stored.find(reads, row["id"])
-    if own is None:
-        return None
-    names = stored.names_of(reads, row["id"])
-    others = [other for other in stored.on(reads, own["kind"], names) if other["action_id"] != row["id"]]
+def holder(reads: Reads, one: Row) -> Holder | None:
+    """What keeps in force, for longer, what a row has; None if it decides itself when that ends."""
     found: list[Holder] = []
-    for other in others:
-        number = other["action_id"]
-        action = stored_actions.find(reads, number)
+    for other in stored.on(reads, one["undone_by"], [one["digest"]]):
+        row = stored_actions.find(reads, other["action_id"])
         is_open = other["state"] == "starting"
-        if action is None or not (is_open or end_of(other) > end_of(own)):
+        if row is None or other["id"] == one["id"] or not (is_open or end_of(other) > end_of(one)):
             continue
-        undo = Action.model_validate_json(action["doc"]).undo
-        is_settled = not is_open and (undo is None or undo.status != "running")
-        found.append(Holder(number, is_settled, _covers(reads, action, stored.names_of(reads, number), row)))
-    return max(found, key=lambda one: (not one.is_settled, one.is_whole, one.number), default=None)
+        is_settled = not is_open and other["undo_status"] != "running"
+        found.append(Holder(other["action_id"], is_settled, _covers(reads, row, one)))
+    return max(found, key=lambda held: (not held.is_settled, held.is_whole, held.number), default=None)
 
 
-def lookalike(reads: Reads, row: Row) -> Row | None:
-    """A measure that lasts longer and may be on the same as what a run left, or None."""
-    own = stored.find(reads, row["id"])
-    if own is None or row["target"] is None:
+def lookalike(reads: Reads, one: Row) -> Row | None:
+    """What lasts longer and may be on the same as a row, or None."""
+    if one["target_kind"] == OBJECT:
         return None
-    target, _ = targets.of_action(reads, row)
-    named = targets.acted_on(Action.model_validate_json(row["doc"]), targets.as_asked(row, target))
-    others = (other for other in _alike(reads, own["kind"], named) if other["action_id"] != row["id"])
-    later = [other for other in others if other["state"] == "starting" or end_of(other) > end_of(own)]
+    looks = _looks([Parsed(one["target_kind"], one["target"])])
+    others = stored.alike(reads, one["undone_by"], looks)
+    later = [other for other in others if other["state"] == "starting" or end_of(other) > end_of(one)]
     return max(later, key=end_of, default=None)
+
+
+# --- listed -----------------------------------------------------------------------------------------------------------
+
+
+def groups(reads: Reads) -> list[list[Row]]:
+    """All that is in force, by target and what undoes it; oldest first."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for one in stored.active(reads):
+        found.setdefault((one["undone_by"], one["digest"]), []).append(one)
+    return list(found.values())
 
 
 class Lookalikes:
@@ -180,77 +573,33 @@ class Lookalikes:
     def __init__(self, reads: Reads, caller: Caller) -> None:
         self._reads = reads
         self._sees_up_to = caller.sees_up_to
-        self._by_look: dict[tuple[str, str], list[Row]] = {}
-        for row in stored.looks(reads):
-            self._by_look.setdefault((row["kind"], row["look"]), []).append(row)
+        self._by_look: dict[tuple[str, str], list[tuple[bool, Row]]] = {}
+        for one in stored.active(reads):
+            whole = dict.fromkeys((one["look"], one["look_folded"]))
+            for look, is_label in (*((look, False) for look in whole), (one["look_label"], True)):
+                self._by_look.setdefault((one["undone_by"], look), []).append((is_label, one))
 
-    def sentences(self, kind: str, artifacts: Iterable[TargetArtifact], now: int) -> list[str]:
+    def sentences(self, undone_by: str, artifacts: Iterable[TargetArtifact], now: int) -> list[str]:
         """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until 15:31 UTC`."""
         found: dict[int, str] = {}
-        for artifact in artifacts if kind and self._by_look else ():
+        for artifact in artifacts if undone_by and self._by_look else ():
             named = Parsed(artifact.kind, artifact.data.strip())
             look = look_of(named)
-            rows = [row for one in look.whole for row in self._by_look.get((kind, one), ())]
-            rows += [row for one in look.label for row in self._by_look.get((kind, one), ()) if not row["is_label"]]
-            for row in rows if artifact.kind != "file" else ():
-                if row["name"] != named.digest:
-                    found.setdefault(row["action_id"], self._sentence(artifact, row, now))
+            rows = [one for own in look.whole for _, one in self._by_look.get((undone_by, own), ())]
+            rows += [
+                one for own in look.label for is_label, one in self._by_look.get((undone_by, own), ()) if not is_label
+            ]
+            for one in rows if artifact.kind != "file" else ():
+                if one["digest"] != named.digest:
+                    found.setdefault(one["id"], self._sentence(artifact, one, now))
         return [sentence for _, sentence in sorted(found.items()) if sentence]
 
-    def _sentence(self, artifact: TargetArtifact, look: Row, now: int) -> str:
-        row, measure = stored_actions.find(self._reads, look["action_id"]), stored.find(self._reads, look["action_id"])
-        if row is None or measure is None or targets.of_action(self._reads, row)[0].clearance > self._sees_up_to:
+    def _sentence(self, artifact: TargetArtifact, one: Row, now: int) -> str:
+        row = stored_actions.find(self._reads, one["action_id"])
+        if row is None or targets.of_action(self._reads, row)[0].clearance > self._sees_up_to:
             return ""
-        acted_on = Action.model_validate_json(row["doc"]).target or ()
-        known = (one for one in acted_on if Parsed(one.kind, one.data.strip()).digest == look["name"])
-        other = next((one.data for one in known if one.tlp <= self._sees_up_to), "")
-        until = f" until {time_text(measure['ends_at'], now)}" if measure["ends_at"] is not None else ""
-        return f"{artifact.data} looks like {other}, which ~{row['id']} has in force{until}" if other else ""
-
-
-def _covers(reads: Reads, row: Row, names: frozenset[str], other: Row) -> bool:
-    """Whether a run acts on all that another one, which left a measure, acts on; `names` are those of the first."""
-    is_known = Action.model_validate_json(other["doc"]).target is not None
-    return stored.names_of(reads, other["id"]) <= names and (is_known or targets.covers(row, other))
-
-
-def end_of(measure: Row) -> tuple[int, int]:
-    """When a measure ends, so that of several with the same end one is the last."""
-    return (FOR_EVER if measure["ends_at"] is None else measure["ends_at"]), measure["action_id"]
-
-
-@dataclass
-class Group:
-    """The measures that are one, since they are of one kind and act on the same."""
-
-    rows: list[Row] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-
-    @property
-    def last(self) -> Row:
-        """The one that ends last, and so decides when all of it ends."""
-        return max(self.rows, key=end_of)
-
-
-def groups(reads: Reads) -> Sequence[Group]:
-    """All that is in force, by kind and what it acts on; oldest first."""
-    names = stored.names_by_action(reads)
-    found: list[Group] = []
-    by_name: dict[tuple[str, str], Group] = {}
-    for row in stored.all_of(reads):
-        certain, _ = names.get(row["action_id"], (set(), set()))
-        keys = [(row["kind"], name) for name in sorted(certain)]
-        merged = Group([row], set(certain))
-        for group in {id(group): group for key in keys if (group := by_name.get(key))}.values():
-            merged = Group([*group.rows, *merged.rows], group.names | merged.names)
-            found.remove(group)
-        found.append(merged)
-        by_name |= dict.fromkeys(((row["kind"], name) for name in merged.names), merged)
-    return sorted(found, key=lambda group: min(row["action_id"] for row in group.rows))
-
-
-def _names(action: Action, target: Target) -> frozenset[str]:
-    """What a run acts on, as digests; its object, if nobody knows."""
-    if action.target is None:
-        return frozenset({sha256(f"object\0{action.object_id}".encode()).hexdigest()})
-    return frozenset(one.digest for one in targets.acted_on(action, target))
+        other = next((item for item in _loaded(row).target or () if item.id == one["artifact"]), None)
+        until = f" until {time_text(one['ends_at'], now)}" if one["ends_at"] is not None else ""
+        if other is None or other.tlp > self._sees_up_to:
+            return ""
+        return f"{artifact.data} looks like {other.data}, which ~{row['id']} has in force{until}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from core.actions import in_force, rights, undo_state
+from core.actions import in_force, rights
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
@@ -32,7 +32,6 @@ from core.models import (
     Action,
     ActionStatus,
     Approval,
-    MeasureOfRun,
     Outcome,
     Override,
     RunInput,
@@ -51,7 +50,7 @@ from core.responders.registry import EngineChoice, Registry
 from core.responders.target import Target
 from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored
-from core.store import approvals, blocklist, events, measures, objects
+from core.store import approvals, blocklist, events, objects
 from core.store import hosts as stored_hosts
 from core.store.approvals import StoredApproval
 from core.store.database import backup
@@ -569,18 +568,16 @@ class Lifecycle:
                     section = self._registry.section(row["responder_name"])
                     in_force.begin(tx, action, row, section, target, self._clock())
                 self.end_without_report(tx, row, "failed", message, row["created_by"])
-            in_force.doubt_all(tx, self._clock())
             if blocklist.version(tx):
                 blocklist.hold(tx, made_at)
             trail.record(
                 tx, self._clock(), "backup.restored", by=trail.CORE, object="backup", made_at=made_at, ended=len(rows)
             )
-            undo_state.end_timers(
-                tx,
+            sentence = (
                 f"Core was restored from a backup of {as_time(made_at)}; it may have been undone, or be in force"
-                " for another reason. Look at its target before you undo it.",
-                self._clock(),
+                " for another reason. Look at its target before you undo it."
             )
+            in_force.doubt_all(tx, sentence, self._clock())
             return made_at, len(rows)
 
         if await self._database.read(backup.made_at) is not None:
@@ -608,12 +605,6 @@ class Lifecycle:
         serialized = reports.serialize(prepared, outcomes, self._limits)
         status = _STATUSES.get(outcome, "Failure")
         before = Action.model_validate_json(row["doc"])
-        begun = measures.find(tx, row["id"])
-        left = in_force.state_at_end(begun, outcome, is_known=prepared.is_known)
-        left = "in_force" if left and row["engine_name"] == OWN_ENGINE else left
-        undo = undo_state.begun(before, now) if status == "Success" or left else before.undo
-        since = row["dispatched_at"] or now
-        measure = MeasureOfRun(state=left, since=since) if left else None
         ended = before.model_copy(
             update={
                 "status": status,
@@ -624,11 +615,10 @@ class Lifecycle:
                 "operations": serialized.operations,
                 "report": serialized.report,
                 "approval": approval or before.approval,
-                "undo": undo,
-                "measure": measure,
             }
         )
-        if row["responder_name"] == BLOCK and left == "in_force":
+        ended = in_force.settle(tx, row, ended, outcome, self._registry.section, now, is_known=prepared.is_known)
+        if row["responder_name"] == BLOCK and ended.measure is not None:
             ended = block_readers.begun(tx, ended)
         stored.set_end(
             tx,
@@ -638,8 +628,7 @@ class Lifecycle:
             whole_report=serialized.whole_report,
             whole_operations=serialized.whole_operations,
             parameters=before.parameters,
-            undo_at=undo.at if undo else None,
-            keep_target=left is not None or (undo is not None and undo.status is not None),
+            keep_target=ended.measure is not None,
             now=now,
         )
         if before.approval is not None:
@@ -650,10 +639,8 @@ class Lifecycle:
         message = json.loads(prepared.parts["message"])
         by = ended_by if outcome in _DECIDED and ended_by else trail.CORE
         self.audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
-        if begun is not None:
-            in_force.settle(tx, begun, left, undo.at if undo else None)
         if status != "Success" and row["undoes"] is not None:
-            undo_state.failed(tx, row["undoes"], ended, self._clock())
+            in_force.undo_failed(tx, row["undoes"], ended, self._clock())
         if status == "Success" and self._is_undo(row) and row["dispatched_at"] is not None:
             in_force.end_undone(tx, row, ended, targets.of_run(tx, row).asked, self._clock())
         return ended

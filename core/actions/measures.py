@@ -1,11 +1,10 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import NamedTuple
 
 from core.actions import in_force, rights
-from core.actions.in_force import Group
 from core.actions.lifecycle import find, note
 from core.actions.undos import Undos
 from core.authorization import Caller
@@ -15,10 +14,11 @@ from core.common.errors import ResponderBotError, bad_request
 from core.models import Action, Measure, UndoInput, number_of, parse_id
 from core.protection import KINDS, MalformedError, parse
 from core.records import clearance
+from core.responders import target as targets
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
-from core.store import measures as stored
+from core.store import in_force as stored
 from core.store import objects
 
 LIMIT = 1_000
@@ -35,6 +35,17 @@ class MeasureFilter(NamedTuple):
     """Its name or id."""
     alert: str = ""
     case: str = ""
+
+
+class _Seen(NamedTuple):
+    """A row of what is in force that somebody may see, with its action."""
+
+    one: Row
+    row: Row
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return in_force.end_of(self.one)
 
 
 class Measures:
@@ -55,47 +66,48 @@ class Measures:
         for key, text in (("alert", wanted.alert), ("case", wanted.case)):
             if text and parse_id(text) is None:
                 raise bad_request(f"`{key}` must be an id such as ~12")
+        digests = _digests_of(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
-            possible = stored.names_by_action(reads)
             found = []
             for group in in_force.groups(reads):
-                rows = _seen(reads, caller, group)
-                names = {name for row in rows for certain in possible.get(row["id"], ()) for name in certain}
-                if rows and self._is_wanted(reads, wanted, rows, names):
-                    found.append(self._shown(reads, group, rows))
+                if wanted.target and group[0]["target_kind"] != in_force.OBJECT and group[0]["digest"] not in digests:
+                    continue
+                seen = _seen(reads, caller, group)
+                if seen and self._is_wanted(reads, wanted, seen, digests):
+                    found.append(self._shown(group, seen))
             return found[:LIMIT]
 
         return await self._database.snapshot(read)
 
     async def undo(self, caller: Caller, measure_id: str, *, key: str = "", body: str = "") -> list[Action]:
-        """Start the runs that undo a measure: one, unless its runs act on different things as well.
+        """Start the run that undoes a measure, or all that the run with this id has left.
 
-        Only runs that the caller may see are undone by name; what else is in force on the same ends with them.
-
-        Raises ResponderBotError as `Undos.undo` does; conflict if nothing undoes it, or it is only starting.
+        What else is in force on the same ends with it. Raises ResponderBotError as `Undos.undo` does; conflict if
+        nothing undoes it, or it is only starting.
         """
 
-        def read(reads: Reads) -> list[str]:
-            group = _group(reads, measure_id)
-            seen = {row["id"] for row in _seen(reads, caller, group)}
-            if not seen:
-                clearance.require(reads, caller, number_of(measure_id), "undo a measure")
-                raise _missing()
-            chosen: list[tuple[str, frozenset[str]]] = []
-            rows = [row for row in group.rows if row["action_id"] in seen]
-            by_size = [(row["action_id"], stored.names_of(reads, row["action_id"]), row) for row in rows]
-            for number, names, row in sorted(by_size, key=lambda one: (-len(one[1]), one[0])):
-                if row["state"] != "starting" and not any(names <= others for _, others in chosen):
-                    chosen.append((f"~{number}", names))
+        def read(reads: Reads) -> dict[int, list[int]]:
+            chosen: dict[int, list[int]] = {}
+            for group in _groups(reads, measure_id):
+                seen = _seen(reads, caller, group)
+                if not seen:
+                    clearance.require(reads, caller, group[0]["action_id"], "undo a measure")
+                    raise _missing()
+                begun = [each for each in seen if each.one["state"] != "starting"]
+                for last in sorted(begun, key=lambda each: (f"~{each.row['id']}" == measure_id, each.ends))[-1:]:
+                    chosen.setdefault(last.row["id"], []).append(last.one["id"])
             if not chosen:
                 raise ResponderBotError("conflict", "It is only starting; undo it once its run has ended.")
-            return [action_id for action_id, _ in chosen]
+            return chosen
 
-        ids = await self._database.snapshot(read)
         return [
-            (await self._undos.undo(caller, one, UndoInput(), key=f"{key} {one}" if key else "", body=body)).action
-            for one in ids
+            (
+                await self._undos.undo(
+                    *(caller, f"~{number}", UndoInput()), rows=rows, key=f"{key} ~{number}" if key else "", body=body
+                )
+            ).action
+            for number, rows in (await self._database.snapshot(read)).items()
         ]
 
     async def extend(self, caller: Caller, measure_id: str, until: int | None) -> Action:
@@ -106,13 +118,14 @@ class Measures:
         """
 
         def work(tx: Transaction) -> Action:
-            group = self._changeable(tx, caller, measure_id)
-            ends_at = group.last["ends_at"]
-            if ends_at is None:
+            lasts = [max(group, key=in_force.end_of) for group in self._changeable(tx, caller, measure_id)]
+            earlier = [one for one in lasts if one["ends_at"] is not None]
+            if not earlier:
                 raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
-            if until is not None and until <= ends_at:
+            later = [one for one in earlier if until is None or until > one["ends_at"]]
+            if not later:
                 raise ResponderBotError("bad_request", "That is no later than it ends anyway; give a later time.")
-            return self._undos.set_time_in(tx, caller, self._row(tx, caller, group.last), until)
+            return self._set_time(tx, caller, later, until)
 
         return await self._database.transaction(work)
 
@@ -120,15 +133,20 @@ class Measures:
         """Have a measure end earlier, at this time (ms). Raises as `extend` does."""
 
         def work(tx: Transaction) -> Action:
-            group = self._changeable(tx, caller, measure_id)
-            last = in_force.end_of(group.last)[0]
-            if until is None or not self._clock() < until < last:
+            rows = [one for group in self._changeable(tx, caller, measure_id) for one in group]
+            later = [one for one in rows if until is not None and in_force.end_of(one)[0] > until]
+            if until is None or until <= self._clock() or not later:
                 sentence = "Give a time before it ends, and after now; to end it now, undo it."
                 raise ResponderBotError("bad_request", sentence)
-            later = [row for row in group.rows if in_force.end_of(row)[0] > until]
-            return [self._undos.set_time_in(tx, caller, self._row(tx, caller, row), until) for row in later][-1]
+            return self._set_time(tx, caller, later, until)
 
         return await self._database.transaction(work)
+
+    def _set_time(self, tx: Transaction, caller: Caller, rows: Sequence[Row], until: int | None) -> Action:
+        by_action: dict[int, list[int]] = {}
+        for one in rows:
+            by_action.setdefault(one["action_id"], []).append(one["id"])
+        return [self._undos.set_time_in(tx, caller, *each, until) for each in by_action.items()][-1]
 
     async def mark_as_ended(self, caller: Caller, measure_id: str, reason: str) -> list[Action]:
         """Note that a measure has ended, as the caller knows it; nothing is run. One with a time takes an org-admin.
@@ -137,41 +155,39 @@ class Measures:
         """
 
         def work(tx: Transaction) -> list[Action]:
-            group, ended = self._changeable(tx, caller, measure_id), []
-            is_timed = any(measure["ends_at"] is not None for measure in group.rows)
+            rows = [one for group in self._changeable(tx, caller, measure_id) for one in group]
+            is_timed = any(one["ends_at"] is not None for one in rows)
             if is_timed and caller.profile != "org-admin":
                 sentence = "It ends at its time, so only an administrator may mark it as ended; undo it, or ask one."
                 raise ResponderBotError("forbidden", sentence)
-            for measure in group.rows:
-                row = self._row(tx, caller, measure)
+            if any(one["state"] == "starting" or one["undo_status"] == "running" for one in rows):
+                raise ResponderBotError("conflict", "A run of it or its undo has not ended; wait until it has.")
+            for number in {one["action_id"]: None for one in rows}:
+                row = find(tx, f"~{number}")
                 if not is_timed:
                     rights.require_may_change_end(tx, self._guards, caller, row)
-                undo = Action.model_validate_json(row["doc"]).undo
-                if measure["state"] == "starting" or (undo is not None and undo.status == "running"):
-                    raise ResponderBotError("conflict", "A run of it or its undo has not ended; wait until it has.")
                 note(tx, "measure_marked_as_ended", row, login=caller.login)
-                ended.append(in_force.end(tx, row, caller.login, self._clock(), message=reason.strip(), action_id=None))
-            return ended
+            return in_force.end(tx, rows, caller.login, self._clock(), reason=reason.strip())
 
         return await self._database.transaction(work)
 
     async def counts(self) -> dict[str, int]:
-        """How many runs have left something in force, by state."""
+        """How much is in force, by state."""
         return {row["state"]: row["count"] for row in await self._database.read(stored.counts)}
 
-    def _changeable(self, tx: Transaction, caller: Caller, measure_id: str) -> Group:
-        group = _group(tx, measure_id)
-        clearance.require(tx, caller, number_of(measure_id), "change a measure")
-        return group
+    def _changeable(self, tx: Transaction, caller: Caller, measure_id: str) -> list[list[Row]]:
+        """The groups of rows that are meant. Raises ResponderBotError: not_found, forbidden."""
+        groups = _groups(tx, measure_id)
+        for one in (one for group in groups for one in group):
+            clearance.require(tx, caller, one["action_id"], "change a measure")
+        return groups
 
-    def _row(self, tx: Transaction, caller: Caller, measure: Row) -> Row:
-        row = find(tx, f"~{measure['action_id']}")
-        clearance.require(tx, caller, row["id"], "change a measure")
-        return row
-
-    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, rows: Sequence[Row], names: set[str]) -> bool:
-        if wanted.target and not names.intersection(_names_of(wanted.target)):
-            return False
+    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
+        rows = [each.row for each in seen]
+        if wanted.target and seen[0].one["target_kind"] == in_force.OBJECT:
+            possible = (artifact for row in rows for artifact in targets.stored_artifacts(row))
+            if digests.isdisjoint(named.digest for one in possible if (named := targets.named_by(one))):
+                return False
         if wanted.by and self._guards.login(wanted.by) not in {row["created_by"] for row in rows}:
             return False
         if wanted.responder and self._registry.name(wanted.responder) not in {row["responder_name"] for row in rows}:
@@ -179,29 +195,28 @@ class Measures:
         roots = {number for row in rows for number in _roots_of(reads, row)} if wanted.alert or wanted.case else set()
         return all(parse_id(text) in roots for text in (wanted.alert, wanted.case) if text)
 
-    def _shown(self, reads: Reads, group: Group, rows: Sequence[Row]) -> Measure:
+    def _shown(self, group: Sequence[Row], seen: Sequence[_Seen]) -> Measure:
         """A measure by those of its runs that somebody may see; its end and its state are those of all."""
-        seen = {row["id"]: row for row in rows}
-        measures = sorted((measure for measure in group.rows if measure["action_id"] in seen), key=in_force.end_of)
-        action = Action.model_validate_json(seen[measures[-1]["action_id"]]["doc"])
-        states = {measure["state"] for measure in group.rows}
-        numbers = [measure["action_id"] for measure in measures]
+        by_end = sorted(seen, key=lambda each: each.ends)
+        last, states = by_end[-1], {one["state"] for one in group}
+        action = Action.model_validate_json(last.row["doc"])
+        is_part = last.one["artifact"] is not None
         return Measure(
-            id=f"~{min(numbers)}",
-            actions=[f"~{number}" for number in numbers],
+            id=f"~{min(each.one['id'] for each in seen)}",
+            actions=[f"~{each.row['id']}" for each in by_end],
             responder_name=action.responder_name,
             title=self._registry.title(action.responder_name),
             object_type=action.object_type,
             object_id=action.object_id,
-            root_id=f"~{seen[numbers[-1]]['root_id']}",
-            target=action.target,
+            root_id=f"~{last.row['root_id']}",
+            target=[one for one in action.target or () if one.id == last.one["artifact"]] if is_part else None,
             state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
             created_by=action.created_by,
             approved_by=[] if action.approval is None else action.approval.approved_by,
             note=action.note,
-            since=min(measure["since"] for measure in measures),
-            until=group.last["ends_at"],
-            undo=action.undo,
+            since=min(each.one["since"] for each in seen),
+            until=max(group, key=in_force.end_of)["ends_at"],
+            undo=in_force.undo_of(action, last.one),
             readers=action.readers,
         )
 
@@ -210,23 +225,25 @@ def _missing() -> ResponderBotError:
     return ResponderBotError("not_found", "Measure not found; it may have ended.")
 
 
-def _group(reads: Reads, measure_id: str) -> Group:
-    number = parse_id(measure_id)
-    for group in in_force.groups(reads):
-        if any(row["action_id"] == number for row in group.rows):
-            return group
-    raise _missing()
+def _groups(reads: Reads, measure_id: str) -> list[list[Row]]:
+    """What is in force with this id, or by the run with it. Raises ResponderBotError("not_found")."""
+    number = parse_id(measure_id) or 0
+    found = stored.find(reads, number)
+    rows = stored.of_action(reads, number) if found is None else [found]
+    keys = {(one["undone_by"], one["digest"]): None for one in rows if one["state"] != "ended"}
+    if not keys:
+        raise _missing()
+    return [stored.on(reads, undone_by, [digest]) for undone_by, digest in keys]
 
 
-def _seen(reads: Reads, caller: Caller, group: Group) -> Sequence[Row]:
-    """The runs of a measure whose objects the caller may see."""
-    numbers = [measure["action_id"] for measure in group.rows]
-    rows = [row for number in numbers if (row := stored_actions.find(reads, number)) is not None]
-    return [row for row in rows if clearance.sees(reads, caller, row["id"])]
+def _seen(reads: Reads, caller: Caller, group: Sequence[Row]) -> list[_Seen]:
+    """The rows of runs whose objects the caller may see."""
+    rows = ((one, stored_actions.find(reads, one["action_id"])) for one in group)
+    return [_Seen(one, row) for one, row in rows if row is not None and clearance.sees(reads, caller, row["id"])]
 
 
-def _names_of(text: str) -> set[str]:
-    """What a text may name, whatever its data type, as digests."""
+def _digests_of(text: str) -> set[str]:
+    """What a text may name, whatever its data type."""
     found = set[str]()
     for data_type in ("other", *KINDS):
         with suppress(MalformedError):

@@ -7,7 +7,7 @@ Rights are read in the transaction that acts on them, since they may have ended 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.actions import blocklist, in_force, undo_state
+from core.actions import blocklist, in_force
 from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
@@ -198,7 +198,7 @@ def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
         return
     if row["created_by"] != caller.login:
         raise ResponderBotError("forbidden", f"Only {row['created_by']} or an administrator may cancel this.")
-    if undo_state.is_timed(reads, row):
+    if in_force.is_timed(reads, row):
         raise ResponderBotError("forbidden", "Core undoes this at its time, so only an administrator may cancel it.")
 
 
@@ -211,8 +211,8 @@ def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Ro
 
 def require_may_undo(reads: Reads, guards: Guards, caller: Caller, responder_name: str, target: Target) -> None:
     """Raises ResponderBotError("forbidden") for who may not run what this run would undo."""
-    for row in in_force.undone_by(reads, responder_name, target):
-        contained = row["responder_name"]
+    for one in in_force.undone_by(reads, responder_name, target):
+        contained = one["responder"]
         if not guards.is_among(reads, guards.section(contained).run_by, caller.login):
             sentence = f"Only who may run {contained} may undo what it left in force."
             raise ResponderBotError("forbidden", sentence)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from core.actions import in_force, rights, undo_state
+from core.actions import in_force, rights
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import check_parameters, secret_names
 from core.actions.runner import EngineSlots, Runner
@@ -35,21 +35,30 @@ class StartedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Undoing:
-    """The action that a run undoes."""
+    """What a run undoes of what another one has left in force."""
 
     number: int
+    """Of the action."""
+    rows: frozenset[int] = frozenset()
+    """What of it; none: all that can be undone."""
     due_at: int | None = None
-    """The time (ms) for which core's timer starts this undo; it counts only if the action still has it."""
+    """The time (ms) for which core's timer starts this undo; it counts only if all of it still has it."""
 
-    def require(self, reads: Reads) -> Row:
-        """The row of the action, if it can be undone now. Raises ResponderBotError("conflict")."""
-        row = undo_state.require_undoable(reads, self.number)
-        if self.due_at is not None and row["undo_at"] != self.due_at:
-            raise ResponderBotError("conflict", "It was given another time.")
-        if self.due_at is not None and (holder := in_force.holder(reads, row)) is not None:
-            sentence = f"~{holder.number} acts on the same and ends later, so its time counts."
-            raise ResponderBotError("conflict", sentence)
-        return row
+    def require(self, reads: Reads) -> tuple[Row, list[Row]]:
+        """The action, and what can be undone of it now. Raises ResponderBotError("conflict")."""
+        row, rows = in_force.require_undoable(reads, self.number, self.rows)
+        for one in rows if self.due_at is not None else ():
+            if one["due_at"] != self.due_at or len(rows) < len(self.rows):
+                raise ResponderBotError("conflict", "It was given another time.")
+            if (holder := in_force.holder(reads, one)) is not None:
+                sentence = f"~{holder.number} acts on the same and ends later, so its time counts."
+                raise ResponderBotError("conflict", sentence)
+        return row, rows
+
+    def target(self, reads: Reads) -> Target:
+        """What the run gets. Raises as `require` does, and ResponderBotError("not_found")."""
+        row, rows = self.require(reads)
+        return targets.to_undo(reads, row, {one["digest"] for one in rows})
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class Runs:
     def check(self, reads: Reads, caller: Caller, request: RunInput, undoing: Undoing | None = None) -> CheckedRun:
         """Check a request as far as nothing can change until `record`. Raises as `start` does."""
         if undoing is not None:
-            target = targets.to_undo(reads, undoing.require(reads))
+            target = undoing.target(reads)
         else:
             target = targets.load(reads, request.object_type, parse_id(request.object_id), on_run=True)
         caller.require_clearance(target.clearance, "create action")
@@ -153,7 +162,7 @@ class Runs:
         undo = None
         if undoing is None:
             is_installed = self._registry.find(section.undo) is not None
-            undo = undo_state.of_run(section, request.undo_after_minutes, is_installed=is_installed)
+            undo = in_force.undo_of_run(section, request.undo_after_minutes, is_installed=is_installed)
         return CheckedRun(caller, checked, target, choice, section, undoing, undo, secrets)
 
     def compare(self, reads: Reads, checked: CheckedRun) -> None:
@@ -181,10 +190,9 @@ class Runs:
         itself, and the job returned. Raises as `start` does.
         """
         request, choice, undoing = checked.request, checked.choice, checked.undoing
-        undone = None if undoing is None else undoing.require(tx)
         is_ruled = self._guards.has_rules(choice.merged.name) or request.override is not None
-        if undone is not None:
-            target = targets.to_undo(tx, undone)
+        if undoing is not None:
+            target = undoing.target(tx)
         else:
             target = _as_now(tx, checked.target, is_whole=is_ruled or slot_on is not None)
             target = self._acting(checked.caller, target, request, choice)
@@ -210,8 +218,9 @@ class Runs:
             undoes=None if undoing is None else undoing.number,
             override=override,
         )
-        if undoing is not None and undone is not None:
-            undo_state.started(tx, undone, action, self._clock(), is_due=undoing.due_at is not None)
+        if undoing is not None:
+            is_due = undoing.due_at is not None
+            in_force.undo_started(tx, *undoing.require(tx), action, self._clock(), is_due=is_due)
         # One commit for both, if it can start at once. Engines that name their jobs themselves are called only later:
         # after a crash in between nobody could tell whether such an engine has it.
         can_start = slot_on is not None and action.engine_job_id and action.engine_id == slot_on

@@ -1,12 +1,13 @@
 """Undoes actions: on request, and when the timer of a run is over (core/docs/semantics.md#undo)."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
 
-from core.actions import in_force, rights, undo_state
+from core.actions import in_force, rights
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
@@ -19,12 +20,14 @@ from core.records import clearance
 from core.reports.report import has_lost_secret
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from core.store import actions as stored
+from core.store import in_force as stored
 
 TICK_S = 5.0  # how late core may be
 BATCH = 100  # undone at once; more wait for the next round
 
 log = structlog.get_logger()
+_Change = Callable[[Transaction, Sequence[Row]], None]
+"""Changes what is due of an action."""
 
 
 class Undos:
@@ -49,9 +52,16 @@ class Undos:
         await repeat("timed undos", TICK_S, self._run_all)
 
     async def undo(
-        self, caller: Caller, action_id: str, request: UndoInput, *, key: str = "", body: str = ""
+        self,
+        caller: Caller,
+        action_id: str,
+        request: UndoInput,
+        *,
+        rows: Collection[int] = (),
+        key: str = "",
+        body: str = "",
     ) -> StartedRun:
-        """Undo an action now. `key` and `body`: as `Runs.start`.
+        """Undo what an action has left in force (`rows`; none: all of it) now. `key` and `body`: as `Runs.start`.
 
         Raises ResponderBotError as `Runs.start` does; "conflict" for what can't be undone, with the `action` that
         undoes it or has undone it.
@@ -64,7 +74,8 @@ class Undos:
 
         row = await self._database.read(read)
         run = self._request(row, request)
-        return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=Undoing(row["id"]))
+        undoing = Undoing(row["id"], frozenset(rows))
+        return await self._runs.start(caller, run, key=key, body=f"undo {body}", undoing=undoing)
 
     async def set_time(self, caller: Caller, action_id: str, minutes: int) -> Action:
         """Set when core undoes an action: `minutes` from now, 0 for never. Beyond its approval, request an extension.
@@ -77,90 +88,99 @@ class Undos:
             row = find(tx, action_id)
             clearance.require(tx, caller, row["id"], "change when an action is undone")
             now = self._clock()
-            return self.set_time_in(tx, caller, row, now + minutes * MINUTE_MS if minutes else None)
+            return self.set_time_in(tx, caller, row["id"], (), now + minutes * MINUTE_MS if minutes else None)
 
         return await self._database.transaction(work)
 
-    def set_time_in(self, tx: Transaction, caller: Caller, row: Row, undo_at: int | None) -> Action:
-        """As `set_time`, in a transaction of the caller, who may see the object; None for not by itself."""
-        undo_state.require_undoable(tx, row["id"])
-        section, now = self._guards.section(row["responder_name"]), self._clock()
+    def set_time_in(
+        self, tx: Transaction, caller: Caller, number: int, numbers: Collection[int], until: int | None
+    ) -> Action:
+        """As `set_time`, in a transaction of the caller, who may see the object, for some of what an action has left.
+
+        `until`: None for not by itself.
+        """
+        row, rows = in_force.require_undoable(tx, number, numbers)
         rights.require_may_change_end(tx, self._guards, caller, row)
-        note(tx, "undo_time_requested", row, login=caller.login, undo_at=undo_at)
-        return undo_state.set_time(tx, row, section, undo_at, caller.login, now)
+        note(tx, "undo_time_requested", row, login=caller.login, undo_at=until)
+        return in_force.set_time(tx, row, rows, until, self._guards.section, caller.login, self._clock())
 
     async def run_due(self) -> int:
-        """Undo what is due; returns how many actions were due."""
-        due = await self._database.read(lambda reads: stored.undos_due(reads, self._clock(), BATCH))
-        for row in due:
-            number, due_at = row["id"], row["undo_at"]
+        """Undo what is due; returns how much was due."""
+        due = await self._database.read(lambda reads: stored.due(reads, self._clock(), BATCH))
+        by_action: dict[tuple[int, int], list[int]] = {}
+        for one in due:
+            by_action.setdefault((one["action_id"], one["due_at"]), []).append(one["id"])
+        for (number, due_at), numbers in by_action.items():
             try:
-                await self._undo_due(number, due_at)
+                await self._undo_due(number, due_at, numbers)
             except ResponderBotError:  # the store can't be read or written
                 raise
             except Exception:  # one that is damaged must not hold up the others
                 log.exception("undo_failed", action_id=f"~{number}")
-                await self._change_if_due(number, due_at, self._look_again)
+                await self._change_if_due(numbers, due_at, self._look_again)
         return len(due)
 
     async def waiting(self) -> int:
         """How many actions core should have undone, and could not."""
-        return await self._database.read(stored.count_undo_waiting)
+        return await self._database.read(stored.count_waiting)
 
-    async def _undo_due(self, number: int, due_at: int) -> None:
-        """Undo an action for its requester, with the rights that they have now."""
+    async def _undo_due(self, number: int, due_at: int, numbers: Sequence[int]) -> None:
+        """Undo what an action has left that is due, for its requester, with the rights that they have now."""
 
-        def read(reads: Reads) -> tuple[Row, in_force.Holder | None, Row | None, Caller | None]:
+        def read(reads: Reads) -> tuple[Row, Caller | None, list[tuple[int, _Change | None]]]:
             row = find(reads, f"~{number}")
             caller = current_caller(reads, row["created_by"], row["acted_through"] or row["created_by"])
-            return row, in_force.holder(reads, row), in_force.lookalike(reads, row), caller
+            rows = [one for one in map(partial(stored.find, reads), numbers) if one is not None]
+            return row, caller, [(one["id"], self._instead(reads, row, one)) for one in rows]
 
-        row, holder, alike, caller = await self._database.read(read)
-        action = Action.model_validate_json(row["doc"])
-        if action.undo is None or action.undo.status == "running" or (holder and not holder.is_settled):
-            await self._change_if_due(number, due_at, self._look_again)
-            return
-        if holder is not None and not holder.is_whole:
-            sentence = f"~{holder.number} acts on a part of the same and ends later, so it is undone first."
-            await self._change_if_due(
-                number, due_at, lambda tx, row: undo_state.postponed(tx, row, sentence, self._clock())
-            )
-            return
-        if holder is not None:
-            by = holder.number
-            await self._change_if_due(number, due_at, lambda tx, row: undo_state.replaced(tx, row, by, self._clock()))
-            return
-        if alike is not None:
-            sentence = (
-                f"~{alike['action_id']} acts on what may be the same and ends later; undo it yourself if it isn't."
-            )
-            await self._change_if_due(
-                number, due_at, lambda tx, row: undo_state.postponed(tx, row, sentence, self._clock())
-            )
+        row, caller, found = await self._database.read(read)
+        for id_, change in found:
+            if change is not None:
+                await self._change_if_due([id_], due_at, change)
+        due = [id_ for id_, change in found if change is None]
+        if not due:
             return
         try:
             if caller is None or not caller.may("manageAction"):
                 sentence = f"{row['created_by']} asked for this and may no longer run responders; undo it yourself."
                 raise ResponderBotError("forbidden", sentence)
-            await self._runs.start(caller, self._request(row, UndoInput()), undoing=Undoing(number, due_at))
+            undoing = Undoing(number, frozenset(due), due_at)
+            await self._runs.start(caller, self._request(row, UndoInput()), undoing=undoing)
         except ResponderBotError as error:
-            message = error.message
-            log.warning("undo_refused", action_id=f"~{number}", reason=message)
-            await self._change_if_due(
-                number, due_at, lambda tx, row: undo_state.postponed(tx, row, message, self._clock())
+            log.warning("undo_refused", action_id=f"~{number}", reason=error.message)
+            await self._change_if_due(due, due_at, self._postpone(row, error.message))
+
+    def _instead(self, reads: Reads, row: Row, one: Row) -> _Change | None:
+        """What there is to do with what is due instead of undoing it."""
+        holder = in_force.holder(reads, one)
+        if one["undo_status"] == "running" or (holder is not None and not holder.is_settled):
+            return self._look_again
+        if holder is not None and not holder.is_whole:
+            sentence = f"~{holder.number} acts on a part of the same and ends later, so it is undone first."
+            return self._postpone(row, sentence)
+        if holder is not None:
+            by = holder.number
+            return lambda tx, rows: in_force.replaced(tx, row, rows, by, self._clock())
+        if (alike := in_force.lookalike(reads, one)) is not None:
+            sentence = (
+                f"~{alike['action_id']} acts on what may be the same and ends later; undo it yourself if it isn't."
             )
+            return self._postpone(row, sentence)
+        return None
 
-    def _look_again(self, tx: Transaction, row: Row) -> None:
-        """Check it again after a moment, such as while somebody else undoes it."""
-        stored.set_undo(tx, row["id"], row["doc"], self._clock() + undo_state.RETRY_MS)
+    def _postpone(self, row: Row, message: str) -> _Change:
+        return lambda tx, rows: in_force.postponed(tx, row, rows, message, self._clock())
 
-    async def _change_if_due(self, number: int, due_at: int, change: Callable[[Transaction, Row], None]) -> None:
-        """Change an action if it is still due; somebody may have undone it or changed its time."""
+    def _look_again(self, tx: Transaction, rows: Sequence[Row]) -> None:
+        in_force.look_again(tx, rows, self._clock())
+
+    async def _change_if_due(self, numbers: Iterable[int], due_at: int, change: _Change) -> None:
+        """Change those that are still due; somebody may have undone them or changed their time."""
 
         def work(tx: Transaction) -> None:
-            row = stored.find(tx, number)
-            if row is not None and row["undo_at"] == due_at:
-                change(tx, row)
+            rows = [one for number in numbers if (one := stored.find(tx, number)) and one["due_at"] == due_at]
+            if rows:
+                change(tx, rows)
 
         await self._database.transaction(work)
 

@@ -350,8 +350,10 @@ class Extension(ApiModel):
     at: Millis | None = None
     """When core would undo it (ms); None: never."""
     approval: Approval
+    targets: list[ObjectId] = Field(default_factory=list)
+    """What it is for, of what the action has left in force."""
     outcome: Literal["approved", "denied", "expired", "lapsed"] | None = None
-    """None while it waits. `lapsed`: the action was undone before, or given another time."""
+    """None while it waits. `lapsed`: all of it was undone before, or given another time."""
     ended_by: str | None = None
     """Who denied it."""
     message: str | None = None
@@ -367,17 +369,9 @@ class EndChange(ApiModel):
     after: Millis | None = None
 
 
-class Undo(ApiModel):
-    """How an action can be undone (core/docs/semantics.md#undo)."""
+class UndoState(ApiModel):
+    """How far what is in force is undone."""
 
-    responder: str
-    """The name of the responder that undoes it."""
-    title: SkipJsonSchema[str] = Field("", exclude=True)
-    """Its title; set in documents only."""
-    installed: bool | None = None
-    """False if it was not when the run was asked for; it undoes the run once it is."""
-    after_minutes: int | None = None
-    """How many minutes after its success core undoes it, as requested; None: never."""
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
     """None unless the action has succeeded.
 
@@ -391,14 +385,30 @@ class Undo(ApiModel):
     message: str | None = None
     approved_until: Millis | None = None
     """The latest time that was approved (ms); None if the run needed no approval, or was approved without end."""
-    extension: Extension | None = None
-    """The newest one that was asked for."""
     changed: EndChange | None = None
     """The newest change of `at` that somebody made."""
 
 
-class MeasureOfRun(ApiModel):
-    """What a run has left in force (core/docs/in-force.md#measures); until when is in its `undo`."""
+class Undo(UndoState):
+    """How an action can be undone (core/docs/semantics.md#undo).
+
+    Of several targets the state is that of the one that needs most attention.
+    """
+
+    responder: str
+    """The name of the responder that undoes it."""
+    title: SkipJsonSchema[str] = Field("", exclude=True)
+    """Its title; set in documents only."""
+    installed: bool | None = None
+    """False if it was not when the run was asked for; it undoes the run once it is."""
+    after_minutes: int | None = None
+    """How many minutes after its success core undoes it, as requested; None: never."""
+    extension: Extension | None = None
+    """The newest one that was asked for."""
+
+
+class InForceState(ApiModel):
+    """Whether something is in force (core/docs/in-force.md)."""
 
     state: Literal["in_force", "unknown", "ended"]
     """`unknown`: nobody knows whether it took effect, or whether it still lasts."""
@@ -407,6 +417,22 @@ class MeasureOfRun(ApiModel):
     ended_by: str | None = None
     message: str | None = None
     """Why somebody marked it as ended, or why nobody knows any more."""
+
+
+class InForce(InForceState):
+    """What a run has left in force on one target."""
+
+    id: ObjectId
+    target: ObjectId | None = None
+    """The artifact, as in the action's `target`; None for all of the object."""
+    undo: UndoState | None = None
+    """None if nothing undoes it."""
+
+
+class MeasureOfRun(InForceState):
+    """What a run has left in force, of several targets the most that is."""
+
+    targets: list[InForce] = Field(default_factory=list)
 
 
 class TargetArtifact(ApiModel):
@@ -483,7 +509,7 @@ class Measure(ApiModel):
     """What is in force: all that runs with the same undo have left on the same target."""
 
     id: ObjectId
-    """That of the first of its runs."""
+    """Of what the first of its runs has left."""
     actions: list[ObjectId]
     """Its runs; the one that ends last is the last."""
     responder_name: str
@@ -493,7 +519,7 @@ class Measure(ApiModel):
     object_id: ObjectId
     root_id: ObjectId
     target: list[TargetArtifact] | None = None
-    """As of the action."""
+    """The only one; None if nobody knows what it acts on in its object."""
     state: Literal["starting", "in_force", "unknown"]
     created_by: str
     approved_by: list[str]

@@ -27,9 +27,9 @@ def begun(tx: Transaction, action: Action) -> Action:
     return action.model_copy(update={"readers": _readers(tx, action)})
 
 
-def ended(tx: Transaction, number: int) -> None:
-    """Note that what an action of Block had put on the lists has gone."""
-    stored.end_entries(tx, number)
+def ended(tx: Transaction, number: int, left: Iterable[str]) -> None:
+    """Note that what an action of Block had put on the lists has gone, but for targets of the kinds that are `left`."""
+    stored.end_entries(tx, number, {LIST_OF[kind] for kind in left if kind in LIST_OF})
     _rewrite(tx, number)
 
 
@@ -53,7 +53,7 @@ def _rewrite(tx: Transaction, number: int) -> bool:
     readers = _readers(tx, action)
     if readers == (action.readers or []):
         return False
-    stored.set_doc(tx, number, action.model_copy(update={"readers": readers}).to_json())
+    stored_actions.set_doc(tx, number, action.model_copy(update={"readers": readers}).to_json())
     return True
 
 

@@ -6,7 +6,7 @@ A run stores its target when it is requested, and gets that and nothing else
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -177,12 +177,21 @@ def why_none_fits(target: Target, types: TargetTypes) -> str:
     return f"this {'observable is' if target.kind == artifacts.KIND else 'alert names'} no {_any_of(types)}"
 
 
-def acted_on(action: Action, target: Target) -> Sequence[Parsed]:
-    """What a run acts on; empty if nobody knows."""
-    ids = {artifact.id for artifact in action.target or ()}
+def acted_on(action: Action, target: Target) -> Mapping[str, Parsed]:
+    """What a run acts on, by the ids in its `target`; empty if nobody knows."""
+    ids = [artifact.id for artifact in action.target or ()]
     items = [target.json] if target.kind == artifacts.KIND else target.json.get("artifacts", ())
-    named = (named_by(item) for item in items if item["id"] in ids or (ids and len(items) == 1))
-    return [one for one in named if one is not None]
+    if len(items) == 1 and len(ids) == 1:  # which may have got another id since
+        named = {ids[0]: named_by(items[0])}
+    else:
+        named = {item["id"]: named_by(item) for item in items if item["id"] in ids}
+    return {id_: one for id_, one in named.items() if one is not None}
+
+
+def stored_artifacts(row: Row) -> Sequence[Mapping[str, Any]]:
+    """The artifacts that an action on an object gets."""
+    found: Sequence[Mapping[str, Any]] = from_json(row["target"])["json"].get("artifacts", ()) if row["target"] else ()
+    return found
 
 
 def named_by(artifact: Mapping[str, Any]) -> Parsed | None:
@@ -347,18 +356,24 @@ def of_run(reads: Reads, row: Row) -> TargetOfRun:
     return TargetOfRun(now, asked, sentence if changed else "")
 
 
-def to_undo(reads: Reads, row: Row) -> Target:
+def to_undo(reads: Reads, row: Row, digests: Collection[str]) -> Target:
     """The target of an undo: that of the action, with the object's levels of now where they are higher.
 
-    Raises ResponderBotError("not_found") if the object or its case is deleted.
+    Of what the action acted on, it has what has these `digests`. Raises ResponderBotError("not_found") if the object or
+    its case is deleted.
     """
     now, gone = of_action(reads, row)
     if not gone:
         _refuse_deleted(now)
     asked = as_asked(row, now)
     tlp, pap, root_tlp = max(asked.tlp, now.tlp), max(asked.pap, now.pap), max(asked.root_tlp, now.root_tlp)
-    acts_on = Action.model_validate_json(row["doc"]).target
-    return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp, acts_on=acts_on)
+    action = Action.model_validate_json(row["doc"])
+    others = {id_ for id_, named in acted_on(action, asked).items() if named.digest not in digests}
+    acts_on = action.target and [artifact for artifact in action.target if artifact.id not in others]
+    shown = asked.json
+    if others:
+        shown = {**shown, "artifacts": [one for one in shown["artifacts"] if one["id"] not in others]}
+    return replace(asked, tlp=tlp, pap=pap, root_tlp=root_tlp, acts_on=acts_on, json=shown)
 
 
 def as_asked(row: Row, now: Target) -> Target:

@@ -24,7 +24,7 @@ from core.records.writes import record_event
 from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
-from core.store import attachments, events, measures
+from core.store import attachments, events
 from core.store import retention as stored
 from core.store.database import backup
 
@@ -161,7 +161,6 @@ class Retention:
             for item in stored.items(tx, kind, number, number) if goes else ():
                 if is_forced and item.kind == "action":
                     stored_actions.delete_report(tx, item.id)
-                    measures.delete(tx, item.id)
                 self._delete(tx, item, step)
                 if step.is_over:
                     return place, 0

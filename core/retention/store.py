@@ -42,9 +42,11 @@ def open_of(reads: Reads, login: str) -> list[int]:
 def timed_of(reads: Reads, login: str) -> list[int]:
     """The runs of a person that core will undo."""
     rows = reads.rows(
-        "SELECT id FROM action WHERE created_by = :login AND undo_at IS NOT NULL ORDER BY id", {"login": login}
+        "SELECT action_id FROM in_force JOIN action ON action.id = action_id"
+        " WHERE due_at IS NOT NULL AND created_by = :login",
+        {"login": login},
     )
-    return [row["id"] for row in rows]
+    return sorted({row["action_id"] for row in rows})
 
 
 def hand_over(tx: Transaction, numbers: Iterable[int], login: str) -> None:

@@ -16,7 +16,7 @@ OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
     " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, secret_names,"
-    " awaits_approval, undoes, undo_at, run_id, request_id, doc"
+    " awaits_approval, undoes, run_id, request_id, doc"
 )
 
 
@@ -221,7 +221,6 @@ def set_end(
     whole_report: str | None,
     whole_operations: str | None,
     parameters: str | None,
-    undo_at: int | None,
     keep_target: bool,
     now: int,
 ) -> None:
@@ -232,7 +231,7 @@ def set_end(
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
         " whole_operations = :whole_operations, parameters = coalesce(whole_parameters, :parameters),"
-        " undo_at = :undo_at, owner = NULL, awaits_approval = 0, report_at = :now"
+        " owner = NULL, awaits_approval = 0, report_at = :now"
         f"{'' if keep_target else ', target = NULL'} WHERE id = :id",
         {
             "id": action_id,
@@ -241,18 +240,14 @@ def set_end(
             "whole_report": whole_report,
             "whole_operations": whole_operations,
             "parameters": parameters,
-            "undo_at": undo_at,
             "now": now,
         },
     )
 
 
-def set_undo(tx: Transaction, action_id: int, doc: str, undo_at: int | None) -> None:
-    """Store the JSON of an action, and when core undoes it (ms)."""
-    tx.run(
-        "UPDATE action SET doc = :doc, undo_at = :undo_at WHERE id = :id",
-        {"id": action_id, "doc": doc, "undo_at": undo_at},
-    )
+def set_doc(tx: Transaction, action_id: int, doc: str) -> None:
+    """Store the JSON of an action."""
+    tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})
 
 
 def delete(tx: Transaction, action_id: int) -> None:
@@ -261,25 +256,6 @@ def delete(tx: Transaction, action_id: int) -> None:
 
 def forget_target(tx: Transaction, action_id: int) -> None:
     tx.run("UPDATE action SET target = NULL WHERE id = :id", {"id": action_id})
-
-
-def undos_due(reads: Reads, now: int, limit: int) -> list[Row]:
-    """The actions (`id, undo_at`) whose undo is due at `now` (ms), longest due first."""
-    return reads.rows(
-        "SELECT id, undo_at FROM action WHERE undo_at <= :now ORDER BY undo_at, id LIMIT :limit",
-        {"now": now, "limit": limit},
-    )
-
-
-def with_undo_at(reads: Reads) -> list[int]:
-    """The actions with a timed undo."""
-    return [row["id"] for row in reads.rows("SELECT id FROM action WHERE undo_at IS NOT NULL")]
-
-
-def count_undo_waiting(reads: Reads) -> int:
-    """How many actions core should have undone, and could not."""
-    row = reads.row("SELECT count(*) AS total FROM action WHERE undo_at IS NOT NULL AND undo_status = 'waiting'")
-    return row["total"] if row else 0
 
 
 def find_report(reads: Reads, action_id: int) -> Row | None:
@@ -328,11 +304,11 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 def timed(reads: Reads, limit: int) -> list[int]:
     """The first actions that core undoes, or whose approval expires, at a time."""
     rows = reads.rows(
-        "SELECT id FROM action WHERE undo_at IS NOT NULL UNION SELECT action_id FROM approval"
-        " WHERE is_waiting = 1 ORDER BY id LIMIT :limit",
+        "SELECT action_id FROM in_force WHERE due_at IS NOT NULL UNION SELECT action_id FROM approval"
+        " WHERE is_waiting = 1 ORDER BY action_id LIMIT :limit",
         {"limit": limit},
     )
-    return [row["id"] for row in rows]
+    return [row["action_id"] for row in rows]
 
 
 _UNCLAIMED = f"{OPEN} AND owner IS NULL AND awaits_approval = 0"  # as in the index

@@ -11,22 +11,17 @@ from core.store.database import sequences
 def blocked(reads: Reads) -> list[tuple[Parsed, int]]:
     """Each target that is in force of Block, with the number of the action that blocks it."""
     rows = reads.rows(
-        "SELECT action.id, action.doc FROM measure JOIN action ON action.id = measure.action_id"
-        " WHERE responder_name = :block AND state <> 'starting'",
+        "SELECT target_kind, target, action_id FROM in_force WHERE responder = :block"
+        " AND state <> 'ended' AND state <> 'starting'",
         {"block": BLOCK},
     )
-    return [
-        (Parsed(artifact["kind"], artifact["data"]), row["id"])
-        for row in rows
-        for artifact in json.loads(row["doc"])["target"]
-    ]
+    return [(Parsed(row["target_kind"], row["target"]), row["action_id"]) for row in rows]
 
 
 def count(reads: Reads, but: int) -> int:
     """How many targets are, or are about to be, in force of Block, without those of one action."""
     row = reads.row(
-        "SELECT count(*) AS count FROM measure JOIN action ON action.id = measure.action_id"
-        " WHERE responder_name = :block AND action.id <> :but",
+        "SELECT count(*) AS count FROM in_force WHERE responder = :block AND state <> 'ended' AND action_id <> :but",
         {"block": BLOCK, "but": but},
     )
     return int(row["count"]) if row else 0
@@ -95,10 +90,12 @@ def add_entries(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
     )
 
 
-def end_entries(tx: Transaction, action_id: int) -> None:
-    """Note that an action is on no list any more."""
+def end_entries(tx: Transaction, action_id: int, left: Iterable[str]) -> None:
+    """Note that some of what an action had put on lists has gone: it is still on the lists that are `left`."""
     tx.run(
-        "UPDATE blocklist_entry SET ended = :version WHERE action_id = :id", {"id": action_id, "version": changed(tx)}
+        "UPDATE blocklist_entry SET ended = :version WHERE action_id = :id AND ended IS NULL"
+        " AND list NOT IN (SELECT value FROM json_each(:left))",
+        {"id": action_id, "version": changed(tx), "left": json.dumps(list(left))},
     )
 
 
@@ -126,7 +123,3 @@ def forget_ended(tx: Transaction, name: str) -> None:
         " WHERE list = :list AND coalesce(disabled, 0) = 0 AND blocklist_reader.version < ended)",
         {"list": name},
     )
-
-
-def set_doc(tx: Transaction, action_id: int, doc: str) -> None:
-    tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})

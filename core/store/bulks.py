@@ -62,7 +62,8 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         "SELECT bulk_id, status, CASE status WHEN 'Failure' THEN outcome END AS outcome,"
         " awaits_approval AS awaits,"
         " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
-        " count(*) AS count, min(approval.expires_at) AS expires_at, max(undo_at) AS release_at FROM action"
+        " count(*) AS count, min(approval.expires_at) AS expires_at,"
+        " max((SELECT max(due_at) FROM in_force WHERE in_force.action_id = action.id)) AS release_at FROM action"
         " LEFT JOIN approval ON approval.id = action.id"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
         " GROUP BY bulk_id, status, outcome, awaits, undo_status",

@@ -9,9 +9,8 @@ from core.store import attachments, objects, texts
 
 Root = Literal["alert", "case"]
 
-_IN_FORCE = "undo_status IN ('available', 'waiting', 'running', 'failed')"
-_UNFINISHED = f"(status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL OR {_IN_FORCE})"
-"""The condition of an index: open, waiting for approval or a slot, or in force (it has an undo and is not undone)."""
+_OPEN = "status IN ('Waiting', 'InProgress')"
+"""The condition of an index: running, or waiting for approval or a slot."""
 _ROOTS = "(SELECT CAST(:id AS BIGINT) UNION ALL SELECT id FROM object WHERE case_id = :case)"
 """An alert or a case, and the alerts of that case."""
 
@@ -75,9 +74,10 @@ def closed_at(reads: Reads, root_id: int) -> int | None:
     )
     if row is None or row["closed_at"] is None or row["has_open"]:
         return None
-    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {_UNFINISHED} LIMIT 1", values):
+    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {_OPEN} LIMIT 1", values):
         return None
-    if reads.row(f"SELECT 1 FROM measure WHERE root_id IN {_ROOTS} LIMIT 1", values):
+    active = "SELECT 1 FROM in_force WHERE action_id = action.id AND state <> 'ended'"
+    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND EXISTS ({active}) LIMIT 1", values):
         return None
     return max(int(row["closed_at"]), row["alert_closed_at"] or 0)
 
@@ -115,7 +115,7 @@ def delete(tx: Transaction, item: Item) -> bool:
     if item.kind != "action":
         attachments.save(tx, item.id, ())
         return objects.delete(tx, item.id)
-    for table in ("action_target", "approval"):
+    for table in ("action_target", "approval", "in_force"):
         tx.run(f"DELETE FROM {table} WHERE action_id = :id", values)
     return bool(tx.run("DELETE FROM action WHERE id = :id", values))
 

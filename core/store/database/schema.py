@@ -76,11 +76,10 @@ CREATE INDEX object_text_object ON object_text (object_id);
 -- doc: the response JSON; whole_report, whole_operations, whole_parameters: only if those in it were truncated.
 -- owner: the core that follows it. host_id: the host that runs its program; null while there is none, and on a remote
 -- engine. parameters: with their secrets until it has ended. secret_names: a JSON list of those that hold one.
--- awaits_approval: 1 while it does. undoes: the action that this one undoes. undo_at: when core
--- undoes this one; null for never, and once it has. target: what it was asked to run on (responders/target.py), while
--- it is open or has left something in force. run_id: its number and a random one, by which engines find its job.
--- request_id: of the request that started it, for the log. report_at: when it ended; null while it is open, and once
--- retention has removed its report. kind: of its object.
+-- awaits_approval: 1 while it does. undoes: the action that this one undoes. target: what it was asked to run on
+-- (responders/target.py), while it is open or has left something in force. run_id: its number and a random one, by
+-- which engines find its job. request_id: of the request that started it, for the log. report_at: when it ended; null
+-- while it is open, and once retention has removed its report. kind: of its object.
 CREATE TABLE action (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, object_id INTEGER NOT NULL, root_id INTEGER, responder_name TEXT,
   engine_name TEXT, engine_responder_id TEXT, status TEXT NOT NULL, created_by TEXT NOT NULL, acted_through TEXT,
@@ -88,7 +87,7 @@ CREATE TABLE action (
   parameters TEXT, secret_names TEXT NOT NULL DEFAULT '[]', awaits_approval INTEGER NOT NULL DEFAULT 0,
   doc TEXT NOT NULL,
   whole_report TEXT, whole_operations TEXT, whole_parameters TEXT, bulk_id INTEGER, undoes INTEGER,
-  undo_at INTEGER, host_id TEXT, target TEXT, run_id TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '',
+  host_id TEXT, target TEXT, run_id TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '',
   report_at INTEGER,
   outcome TEXT GENERATED ALWAYS AS ({text:outcome}) STORED,
   ended_at INTEGER GENERATED ALWAYS AS ({number:endDate}) STORED,
@@ -105,12 +104,9 @@ CREATE INDEX action_unclaimed ON action (engine_name, id)
 CREATE INDEX action_on_artifact ON action (root_id, id) WHERE kind = 'case_artifact';
 CREATE INDEX action_in_bulk ON action (bulk_id, status) WHERE bulk_id IS NOT NULL;
 CREATE INDEX action_dispatched ON action (responder_name, dispatched_at) WHERE dispatched_at IS NOT NULL;
-CREATE INDEX action_undo_at ON action (undo_at, id) WHERE undo_at IS NOT NULL;
 CREATE INDEX action_root ON action (root_id, created_at);
 CREATE INDEX action_report_at ON action (report_at, id) WHERE report_at IS NOT NULL;
-CREATE INDEX action_unfinished ON action (root_id)
-  WHERE status IN ('Waiting', 'InProgress') OR undo_at IS NOT NULL
-    OR undo_status IN ('available', 'waiting', 'running', 'failed');
+CREATE INDEX action_unfinished ON action (root_id) WHERE status IN ('Waiting', 'InProgress');
 
 -- Approvals of runs until these end, and of later ends while they wait. id: the run, or the extension of action_id.
 -- is_waiting: 0 once a run has all that it needs. ends_at: the later end; null for none, and for a run. votes: as JSON.
@@ -142,21 +138,26 @@ CREATE TABLE repeated_alert (alert_id INTEGER PRIMARY KEY, login TEXT NOT NULL, 
 CREATE TABLE action_target (target TEXT, action_id INTEGER, PRIMARY KEY (target, action_id));
 CREATE INDEX action_target_action ON action_target (action_id);
 
--- What runs have left in force. kind: the responder that undoes it, or its own where none does. state: starting,
--- in_force or unknown. ends_at: null for no end. is_crossed: something undid the same while it was starting.
-CREATE TABLE measure (
-  action_id INTEGER PRIMARY KEY, kind TEXT NOT NULL, root_id INTEGER NOT NULL, state TEXT NOT NULL,
-  since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL);
-CREATE INDEX measure_root ON measure (root_id);
--- What those runs act on, as hashes; is_certain: 0 for what they may act on.
-CREATE TABLE measure_target (
-  name TEXT, action_id INTEGER, is_certain INTEGER NOT NULL, PRIMARY KEY (name, action_id));
-CREATE INDEX measure_target_action ON measure_target (action_id);
--- How what those runs act on looks to people, as hashes. name: as of measure_target. is_label: 1 for the first label of
--- a full name.
-CREATE TABLE measure_look (
-  look TEXT, name TEXT, action_id INTEGER, is_label INTEGER NOT NULL, PRIMARY KEY (look, name, action_id));
-CREATE INDEX measure_look_action ON measure_look (action_id);
+-- What runs have left in force: a row for each target of a run; one for its object where it may act on anything in
+-- that (target_kind: object). undone_by: the responder that undoes it, or its own where none does. target: in full, in
+-- its canonical form; artifact: the one that names it. look, look_folded, look_label: how it looks, as hashes. state:
+-- starting, in_force, unknown or ended. ends_at: null for no end. due_at: when core undoes it or tries again.
+-- is_crossed: something undid the same while it was starting. undo_id: the newest run that undoes it; is_due: core
+-- began that. message: why it was not undone. reason: why nobody knows whether it is in force, or who says it ended.
+CREATE TABLE in_force (
+  id INTEGER PRIMARY KEY, action_id INTEGER NOT NULL, responder TEXT NOT NULL, undone_by TEXT NOT NULL, artifact TEXT,
+  target_kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, look TEXT, look_folded TEXT, look_label TEXT,
+  state TEXT NOT NULL, since INTEGER NOT NULL, ends_at INTEGER, due_at INTEGER, is_crossed INTEGER NOT NULL DEFAULT 0,
+  undo_status TEXT, undo_id INTEGER, is_due INTEGER NOT NULL DEFAULT 0, message TEXT, approved_until INTEGER,
+  moved_by TEXT, moved_at INTEGER, moved_from INTEGER, ended_at INTEGER, ended_by TEXT, reason TEXT);
+CREATE INDEX in_force_action ON in_force (action_id);
+CREATE INDEX in_force_active ON in_force (id) WHERE state <> 'ended';
+CREATE INDEX in_force_target ON in_force (digest, undone_by) WHERE state <> 'ended';
+CREATE INDEX in_force_responder ON in_force (responder, target_kind) WHERE state <> 'ended';
+CREATE INDEX in_force_look ON in_force (look) WHERE state <> 'ended';
+CREATE INDEX in_force_look_folded ON in_force (look_folded) WHERE state <> 'ended';
+CREATE INDEX in_force_look_label ON in_force (look_label) WHERE state <> 'ended';
+CREATE INDEX in_force_due ON in_force (due_at, id) WHERE due_at IS NOT NULL;
 
 -- Which actions are on a block list since which version of it, or were until `ended` and some reader has them.
 CREATE TABLE blocklist_entry (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.actions.documents import Documents
-from core.actions.undo_state import LAST_RETRY_MS
+from core.actions.in_force import LAST_RETRY_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, AlertUpdate, ArtifactsInput, ArtifactUpdate, CaseUpdate, Kind, UndoInput

@@ -32,7 +32,18 @@ from tests.core.actions.harness import (
     open_harness,
     run_input,
 )
-from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS, RELEASE, STEPS, engine, refused, released, undo_of
+from tests.core.actions.test_undo import (
+    BLOCK,
+    DONE,
+    FAILED,
+    MINUTE_MS,
+    RELEASE,
+    STEPS,
+    engine,
+    refused,
+    released,
+    undo_of,
+)
 from tests.core.core_process import alert_in, core_process, run_body, setup_in
 from tests.core.running import running_core
 from tests.stores import opened
@@ -77,6 +88,12 @@ async def alert_with(harness: Harness, *artifacts: Any, **fields: Any) -> str:
     return created.id
 
 
+def left_by(action: Action, artifact: str = "") -> str:
+    """The id of what a run has left, on this artifact of several."""
+    assert action.measure is not None
+    return next(one.id for one in action.measure.targets if artifact in ("", one.target))
+
+
 async def blocked(harness: Harness, report: Report = DONE, **more: Any) -> Action:
     started = await harness.actions.start(ANNA, run_input(harness, **more))
     (await next_run(harness.engine)).finish(report)
@@ -94,7 +111,7 @@ async def test_the_same_host_from_two_alerts_is_one_measure_with_the_latest_end(
         harness.clock.now_ms += MINUTE_MS
         second = await blocked(harness, objectId=other, undoAfterMinutes=10)
         measure = await only(harness)
-        assert (measure.id, measure.actions, measure.since) == (first.id, [second.id, first.id], start)
+        assert (measure.id, measure.actions, measure.since) == (left_by(first), [second.id, first.id], start)
         assert (measure.until, measure.object_id, measure.state) == (
             start + 60 * MINUTE_MS,
             harness.alert_id,
@@ -139,22 +156,86 @@ async def test_of_two_with_the_same_end_one_is_undone_and_both_end(tmp_path: Pat
         assert [(await undo_of(harness, action)).status for action in actions] == ["undone", "undone"]
 
 
-async def test_a_part_of_a_measure_is_undone_after_what_lasts_longer(tmp_path: Path) -> None:
-    two = [{"dataType": "hostname", "data": name} for name in ("a1", "b1")]
+async def test_each_target_of_a_run_has_an_end_of_its_own(tmp_path: Path) -> None:
+    """Two are isolated at once. What keeps one of them for longer doesn't keep the other."""
     async with harness_with(tmp_path) as harness:
-        both = await alert_with(harness, *two)
+        both = await alert_with(harness, *({"dataType": "hostname", "data": name} for name in ("a1", "b1")))
         wide = await blocked(harness, objectId=both, target=["a1", "b1"], undoAfterMinutes=5)
         narrow = await blocked(harness, objectId=both, target="a1", undoAfterMinutes=60)
-        assert (await only(harness)).actions == [wide.id, narrow.id]
+        found = {measure.target[0].data: measure for measure in await listed(harness) if measure.target}
+        assert {name: measure.actions for name, measure in found.items()} == {
+            "a1": [wide.id, narrow.id],
+            "b1": [wide.id],
+        }
         harness.clock.now_ms += 5 * MINUTE_MS
         await harness.undos.run_due()
-        undo = await undo_of(harness, wide)
-        assert undo.status == "waiting"
-        assert undo.message == f"{narrow.id} acts on a part of the same and ends later, so it is undone first."
-        # Undoing all of it takes the one run that acted on all.
-        (undoing,) = await measures_of(harness).undo(BEN, narrow.id)
-        assert undoing.undoes == wide.id
-        await released(harness)
+        assert targets_of(await released(harness)) == ["b1"]
+        assert (await only(harness)).actions == [wide.id, narrow.id]
+        assert await states_of(harness, wide) == {"a1": ("in_force", "replaced"), "b1": ("ended", "undone")}
+        harness.clock.now_ms += 55 * MINUTE_MS
+        await harness.undos.run_due()
+        assert targets_of(await released(harness)) == ["a1"]
+        assert await listed(harness) == []
+        assert await states_of(harness, wide) == {"a1": ("ended", "undone"), "b1": ("ended", "undone")}
+        assert await states_of(harness, narrow) == {"a1": ("ended", "undone")}
+
+
+def targets_of(action: Action) -> list[str]:
+    return [artifact.data for artifact in action.target or ()]
+
+
+async def states_of(harness: Harness, action: Action) -> dict[str, tuple[str, str | None]]:
+    """By target: whether what a run has left is in force, and how far it is undone."""
+    now = await harness.action(action.id)
+    names = {artifact.id: artifact.data for artifact in now.target or ()}
+    assert now.measure is not None
+    return {
+        names[one.target or ""]: (one.state, None if one.undo is None else one.undo.status)
+        for one in now.measure.targets
+    }
+
+
+async def test_of_two_hosts_of_one_run_one_is_released_and_the_other_stays(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        both = await alert_with(harness, *({"dataType": "hostname", "data": name} for name in ("a1", "b1")))
+        action, measures = await blocked(harness, objectId=both, target=["a1", "b1"]), measures_of(harness)
+        first, second = (one.id for one in action.target or ())
+        (undo,) = await measures.undo(BEN, left_by(action, first))
+        run = await next_run(harness.engine)
+        assert [artifact["data"] for artifact in run.job.data["artifacts"]] == ["a1"]
+        assert await states_of(harness, action) == {"a1": ("in_force", "running"), "b1": ("in_force", "available")}
+        again = await refused(measures.undo(BEN, left_by(action, first)))
+        assert (again.code, again.message) == ("conflict", f"It is already being undone, by {undo.id}.")
+        run.finish(DONE)
+        await harness.ended(undo.id)
+        assert await states_of(harness, action) == {"a1": ("ended", "undone"), "b1": ("in_force", "available")}
+        now = await harness.action(action.id)
+        assert now.undo is not None
+        assert now.measure is not None
+        assert (now.undo.status, now.measure.state, targets_of(undo)) == ("available", "in_force", ["a1"])
+        assert (await only(harness)).id == left_by(action, second)
+        # Its end is its own, and undoing the run undoes what is left of it.
+        until = harness.clock.now_ms + 30 * MINUTE_MS
+        await measures.shorten(BEN, left_by(action, second), until)
+        assert (await only(harness)).until == until
+        await harness.undos.undo(ANNA, action.id, UndoInput())
+        assert targets_of(await released(harness)) == ["b1"]
+        assert await listed(harness) == []
+        assert (await undo_of(harness, action)).status == "undone"
+
+
+async def test_an_undo_of_the_run_undoes_all_its_targets_at_once_and_one_that_fails_leaves_them(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
+        both = await alert_with(harness, *({"dataType": "hostname", "data": name} for name in ("a1", "b1")))
+        action = await blocked(harness, objectId=both, target=["a1", "b1"])
+        (undo,) = await measures_of(harness).undo(BEN, action.id)
+        assert targets_of(undo) == ["a1", "b1"]
+        await released(harness, FAILED)
+        failed = {"a1": ("in_force", "failed"), "b1": ("in_force", "failed")}
+        assert await states_of(harness, action) == failed
+        harness.clock.now_ms += 60 * MINUTE_MS
+        await harness.undos.run_due()
+        assert targets_of(await released(harness)) == ["a1", "b1"]
         assert await listed(harness) == []
 
 
@@ -471,7 +552,7 @@ async def test_what_two_alerts_share_is_listed_for_who_may_see_one_of_them(tmp_p
         assert whole.actions == [own.id, hidden.id]
         in_slack = replace(ANNA, acted_through="bot@example.org", clearance=1)
         (measure,) = await measures.listed(in_slack, MeasureFilter(target="srv-dc01"))
-        assert (measure.id, measure.actions, measure.object_id) == (own.id, [own.id], green)
+        assert (measure.id, measure.actions, measure.object_id) == (left_by(own), [own.id], green)
         assert (measure.until, measure.target) == (whole.until, own.target)
         assert [text for text in (amber, hidden.id, "insider") if f'"{text}"' in measure.model_dump_json()] == []
         assert await measures.listed(in_slack, MeasureFilter(alert=amber)) == []

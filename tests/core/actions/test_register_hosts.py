@@ -1,7 +1,6 @@
 """The register of two hosts that are killed and away for three days: it is the truth, and each end happens once."""
 
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -64,14 +63,8 @@ async def isolated(core: CoreProcess, target: str, minutes: int) -> str:
 def pass_days(setup: CoreSetup, days: int) -> None:
     """Have all that is stored so many days older, as it is once no core has run for as long."""
     passed = days * DAY_MS
-    for number, text in stores.rows(setup.database, "SELECT id, doc FROM action"):
-        doc = json.loads(text)
-        if doc.get("undo", {}).get("at"):
-            doc["undo"]["at"] -= passed
-            quoted = json.dumps(doc).replace("'", "''")
-            stores.rows(setup.database, f"UPDATE action SET doc = '{quoted}' WHERE id = {number}")  # noqa: S608
-    stores.rows(setup.database, f"UPDATE action SET undo_at = undo_at - {passed}")  # noqa: S608
-    stores.rows(setup.database, f"UPDATE measure SET ends_at = ends_at - {passed}, since = since - {passed}")  # noqa: S608
+    times = ", ".join(f"{name} = {name} - {passed}" for name in ("ends_at", "due_at", "since"))
+    stores.rows(setup.database, f"UPDATE in_force SET {times}")  # noqa: S608
 
 
 async def in_force(core: CoreProcess) -> dict[str, int | None]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from core.actions.in_force import LAST_RETRY_MS, RETRY_MS
 from core.actions.runs import Undoing
-from core.actions.undo_state import LAST_RETRY_MS, RETRY_MS
 from core.actions.undos import BATCH
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
@@ -461,7 +461,7 @@ async def test_a_time_that_somebody_has_changed_meanwhile_does_not_count(tmp_pat
         harness.clock.now_ms += 30 * MINUTE_MS
         await harness.undos.set_time(ANNA, action.id, 60)
         release = run_input(harness, RELEASE)
-        late = await refused(harness.actions.runs.start(ANNA, release, undoing=Undoing(number, due)))
+        late = await refused(harness.actions.runs.start(ANNA, release, undoing=Undoing(number, due_at=due)))
         assert (late.code, runs_of(harness, RELEASE)) == ("conflict", 0)
 
 
@@ -556,7 +556,7 @@ async def test_a_run_that_comes_between_the_look_and_a_timed_undo_is_not_undone_
         await blocked(harness)
         release = run_input(harness, RELEASE)
         with pytest.raises(ResponderBotError, match="acts on the same and ends later") as caught:
-            await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:]), due_at))
+            await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:]), due_at=due_at))
         assert caught.value.code == "conflict"
         by_hand = await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:])))
         assert (await released(harness)).id == by_hand.action.id
@@ -630,7 +630,7 @@ STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": 
 
 def come(setup: CoreSetup) -> None:
     """Let the time of all timed runs have come while no core runs."""
-    assert stores.rows(setup.database, "UPDATE action SET undo_at = 1 WHERE undo_at IS NOT NULL RETURNING id")
+    assert stores.rows(setup.database, "UPDATE in_force SET due_at = 1 WHERE due_at IS NOT NULL RETURNING id")
 
 
 async def undone(core: CoreProcess, action_id: str) -> Action:
