@@ -118,7 +118,7 @@ def settle(
             "approved_until": at if action.approval else None,
             **_until(limit.until if limit else at),
         }
-        stored.change(tx, one["id"], values)
+        stored.change(tx, one["id"], values, now)
     _request_extensions(tx, limits, at, section_of, row["created_by"], now)
     return _with_rows(tx, action)
 
@@ -208,7 +208,7 @@ def _change(
 
     An extension that waits lapses with the last of its targets that was changed; `extension`, if given, replaces it.
     """
-    changed = [stored.change(tx, number, values) for number, values in changes.items()]
+    changed = [stored.change(tx, number, values, now) for number, values in changes.items()]
     action = _loaded(stored_actions.find(tx, row["id"]) or row)  # as it is by now
     if action.undo is not None:
         waiting = extension or action.undo.extension
@@ -301,14 +301,14 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
         if one["id"] in ids or not _covers(tx, row, one):
             continue
         if one["state"] == "starting":
-            stored.change(tx, one["id"], {"is_crossed": 1})
+            stored.change(tx, one["id"], {"is_crossed": 1}, now)
         elif one["since"] <= (row["dispatched_at"] or 0) or _is_own(tx, one):
             ended.append(one)
         else:
             newer.append(one)
     for one in stored.alike(tx, row["responder_name"], _looks(named.values())):
         if one["state"] == "starting":
-            stored.change(tx, one["id"], {"is_crossed": 1})
+            stored.change(tx, one["id"], {"is_crossed": 1}, now)
         elif not _is_own(tx, one):
             alike.append(one)
     end(tx, ended, by.created_by, now, by=by)
@@ -487,7 +487,7 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
     for one in stored.of_action(tx, row["id"]):
         if f"~{one['id']}" in undo.extension.targets:
             moved = _moved(one, at, asked_by, now)
-            stored.change(tx, one["id"], {**moved, "approved_until": at, "message": None})
+            stored.change(tx, one["id"], {**moved, "approved_until": at, "message": None}, now)
     approvals.delete_of(tx, row["id"])
     extension = undo.extension.model_copy(update=approved)
     action = _with_rows(tx, action.model_copy(update={"undo": undo.model_copy(update={"extension": extension})}))
@@ -498,7 +498,7 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
 def look_again(tx: Transaction, rows: Iterable[Row], now: int) -> None:
     """Check rows again after a moment, such as while somebody else undoes them."""
     for one in rows:
-        stored.change(tx, one["id"], {"due_at": now + RETRY_MS})
+        stored.change(tx, one["id"], {"due_at": now + RETRY_MS}, now)
 
 
 def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now: int) -> None:
@@ -508,7 +508,7 @@ def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now:
         late = now - (one["ends_at"] or now)
         due_at = now + min(max(RETRY_MS, late // 2), LAST_RETRY_MS)
         if (one["undo_status"], one["message"]) == ("waiting", message):  # nothing that anybody sees has changed
-            stored.change(tx, one["id"], {"due_at": due_at})
+            stored.change(tx, one["id"], {"due_at": due_at}, now)
         else:
             changes[one["id"]] = {"undo_status": "waiting", "message": message, "due_at": due_at}
     if changes:

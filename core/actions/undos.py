@@ -2,28 +2,24 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import structlog
 
 from core.actions import in_force, rights
+from core.actions.due import Followup
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.common.tasks import repeat
 from core.models import Action, Parameter, RunInput, UndoInput
 from core.records import clearance
 from core.reports.report import has_lost_secret
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import in_force as stored
-
-TICK_S = 5.0  # how late core may be
-BATCH = 100  # undone at once; more wait for the next round
 
 log = structlog.get_logger()
 _Change = Callable[[Transaction, Sequence[Row]], None]
@@ -46,10 +42,6 @@ class Undos:
         self._guards = guards
         self._database = database
         self._clock = clock
-
-    async def run(self) -> None:
-        """Undo what is due until cancelled, including what became due while no core ran."""
-        await repeat("timed undos", TICK_S, self._run_all)
 
     async def undo(
         self,
@@ -104,51 +96,43 @@ class Undos:
         note(tx, "undo_time_requested", row, login=caller.login, undo_at=until)
         return in_force.set_time(tx, row, rows, until, self._guards.section, caller.login, self._clock())
 
-    async def run_due(self) -> int:
-        """Undo what is due; returns how much was due."""
-        due = await self._database.read(lambda reads: stored.due(reads, self._clock(), BATCH))
-        by_action: dict[tuple[int, int], list[int]] = {}
-        for one in due:
-            by_action.setdefault((one["action_id"], one["due_at"]), []).append(one["id"])
-        for (number, due_at), numbers in by_action.items():
-            try:
-                await self._undo_due(number, due_at, numbers)
-            except ResponderBotError:  # the store can't be read or written
-                raise
-            except Exception:  # one that is damaged must not hold up the others
-                log.exception("undo_failed", action_id=f"~{number}")
-                await self._change_if_due(numbers, due_at, self._look_again)
-        return len(due)
-
     async def waiting(self) -> int:
         """How many actions core should have undone, and could not."""
         return await self._database.read(stored.count_waiting)
 
-    async def _undo_due(self, number: int, due_at: int, numbers: Sequence[int]) -> None:
-        """Undo what an action has left that is due, for its requester, with the rights that they have now."""
-
-        def read(reads: Reads) -> tuple[Row, Caller | None, list[tuple[int, _Change | None]]]:
-            row = find(reads, f"~{number}")
-            caller = current_caller(reads, row["created_by"], row["acted_through"] or row["created_by"])
-            rows = [one for one in map(partial(stored.find, reads), numbers) if one is not None]
-            return row, caller, [(one["id"], self._instead(reads, row, one)) for one in rows]
-
-        row, caller, found = await self._database.read(read)
-        for id_, change in found:
-            if change is not None:
-                await self._change_if_due([id_], due_at, change)
-        due = [id_ for id_, change in found if change is None]
+    def undo_due(self, tx: Transaction, number: int) -> Followup | None:
+        """Undo a row whose time has come, with what else of its action is due then, for the requester of the action."""
+        one = stored.find(tx, number)
+        if one is None or one["due_at"] is None:
+            return None
+        action_id, due_at = one["action_id"], one["due_at"]
+        row, due = find(tx, f"~{action_id}"), list[Row]()
+        for other in stored.of_action(tx, action_id):
+            if other["due_at"] == due_at:
+                change = self._instead(tx, row, other)
+                if change is None:
+                    due.append(other)
+                else:
+                    change(tx, [other])
         if not due:
-            return
+            return None
         try:
-            if caller is None or not caller.may("manageAction"):
-                sentence = f"{row['created_by']} asked for this and may no longer run responders; undo it yourself."
-                raise ResponderBotError("forbidden", sentence)
-            undoing = Undoing(number, frozenset(due), due_at)
-            await self._runs.start(caller, self._request(row, UndoInput()), undoing=undoing)
+            with tx.savepoint():
+                return self._started(tx, row, Undoing(action_id, frozenset(other["id"] for other in due), due_at))
         except ResponderBotError as error:
-            log.warning("undo_refused", action_id=f"~{number}", reason=error.message)
-            await self._change_if_due(due, due_at, self._postpone(row, error.message))
+            log.warning("undo_refused", action_id=f"~{action_id}", reason=error.message)
+            in_force.postponed(tx, row, due, error.message, self._clock())
+            return None
+
+    def _started(self, tx: Transaction, row: Row, undoing: Undoing) -> Followup:
+        """Record the run that undoes an action, with the rights that its requester has now."""
+        caller = current_caller(tx, row["created_by"], row["acted_through"] or row["created_by"])
+        if caller is None or not caller.may("manageAction"):
+            sentence = f"{row['created_by']} asked for this and may no longer run responders; undo it yourself."
+            raise ResponderBotError("forbidden", sentence)
+        checked = self._runs.check(tx, caller, self._request(row, UndoInput()), undoing)
+        action, _ = self._runs.record(tx, checked, checked.serialized())
+        return lambda: self._runs.queue(action)
 
     def _instead(self, reads: Reads, row: Row, one: Row) -> _Change | None:
         """What there is to do with what is due instead of undoing it."""
@@ -174,16 +158,6 @@ class Undos:
     def _look_again(self, tx: Transaction, rows: Sequence[Row]) -> None:
         in_force.look_again(tx, rows, self._clock())
 
-    async def _change_if_due(self, numbers: Iterable[int], due_at: int, change: _Change) -> None:
-        """Change those that are still due; somebody may have undone them or changed their time."""
-
-        def work(tx: Transaction) -> None:
-            rows = [one for number in numbers if (one := stored.find(tx, number)) and one["due_at"] == due_at]
-            if rows:
-                change(tx, rows)
-
-        await self._database.transaction(work)
-
     def _request(self, row: Row, request: UndoInput) -> RunInput:
         """The run that undoes an action: on the same object and, if it can, on the same engine.
 
@@ -200,10 +174,6 @@ class Undos:
             engine_id=row["engine_name"] if merged is not None and merged.on(row["engine_name"]) else None,
             parameters={**same, **request.parameters},
         )
-
-    async def _run_all(self) -> None:
-        while await self.run_due() == BATCH:
-            pass
 
 
 def _common_parameters(row: Row, declared: Iterable[Parameter]) -> dict[str, Any]:

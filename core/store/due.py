@@ -5,7 +5,7 @@ from typing import Literal
 from core.common.database import Reads, Row, Transaction
 from core.store.database import sequences
 
-Kind = Literal["approval"]
+Kind = Literal["undo", "approval"]
 
 
 def put(tx: Transaction, kind: Kind, number: int, at: int, now: int, *, tries: int = 0) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.common.database import Reads, Row, Transaction
 from core.protection import Look
+from core.store import due
 
 _COLUMNS = (
     "id, action_id, responder, undone_by, artifact, target_kind, target, digest, state, since, ends_at, due_at,"
@@ -81,21 +82,20 @@ def active(reads: Reads) -> list[Row]:
     return reads.rows(f"SELECT {_COLUMNS}, look, look_folded, look_label FROM in_force WHERE {_ACTIVE} ORDER BY id")
 
 
-def change(tx: Transaction, number: int, values: Mapping[str, Any]) -> Row:
-    """Store other values in columns of a row; returns it."""
+def change(tx: Transaction, number: int, values: Mapping[str, Any], now: int) -> Row:
+    """Store other values in columns of a row; returns it. With another `due_at` it is due then."""
+    if values.get("due_at") is not None:
+        due.put(tx, "undo", number, values["due_at"], now)
+    elif "due_at" in values:
+        due.drop(tx, "undo", number)
     columns = ", ".join(f"{name} = :{name}" for name in values)
     (row,) = tx.rows(f"UPDATE in_force SET {columns} WHERE id = :id RETURNING {_COLUMNS}", {**values, "id": number})
     return row
 
 
 def delete_of(tx: Transaction, action_id: int) -> None:
-    tx.run("DELETE FROM in_force WHERE action_id = :id", {"id": action_id})
-
-
-def due(reads: Reads, now: int, limit: int) -> list[Row]:
-    """What core is to undo at `now` (ms), longest due first."""
-    sql = f"SELECT {_COLUMNS} FROM in_force WHERE due_at <= :now ORDER BY due_at, id LIMIT :limit"
-    return reads.rows(sql, {"now": now, "limit": limit})
+    for row in tx.rows("DELETE FROM in_force WHERE action_id = :id RETURNING id", {"id": action_id}):
+        due.drop(tx, "undo", row["id"])
 
 
 def with_time(reads: Reads) -> list[Row]:

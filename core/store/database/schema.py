@@ -157,7 +157,7 @@ CREATE INDEX in_force_responder ON in_force (responder, target_kind) WHERE state
 CREATE INDEX in_force_look ON in_force (look) WHERE state <> 'ended';
 CREATE INDEX in_force_look_folded ON in_force (look_folded) WHERE state <> 'ended';
 CREATE INDEX in_force_look_label ON in_force (look_label) WHERE state <> 'ended';
-CREATE INDEX in_force_due ON in_force (due_at, id) WHERE due_at IS NOT NULL;
+CREATE INDEX in_force_due ON in_force (action_id) WHERE due_at IS NOT NULL;
 
 -- Which actions are on a block list since which version of it, or were until `ended` and some reader has them.
 CREATE TABLE blocklist_entry (

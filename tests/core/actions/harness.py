@@ -117,7 +117,7 @@ async def action_parts(
         feed = await Feed.open(database)
         actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
         undos = Undos(actions.runs, registry, guards, database, clock)
-        due = Due(database, clock, {"approval": approvals.expire}, uptime=lease_clock or clock)
+        due = Due(database, clock, {"undo": undos.undo_due, "approval": approvals.expire}, uptime=lease_clock or clock)
         yield ActionParts(
             *(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, approvals, due)
         )

@@ -254,7 +254,7 @@ async def test_core_itself_undoes_with_what_the_run_got(tmp_path: Path) -> None:
         run = await blocked(harness)
         await change(harness, artifacts=[PROTECTED])
         harness.clock.now_ms += 60 * MINUTE_MS
-        assert await harness.undos.run_due() == 1
+        assert await harness.due.look() == 1
         assert (await run.undone()).data == run.job.data
 
 
@@ -299,7 +299,7 @@ async def test_what_only_the_earlier_run_ran_on_is_released_after_the_later_one(
         harness.clock.now_ms += 30 * MINUTE_MS
         second = await blocked(harness)
         harness.clock.now_ms += 30 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         undo = (await harness.action(first.action.id)).undo
         assert undo is not None
         assert (undo.status, undo.message) == (
@@ -307,10 +307,10 @@ async def test_what_only_the_earlier_run_ran_on_is_released_after_the_later_one(
             f"{second.action.id} acts on a part of the same and ends later, so it is undone first.",
         )
         harness.clock.now_ms += 30 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert data_in((await second.undone()).data) == ["evil.example"]
         harness.clock.now_ms += LAST_RETRY_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert data_in((await first.undone()).data) == ["198.51.100.7", "evil.example"]
 
 
@@ -322,7 +322,7 @@ async def test_a_run_that_waits_for_approval_extends_no_earlier_one(tmp_path: Pa
         await harness.ended(started.id)
         await harness.actions.start(ANNA, run_input(harness))
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert (await next_run(harness.engine)).job.responder_name == RELEASE
 
 

@@ -103,7 +103,7 @@ async def test_whoever_is_named_undoes_what_an_erased_person_left(harness: Harne
     await eraser(harness).carry_out(erasure)
     assert "anna@example.org" not in [user.login for user in await harness.people.all()]
     harness.clock.now_ms += 61 * MINUTE_MS
-    assert await harness.undos.run_due() == 1
+    assert await harness.due.look() == 1
     undoing = await next_run(harness.engine)
     assert undoing.job.responder_name == RELEASE
     undoing.finish(Report(True))
@@ -175,7 +175,7 @@ async def test_what_a_person_left_is_undone_by_their_heir_in_a_backup_too(tmp_pa
         put_back()
         await eraser(harness).again([json.loads(row["doc"]) for row in rows])
         harness.clock.now_ms += 61 * MINUTE_MS
-        assert await harness.undos.run_due() == 1
+        assert await harness.due.look() == 1
         undoing = await next_run(harness.engine)
         assert undoing.job.responder_name == RELEASE
         undoing.finish(Report(True))

@@ -294,7 +294,7 @@ async def test_what_is_due_is_done_once_by_three_cores_at_the_same_moment(tmp_pa
         run.finish(Report(True))
         await harness.ended(run.job.action_id)
         harness.clock.now_ms += 60_000
-        await asyncio.gather(*(core.undos.run_due() for core in (harness, second, third)))
+        await asyncio.gather(*(core.due.look() for core in (harness, second, third)))
         assert len(await rows(harness, "SELECT id FROM action WHERE undoes IS NOT NULL")) == 1
         harness.clock.now_ms += 60_000  # nobody approves them
         await asyncio.gather(*(core.due.look() for core in (harness, second, third)))

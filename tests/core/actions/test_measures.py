@@ -120,17 +120,17 @@ async def test_the_same_host_from_two_alerts_is_one_measure_with_the_latest_end(
         assert (measure.undo, measure.title, measure.created_by) == (first.undo, "Block Host", ANNA.login)
         # The shorter run frees nothing, and the longer one frees all of it, once.
         harness.clock.now_ms = start + 11 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         undo = await undo_of(harness, second)
         assert (undo.status, len(harness.engine.runs)) == ("replaced", 2)
         harness.clock.now_ms = start + 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert await listed(harness) == []
         ended = [await harness.action(action.id) for action in (first, second)]
         assert [action.measure.state for action in ended if action.measure] == ["ended", "ended"]
         assert [action.undo.status for action in ended if action.undo] == ["undone", "undone"]
-        assert (await harness.undos.run_due(), len(harness.engine.runs)) == (0, 3)
+        assert (await harness.due.look(), len(harness.engine.runs)) == (0, 3)
 
 
 async def test_other_hosts_and_other_undos_are_measures_of_their_own(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_other_hosts_and_other_undos_are_measures_of_their_own(tmp_path: P
         await blocked(harness, objectId=other, undoAfterMinutes=60)
         assert len(await listed(harness)) == 2
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert [measure.object_id for measure in await listed(harness)] == [other]
 
@@ -149,10 +149,10 @@ async def test_of_two_with_the_same_end_one_is_undone_and_both_end(tmp_path: Pat
     async with harness_with(tmp_path, undo_after_minutes=5) as harness:
         actions = [await blocked(harness), await blocked(harness)]
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         harness.clock.now_ms += 500 * MINUTE_MS
-        assert await harness.undos.run_due() == 0
+        assert await harness.due.look() == 0
         assert [(await undo_of(harness, action)).status for action in actions] == ["undone", "undone"]
 
 
@@ -168,12 +168,12 @@ async def test_each_target_of_a_run_has_an_end_of_its_own(tmp_path: Path) -> Non
             "b1": [wide.id],
         }
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert targets_of(await released(harness)) == ["b1"]
         assert (await only(harness)).actions == [wide.id, narrow.id]
         assert await states_of(harness, wide) == {"a1": ("in_force", "replaced"), "b1": ("ended", "undone")}
         harness.clock.now_ms += 55 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert targets_of(await released(harness)) == ["a1"]
         assert await listed(harness) == []
         assert await states_of(harness, wide) == {"a1": ("ended", "undone"), "b1": ("ended", "undone")}
@@ -234,7 +234,7 @@ async def test_an_undo_of_the_run_undoes_all_its_targets_at_once_and_one_that_fa
         failed = {"a1": ("in_force", "failed"), "b1": ("in_force", "failed")}
         assert await states_of(harness, action) == failed
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert targets_of(await released(harness)) == ["a1", "b1"]
         assert await listed(harness) == []
 
@@ -285,7 +285,7 @@ async def test_it_begins_at_dispatch_and_what_failed_unseen_is_unknown_and_can_b
         assert (ended.status, ended.measure and ended.measure.state) == ("Failure", "unknown")
         assert (await only(harness)).until == harness.clock.now_ms + 60 * MINUTE_MS
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert await listed(harness) == []
 
@@ -369,7 +369,7 @@ async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
         (measure,) = await measures.listed(ANNA, MeasureFilter())
         assert (measure.state, measure.actions) == ("unknown", [action.id for action in started])
         clock.now_ms += 60 * MINUTE_MS
-        assert (await core.undos.run_due(), other.runs) == (0, [])
+        assert (await core.due.look(), other.runs) == (0, [])
         (ended, *_) = await measures.mark_as_ended(LEAD, measure.id, "looked at it")
         assert ended.undo is not None
         assert (ended.undo.status, ended.undo.message) == ("undone", "looked at it")
@@ -424,7 +424,7 @@ async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) ->
         await measures.shorten(BEN, action.id, start + MINUTE_MS)
         assert (await only(harness)).until == start + MINUTE_MS
         harness.clock.now_ms += MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert (await refused(measures.extend(BEN, action.id, end))).code == "not_found"
 
@@ -437,7 +437,7 @@ async def test_ending_earlier_moves_all_of_its_runs(tmp_path: Path) -> None:
         ends = [(await undo_of(harness, action)).at for action in actions]
         assert ends == [start + minutes * MINUTE_MS for minutes in (10, 10, 5)]
         harness.clock.now_ms = start + 10 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert await listed(harness) == []
 
@@ -514,7 +514,7 @@ async def test_cores_of_several_hosts_see_one_register(tmp_path: Path) -> None:
         (measure,) = await measures.listed(ANNA, MeasureFilter(target="srv-dc01"))
         assert measure.actions == [action.id for action in actions]
         harness.clock.now_ms += 5 * MINUTE_MS
-        await asyncio.gather(harness.undos.run_due(), other.undos.run_due())
+        await asyncio.gather(harness.due.look(), other.due.look())
         undos = [(await undo_of(harness, action)).status for action in actions]
         assert sorted(map(str, undos)) == ["replaced", "replaced", "running"]
 
@@ -596,7 +596,7 @@ async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_tha
             f"lt-0198.corp.example looks like lt-0198, which {first.id} has in force until 22:18 UTC"
         ]
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         undo = await undo_of(harness, first)
         assert (undo.status, undo.message) == (
             "waiting",

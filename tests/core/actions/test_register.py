@@ -106,7 +106,7 @@ class World:
 
     async def pass_time(self) -> None:
         self.harness.clock.now_ms += self.dice.choice((1_000, MINUTE_MS, 10 * MINUTE_MS))
-        await self.harness.undos.run_due()
+        await self.harness.due.look()
 
     async def listed(self) -> dict[str, Measure]:
         found = await self.measures.listed(ANNA, MeasureFilter())

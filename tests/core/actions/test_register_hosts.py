@@ -65,6 +65,7 @@ def pass_days(setup: CoreSetup, days: int) -> None:
     passed = days * DAY_MS
     times = ", ".join(f"{name} = {name} - {passed}" for name in ("ends_at", "due_at", "since"))
     stores.rows(setup.database, f"UPDATE in_force SET {times}")  # noqa: S608
+    stores.rows(setup.database, f"UPDATE due SET at = at - {passed}")  # noqa: S608
 
 
 async def in_force(core: CoreProcess) -> dict[str, int | None]:

@@ -474,7 +474,7 @@ async def deed(soc: Soc, what: str, which: int) -> None:
         case "undo":
             await soc.parts.undos.undo(BEN, action, UndoInput())
         case "due":
-            await soc.parts.undos.run_due()
+            await soc.parts.due.look()
         case "prune":
             await check_prune(soc)
         case _:

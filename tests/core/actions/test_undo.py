@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from core.actions.due import AT_ONCE
 from core.actions.in_force import LAST_RETRY_MS, RETRY_MS
 from core.actions.runs import Undoing
-from core.actions.undos import BATCH
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
@@ -225,16 +225,16 @@ async def test_a_timed_run_is_undone_once_whichever_way_the_clock_jumps(tmp_path
         due = harness.clock.now_ms + 240 * MINUTE_MS
         assert await undo_of(harness, action) == Undo(responder=RELEASE, after_minutes=240, status="available", at=due)
         harness.clock.now_ms = due - 1
-        await harness.undos.run_due()
+        await harness.due.look()
         assert runs_of(harness, RELEASE) == 0
         harness.clock.now_ms = due + 1_000 * MINUTE_MS  # forward
-        await harness.undos.run_due()
+        await harness.due.look()
         ended = await released(harness)
         assert (ended.created_by, ended.undoes, ended.status) == (ANNA.login, action.id, "Success")
         assert (await undo_of(harness, action)).status == "undone"
         for now in (due - 300 * MINUTE_MS, due, due + 2_000 * MINUTE_MS):  # back, and over it again
             harness.clock.now_ms = now
-            await harness.undos.run_due()
+            await harness.due.look()
         assert runs_of(harness, RELEASE) == 1
 
 
@@ -276,18 +276,18 @@ async def test_its_time_can_be_changed_until_it_has_come(tmp_path: Path) -> None
         assert extended.undo is not None
         assert extended.undo.at == start + 110 * MINUTE_MS
         harness.clock.now_ms = start + 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert runs_of(harness, RELEASE) == 0
         moved = EndChange(by=BEN.login, at=harness.clock.now_ms, before=start + 110 * MINUTE_MS)
         assert (await harness.undos.set_time(BEN, action.id, 0)).undo == Undo(
             responder=RELEASE, after_minutes=60, status="available", changed=moved
         )
         harness.clock.now_ms += 10_000 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert runs_of(harness, RELEASE) == 0
         await harness.undos.set_time(BEN, action.id, 1)
         harness.clock.now_ms += MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         late = await refused(harness.undos.set_time(BEN, action.id, 60))
         assert late.message.startswith("It is already being undone, by ~")
         await released(harness)
@@ -343,7 +343,7 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
         await harness.undos.set_time(BEN, action.id, 60)
         assert (await undo_of(harness, action)).at == extension.at
         harness.clock.now_ms = start + 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert (await extension_of(harness, action)).outcome == "lapsed"
         gone = await refused(
@@ -370,7 +370,7 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
         late = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=second.id))
         assert late.message == "The time to approve this extension is over; ask for it again."
         assert (await undo_of(harness, action)).at == due
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert (await undo_of(harness, action)).status == "undone"
 
@@ -404,14 +404,14 @@ async def test_a_release_by_hand_leaves_nothing_for_its_time_unless_it_fails(tmp
         action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
         await harness.undos.undo(ANNA, action.id, UndoInput())
         harness.clock.now_ms = due
-        await harness.undos.run_due()  # somebody undoes it at this moment
+        await harness.due.look()  # somebody undoes it at this moment
         await released(harness, FAILED)
         assert (await undo_of(harness, action)).status == "failed"
         harness.clock.now_ms += RETRY_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         harness.clock.now_ms += 1_000 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert ((await undo_of(harness, action)).status, runs_of(harness, RELEASE)) == ("undone", 2)
 
 
@@ -422,7 +422,7 @@ async def test_only_an_org_admin_cancels_a_timed_release(tmp_path: Path, begun: 
     async with harness_with(tmp_path, release=release, approval=1, undo_after_minutes=5) as harness:
         action = await approved(harness, BEN)
         harness.clock.now_ms += 5 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         by = (await undo_of(harness, action)).action_id or ""
         if begun:
             await next_run(harness.engine)
@@ -445,10 +445,10 @@ async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action = await blocked(harness)
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         failed = await released(harness, FAILED)
         harness.clock.now_ms += 10 * LAST_RETRY_MS
-        assert await harness.undos.run_due() == 0
+        assert await harness.due.look() == 0
         assert await undo_of(harness, action) == Undo(
             responder=RELEASE, after_minutes=60, status="failed", action_id=failed.id
         )
@@ -472,7 +472,7 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         before = await harness.feed.last()
         harness.clock.now_ms = due
         for _ in range(5):
-            await harness.undos.run_due()
+            await harness.due.look()
             harness.clock.now_ms += RETRY_MS
         undo = await undo_of(harness, action)
         assert (undo.status, undo.at, undo.action_id) == ("waiting", due, None)
@@ -483,7 +483,7 @@ async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path:
         assert (part.name, part.ok, part.message) == ("timed undo", False, sentence)
         harness.clock.now_ms += 100 * LAST_RETRY_MS  # at the latest every hour
         await harness.people.enable(COMMAND_LINE, "anna")
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         assert ((await undo_of(harness, action)).status, await undo_parts(harness.undos)) == ("undone", [])
 
@@ -493,7 +493,7 @@ async def test_a_clock_that_was_ahead_is_told_with_the_runs_that_follow_it(tmp_p
         ended, right = await blocked(harness), harness.clock.now_ms
         assert await clock_parts(harness.database, harness.clock) == []
         harness.clock.now_ms = right + 90 * MINUTE_MS  # set forward
-        await harness.undos.run_due()
+        await harness.due.look()
         await released(harness)
         lasts = await blocked(harness)
         assert await clock_parts(harness.database, harness.clock) == []
@@ -513,7 +513,7 @@ async def test_a_release_that_is_not_installed_can_be_run_by_hand_once_it_is(tmp
         harness.engine.offered = (BLOCK_HOST,)
         await harness.actions.runs._registry.refresh()
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         undo = await undo_of(harness, action)
         assert (undo.status, undo.message) == ("waiting", f"Responder {RELEASE} not found")
         harness.engine.offered = (BLOCK_HOST, RELEASE_HOST)
@@ -530,19 +530,19 @@ async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Pat
         started = (await harness.actions.start(ANNA, run_input(harness))).action
         second = await next_run(harness.engine)
         harness.clock.now_ms += 30 * MINUTE_MS
-        await harness.undos.run_due()  # the second may still fail
+        await harness.due.look()  # the second may still fail
         assert (await undo_of(harness, first)).status == "available"
         second.finish(DONE)
         await harness.ended(started.id)
         harness.clock.now_ms += RETRY_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         undo = await undo_of(harness, first)
         assert (undo.status, undo.at) == ("replaced", None)
         assert undo.message == f"{started.id} acts on the same and ends later, so that decides when it is undone."
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert (await released(harness)).undoes == started.id
-        await harness.undos.run_due()
+        await harness.due.look()
         assert runs_of(harness, RELEASE) == 1
 
 
@@ -563,7 +563,7 @@ async def test_a_run_that_comes_between_the_look_and_a_timed_undo_is_not_undone_
 
 
 async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_cores(tmp_path: Path) -> None:
-    count = BATCH + 20
+    count = 2 * AT_ONCE + 20
     async with harness_with(tmp_path, undo_after_minutes=60) as harness, AsyncExitStack() as stack:
         alerts = Alerts(harness.database, harness.clock, "soc")
         fields = {"type": "siem", "source": "s", "title": "t", "description": "d"}
@@ -573,10 +573,9 @@ async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_core
             await blocked(harness)
         policies = {BLOCK: ResponderSection(undo=RELEASE)}
         others = [another_core(harness, engine(), policies=policies) for _ in range(2)]
-        cores = [harness.undos, *[(await stack.enter_async_context(other)).undos for other in others]]
+        cores = [harness.due, *[(await stack.enter_async_context(other)).due for other in others]]
         harness.clock.now_ms += 60 * MINUTE_MS
-        while any(await asyncio.gather(*(core.run_due() for core in cores))):
-            pass
+        await asyncio.gather(*(core.look() for core in cores))
         counts = "SELECT count(*), count(DISTINCT undoes) FROM action WHERE undoes > 0"
         assert stores.rows(tmp_path / "core.db", counts) == [(count, count)]
 
@@ -590,7 +589,7 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
     clock, other = SetClock(harness.clock.now_ms + 60 * MINUTE_MS), engine()
     async with opened(tmp_path / "core.db") as database, action_parts(database, clock, other) as core:
         await core.lifecycle.end_restored()
-        assert await core.undos.run_due() == 0
+        assert await core.due.look() == 0
         undo = (await core.action(action.id)).undo
     assert undo is not None
     assert (undo.status, undo.at) == ("failed", None)
@@ -607,7 +606,7 @@ async def test_the_rules_of_both_responders_hold_for_an_undo_and_its_time(tmp_pa
         extended = await refused(harness.undos.set_time(BEN, first.id, 60))
         assert extended.code == "forbidden"
         harness.clock.now_ms += 60 * MINUTE_MS
-        await harness.undos.run_due()
+        await harness.due.look()
         assert (await undo_of(harness, first)).status == "replaced"
         undo = await undo_of(harness, second)
         assert (undo.status, "only ben@example.org may run it" in str(undo.message)) == ("waiting", True)
@@ -630,7 +629,7 @@ STEPS = {"Block": {"undo": "Release_1_0", "undo_after_minutes": 30}, "Release": 
 
 def come(setup: CoreSetup) -> None:
     """Let the time of all timed runs have come while no core runs."""
-    assert stores.rows(setup.database, "UPDATE in_force SET due_at = 1 WHERE due_at IS NOT NULL RETURNING id")
+    assert stores.rows(setup.database, "UPDATE due SET at = 1 WHERE kind = 'undo' RETURNING id")
 
 
 async def undone(core: CoreProcess, action_id: str) -> Action:
