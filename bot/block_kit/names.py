@@ -15,10 +15,11 @@ def title(responder: OfferedResponder) -> str:
 
 
 def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
-    """What the button that asks for a run is called: `Isolate Host`, or `Ask to isolate Host` if it needs approvals."""
+    """What the button that asks for a run is called: `Isolate Host`, or `Ask to isolate host` if it needs approvals."""
     name = title(responder)
     if approvals:
-        name = f"Ask to {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
+        words = (word if any(map(str.isupper, word[1:])) else word.lower() for word in name.split())
+        name = f"Ask to {' '.join(words)}"
     return foreign_plain(name, limit)
 
 

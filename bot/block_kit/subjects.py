@@ -11,6 +11,7 @@ from bot.message import Block, ButtonIds, Intent
 from core.models import SEVERITY_NAMES, Artifact
 
 TITLE_LIMIT = 300  # characters
+MENU_LIMIT = 40  # of an observable on its menu
 
 
 SIGNS = ("", "🔵", "🟡", "🟠", "🔴")  # by severity, beside its name
@@ -59,13 +60,14 @@ def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_
     return " · ".join([*parts, *(["*IOC*"] if artifact.ioc else [])])
 
 
-def with_menu(text: str, artifact: Artifact, button: ButtonIds) -> Block:
+def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonIds) -> Block:
     """A line with the menu of what can be done with the observable."""
+    name = clip_middle(clean(defang(view.text(artifact.label), artifact.data_type)), MENU_LIMIT)
     block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, "case_artifact"))
     return section(
         text,
         block_id=block_id,
-        accessory=responder_menu(f"Act on {artifact.data_type}", ids.numbered(ids.MENU, artifact.id)),
+        accessory=responder_menu(f"Act on {artifact.data_type} {name}", ids.numbered(ids.MENU, artifact.id)),
     )
 
 

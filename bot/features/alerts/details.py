@@ -1,7 +1,10 @@
 """`/responder alert ~id`: an alert in full, for the one who asked."""
 
+from functools import partial
+
 from bot.clearance import may_see
 from bot.features import responses, subjects
+from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.alerts.views.details import alert_in_full
 from bot.features.authorization import own_clearance, who_may_see
 from bot.features.base import Command, Context, Entry, Feature
@@ -27,7 +30,9 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
     except ResponderBotError as error:
         if error.code != "not_found":
             raise
-        hint = f"if it is a case, task, log or observable, {command} list {object_id} shows what can run on it"
+        if await _shows_case(context, object_id):
+            return
+        hint = f"if it is a task, log or observable, {command} list {object_id} shows what can run on it"
         raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
     note = f"`{command} list {alert.id}` shows what can run on it."
     clearance = own_clearance(context)
@@ -46,6 +51,28 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
             channel=channel or context.channel,
         ),
     )
+
+
+async def _shows_case(context: Context, object_id: str) -> bool:
+    """Show the case with this id as far as this person may see it; False if it is none."""
+    try:
+        subject, document = await subjects.with_document(context.core, object_id)
+    except ResponderBotError as error:
+        if error.code == "not_found":
+            return False
+        raise
+    case = document.case
+    if case is None or subject.id != case.id:
+        return False
+    subjects.require_visible(context, subject)
+    tasks, whole = await context.core.tasks_of(case.id, MOST_COUNTED + 1), document.model_copy(update={"alert_ids": []})
+    render = partial(
+        case_card, case, whole, tasks, clearance=own_clearance(context), now_ms=context.services.clock_ms()
+    )
+    await responses.show_with_buttons(
+        context, f"Case {case.id}", f"details:{case.id}", lambda button: render(button=button)
+    )
+    return True
 
 
 FEATURE = Feature(

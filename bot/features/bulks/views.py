@@ -135,6 +135,9 @@ def _name(bulk: BulkCounts) -> str:
 def _counts(bulk: BulkCounts) -> str:
     """Such as `12 of 25, 1 failed, 1 refused, 2 denied`."""
     failed = bulk.outcomes.get("failed", 0)
+    if bulk.awaiting:
+        ran = bulk.total - _open(bulk) - bulk.refused
+        return f"{bulk.awaiting} wait for approval, {bulk.refused} refused, {ran} have run"
     others = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items() if outcome != "failed"]
     return ", ".join(
         [f"{bulk.total - _open(bulk)} of {bulk.total}", f"{failed} failed", f"{bulk.refused} refused", *others]

@@ -31,6 +31,7 @@ from core.models import OBJECT_TYPES, OfferedResponder
 MAX_TITLES = 6  # of responders, in the line of an artifact
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
+CONTAIN = "Contain · "
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
@@ -82,9 +83,9 @@ def responder_list(
     blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
-        first = can[0] if can else next(r for r in offered if r.name in elsewhere)
-        on_what = subject.id if can else f"{subject.id} and an observable"
-        blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {on_what}', 200)}."))
+        first = next(filter(_contains, can), None)
+        if first is not None:
+            blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}."))
     return Message(text, tuple(blocks))
 
 
@@ -166,19 +167,29 @@ class _Entries:
     about: Callable[[OfferedResponder], str] = lambda responder: _about_option(responder)
 
 
+def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
+    """The responders that can run on an alert and act on this one of its artifacts."""
+    return [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
+
+
 def responder_options(
-    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView, typed: str
+    offered: Sequence[OfferedResponder],
+    by_artifact: Mapping[str, Sequence[str]],
+    view: RedactedView,
+    typed: str,
+    through: Sequence[OfferedResponder] = (),
 ) -> dict[str, Any]:
     """The entries of a menu, grouped by what they run on: the subject, then each artifact that may be shown.
 
     `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
-    be found in the responder's title, name or description, or in the target's type or data. Of the subject those that
+    be found in the responder's title, name or description, or in the target's type or data. `through` are those that
+    run on an artifact's alert and act on the artifact. Of the subject those that
     can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
     """
     words = refanged(typed).casefold().split()
     groups = [
         replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
-        for group in _groups(offered, by_artifact, view)
+        for group in _groups(offered, by_artifact, view, through)
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
@@ -195,7 +206,10 @@ def responder_options(
 
 
 def _groups(
-    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+    offered: Sequence[OfferedResponder],
+    by_artifact: Mapping[str, Sequence[str]],
+    view: RedactedView,
+    through: Sequence[OfferedResponder],
 ) -> list[_Entries]:
     can, cannot = split(offered)
     searchable = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
@@ -205,6 +219,9 @@ def _groups(
     own = refanged(label).casefold()
     undoes = {r.policy.undo for r in offered if r.policy is not None}
     groups = _by_kind(label, _with(own, can, searchable), undoes)
+    through = [r for r in through if r.name not in {one.name for one in can}]
+    of_alert = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in through}
+    groups += _by_kind(label, _with(own, through, of_alert), undoes, f"{subject.root_id}={subject.id}:")
     elsewhere: set[str] = set()
     ordered = _by_title(offered)
     shown = by_ioc(view.artifacts()) if by_artifact else []
@@ -218,6 +235,7 @@ def _groups(
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
+    groups.sort(key=lambda group: not group.label.startswith(CONTAIN))
     return [*groups, _Entries(CANNOT, _with(own, cannot, searchable), about=lambda responder: reasons(responder, view))]
 
 
@@ -229,7 +247,7 @@ def _by_kind(
     contains = [entry for entry in entries if _contains(entry[0])]
     undoing = [entry for entry in entries if entry[0].name in undoes and not _contains(entry[0])]
     others = [entry for entry in entries if entry not in contains and entry not in undoing]
-    named = {f"Contain · {label}": contains, label: others, f"Undo · {label}": undoing}
+    named = {f"{CONTAIN}{label}": contains, label: others, f"Undo · {label}": undoing}
     return [_Entries(clip(head, OPTION_LIMIT), of_kind, target) for head, of_kind in named.items() if of_kind]
 
 
@@ -278,9 +296,10 @@ def responder_of_option(offered: Sequence[OfferedResponder], value: str) -> Offe
     return next((r for r in offered if option_value(r) == value.rpartition(":")[2]), None)
 
 
-def target_of_option(value: str) -> str:
-    """The id of the artifact that an option runs on; "" where that is the subject of the menu."""
-    return value.rpartition(":")[0]
+def target_of_option(value: str) -> tuple[str, str]:
+    """The id of what an option runs on ("": the subject of the menu), and of its artifact to act on, or ""."""
+    object_id, _, artifact_id = value.rpartition(":")[0].partition("=")
+    return object_id, artifact_id
 
 
 # --- actions, an alert ----------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ async def on_target_options(context: Context) -> Json:
         ]
         return {"options": options[:MAX_OPTIONS]} if options else message_option("No observable has this text.")
     options = await _alert_options(context, request.channel, typed)
-    return {"options": options} if options else message_option("No alert that you may see has this text.")
+    return {"options": options} if options else message_option("No alert that you may see contains this.")
 
 
 async def _alert_options(context: Context, channel: str, typed: str) -> list[dict[str, Any]]:

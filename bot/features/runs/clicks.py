@@ -24,19 +24,21 @@ async def on_responder_menu(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     rotated = asyncio.create_task(context.services.outbox.buttons.rotate(button_token(context)))
     try:
-        target_id = target_of_option(selected_value(context)) or intent.object_id
-        subject, offered = await subjects.offered(context.core, target_id)
+        target_id, artifact_id = target_of_option(selected_value(context))
+        subject, offered = await subjects.offered(context.core, target_id or intent.object_id)
     finally:
         await rotated
     started = False
     try:
-        started = await _start_selected(context, subject, offered)
+        started = await _start_selected(context, subject, offered, artifact_id)
     finally:
         if not started and not is_ephemeral(context):
             await responses.refresh_cards(context, subject)  # else the menu keeps showing the selected option
 
 
-async def _start_selected(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> bool:
+async def _start_selected(
+    context: Context, subject: Subject, offered: Sequence[OfferedResponder], artifact_id: str
+) -> bool:
     view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
     if selected_value(context) == NOTHING:
@@ -44,7 +46,8 @@ async def _start_selected(context: Context, subject: Subject, offered: Sequence[
     responder = responder_of_option(offered, selected_value(context))
     if responder is None:
         raise ResponderBotError("not_found", "That responder is no longer available; open the menu again.")
-    request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
+    target = run_target(subject).model_copy(update={"target": [artifact_id] if artifact_id else []})
+    request = RunRequest((target,), responder.id, channel=context.channel)
     return await flow.proceed(context, request, responder, [Target(view, offered)])
 
 

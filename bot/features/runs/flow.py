@@ -306,9 +306,13 @@ async def _confirm_start(context: Context, action: Action, view: RedactedView) -
     """Say that it was started, unless its line on the clicked card already does."""
     message = started_message(action, view)
     if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context):
-        await responses.respond(context, message, "Started")
+        await responses.respond(context, message, started_title(action))
     elif runs.awaits_approval(action):
         await context.respond(message)
+
+
+def started_title(action: Action) -> str:
+    return "Asked" if runs.awaits_approval(action) else "Started"
 
 
 def started_message(action: Action, view: RedactedView) -> Message:

@@ -91,7 +91,7 @@ async def on_object_options(context: Context) -> Json:
     matches = [*by_id, *map(Subject.alert, alerts)]
     shown = {subject.id: run_form.object_option(subject, clearance) for subject in matches}
     if not shown:
-        return message_option("No alert that you may see has this text.")
+        return message_option("No alert that you may see contains this.")
     return {"options": list(shown.values())[:MAX_OPTIONS]}
 
 
@@ -123,7 +123,7 @@ async def on_object_field(context: Context) -> None:
 async def on_responder_field(context: Context) -> None:
     """Show the inputs of the responder that was chosen, and what its policy says."""
     request, selected = request_of(context), selected_value(context)
-    object_id = target_of_option(selected) or (request.targets[0].object_id if request.targets else "")
+    object_id = target_of_option(selected)[0] or (request.targets[0].object_id if request.targets else "")
     subject, offered = await subjects.offered(context.core, object_id)
     responder = responder_of_option(offered, selected)
     if responder is not None and responder.can_run:
@@ -202,7 +202,7 @@ async def _object_chosen(context: Context, request: RunRequest) -> Json | None:
     selected = values.get(f"responder:{subject.id}", "")
     if not selected:
         return modals.update(await _start_view(context, request, subject))
-    targets = await load(context, [target_of_option(selected) or subject.id])
+    targets = await load(context, [target_of_option(selected)[0] or subject.id])
     request = _on(request, targets[0].view.subject)
     return await _submitted(context, request, targets, responder_of_option(targets[0].offered, selected))
 
@@ -256,7 +256,8 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
     root_id = view.subject.root_id
     if (await subjects.card_links(context, [root_id]))[root_id]:
         return None  # closes the form: the card shows the run
-    return modals.update(modals.message_view("Started", flow.started_message(names.titled_by(action, responder), view)))
+    message = flow.started_message(names.titled_by(action, responder), view)
+    return modals.update(modals.message_view(flow.started_title(action), message))
 
 
 def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: ResponderBotError) -> Json:

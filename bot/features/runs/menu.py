@@ -7,9 +7,10 @@ from bot.features import subjects
 from bot.features.authorization import own_clearance, who_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
-from bot.features.responders.views import responder_options
+from bot.features.responders.views import acting_through, responder_options
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
+from core.models import OfferedResponder
 
 
 async def on_responder_options(context: Context) -> Json:
@@ -40,7 +41,12 @@ async def _options(context: Context, object_id: str) -> Json:
         return message_option(notices.withheld_from(view.clearance, who))
     if why_not := await why_not_run(context):
         return message_option(why_not)
-    return responder_options(targets.offered, targets.by_artifact, view, str(context.payload.get("value") or ""))
+    through = list[OfferedResponder]()
+    if view.subject.kind == "case_artifact" and view.subject.root_id != object_id:
+        root, offered = await subjects.offered(context.core, view.subject.root_id)
+        through = acting_through(offered, object_id) if root.kind == "alert" else []
+    typed = str(context.payload.get("value") or "")
+    return responder_options(targets.offered, targets.by_artifact, view, typed, through)
 
 
 FEATURE = Feature(

@@ -118,7 +118,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     _, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "isolate")
-    await modal(page, "Starts after 1 approval").get_by_role("button", name="Ask to isolate Host").click()
+    await modal(page, "Starts after 1 approval").get_by_role("button", name="Ask to isolate host").click()
     await expect(page.locator("#modal")).to_be_hidden()
     await expect(shown).to_contain_text("needs 1 approval")
     await shown.locator(".thread-link").click()

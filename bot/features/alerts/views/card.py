@@ -31,16 +31,16 @@ from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, TLP_NAMES, Action, Alert, Policy
+from core.models import SEVERITY_NAMES, Action, Alert, Policy
 
 MAX_RUNS = 15  # lines
+MAX_ENDED = 3  # of these
 MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 13,000 (msg_blocks_too_long)
 MAX_OBSERVABLES = 1
 DATA_LIMIT = 300  # characters of an observable
 MESSAGE_LIMIT = 60  # of what is said of it
-TAGS_LIMIT = 32  # characters of all together
 DESCRIPTION_LIMIT = 60
 POLICY_LIMIT = 300  # characters
 CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
@@ -106,28 +106,19 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
     sentence = view.text(alert.description).strip().partition("\n\n")[0]  # what follows are the fields of a source
     about = foreign(defang_indicators(sentence), DESCRIPTION_LIMIT)
     text = "\n".join(line for line in [*lines[-1:], about] if line)
-    blocks = [with_menu(line, artifact, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
+    blocks = [with_menu(line, artifact, view, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
     if not text:
         return blocks
-    return [*blocks, with_menu(text, shown[-1], button) if shown else section(text)]
+    return [*blocks, with_menu(text, shown[-1], view, button) if shown else section(text)]
 
 
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
-    """One line: source, levels, when, id and tags; of a closed alert how many runs there were."""
-    levels = f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}"
+    """One line: source, when and id; of a closed alert how many runs there were."""
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
     if is_folded(alert):
-        parts = [source, levels, alert.id, count(max(total, len(newest)), "run") if newest else ""]
+        parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
-        parts = [
-            source,
-            levels,
-            raised,
-            _before(alert),
-            repeats(alert),
-            alert.id,
-            _tags(alert.tags, alert.source, view),
-        ]
+        parts = [source, raised, _before(alert), repeats(alert), alert.id]
     return context(" · ".join(part for part in parts if part))
 
 
@@ -184,15 +175,6 @@ def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> s
     ended = (a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by)
     run = next((a for a in ended if reports.applied_operations(a) & CHANGES_ALERT), None)
     return f"{person} ({runs.name(run)})" if run is not None and view.of(run.object_id).is_open else person
-
-
-def _tags(tags: Sequence[str], source: str, view: RedactedView) -> str:
-    """As many tags as fit on the line, without one that repeats the source."""
-    left = [f"#{foreign(view.text(tag), 40)}" for tag in tags if tag.casefold() != source.casefold()]
-    shown: list[str] = []
-    while left and sum(map(len, [*shown, left[0]])) <= TAGS_LIMIT:
-        shown.append(left.pop(0))
-    return " ".join([*shown, *([f"+{len(left)}"] if left and shown else [])])
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
@@ -260,7 +242,8 @@ def run_lines(
     if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
-    groups = [*waiting, *in_force, *running, *over]
+    earlier = [action for group in over[MAX_ENDED:] for action in group]
+    groups = [*waiting, *in_force, *running, *over[:MAX_ENDED]]
     urgent = len(waiting) + len(in_force)
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
@@ -269,11 +252,15 @@ def run_lines(
         run_blocks = _runs(group, view_of_run, button, now_ms, policies, can_repeat=can_repeat)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
-            rest = [action for left in groups[number:] for action in left]
+            rest = [*(action for left in groups[number:] for action in left), *earlier]
             left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
             blocks[1].append(context(f"and {left}: `/responder actions {root_id}` shows all."))
             break
         blocks[0 if number < urgent else 1].extend(run_blocks)
+    else:
+        left = 0 if is_folded else len(earlier) + max(total - len(newest), 0)
+        if left:
+            blocks[1].append(context(f"{count(left, 'earlier run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
         above = max(targets[action.object_id].subject.tlp for action in hidden)

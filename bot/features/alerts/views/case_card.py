@@ -101,7 +101,7 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
         return [context(", ".join(hidden))] if hidden else []
     more = [f"+{len(shown) - 1} more"] if len(shown) > 1 else []
     line = " · ".join([observable(shown[0], view, DATA_LIMIT, MESSAGE_LIMIT), *more, *hidden])
-    return [with_menu(line, shown[0], button)]
+    return [with_menu(line, shown[0], view, button)]
 
 
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:

@@ -54,7 +54,7 @@ def found_alerts(
     """Alerts that somebody in `channel` looked for, the newest day first, each with Details."""
     shown_text = code(text, 100)
     if not alerts:
-        return notices.notice(f"No alert that you may see has {shown_text}.")
+        return notices.notice(f"No alert that you may see contains {shown_text}.")
     order = "the newest day first, and of a day the most severe"
     blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, {order}")]
     for alert in alerts:
@@ -105,7 +105,7 @@ def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) 
         return []
     place = f" {start + 1} to {start + len(shown)} of {len(artifacts)}" if len(artifacts) > len(shown) else ""
     blocks: list[Block] = [section(f"*Observables*{place}")]
-    blocks += [with_menu(observable(a, view, 250, 120), a, button) for a in shown]
+    blocks += [with_menu(observable(a, view, 600, 120), a, view, button) for a in shown]
     if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
         blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))

@@ -21,7 +21,6 @@ from bot.clearance import RedactedView, defang
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
-from core.common.words import count
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack
@@ -47,7 +46,8 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
     """The target of a run on one object, as it is asked for; of what may act on anything, that it may."""
     if responder.target is None:
         number = len(view.artifacts()) if view.subject.kind == "alert" else 0
-        return [section(f"It may act on any of the alert's {count(number, 'observable')}.")] if number else []
+        all_of = "only observable" if number == 1 else f"{number} observables, and may act on any"
+        return [section(f"It gets the alert's {all_of}.")] if number else []
     if needs_choice(target, responder):
         return []
     named = runs.target_lines(chosen(target, responder), view)

@@ -39,7 +39,7 @@ def planned(action: Action, *, in_short: bool = False) -> str:
     if action.undoes:
         return f"It takes back what {action.undoes} did, and stays until somebody runs that again."
     if undo is None:
-        return "Nothing takes it back: no undo is set up for it."
+        return "No button ends it earlier."
     by = foreign(title(undo), NAME_LIMIT)
     if undo.installed is False:
         return f"Nothing takes it back until {by} is installed."
@@ -104,7 +104,7 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     steps = sorted({*_STEPS, *((longest,) if longest else ())})
     options = [(str(step), minutes(step)) for step in steps if is_free or step <= (longest or 0)]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
-    hint = "After this time it is undone by itself, also if everything was down meanwhile."
+    hint = "Ends by itself."
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
 
 

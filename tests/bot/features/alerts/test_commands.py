@@ -26,7 +26,7 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env["anna"].click(None, view_id=shown["id"], action_id=ids.numbered(ids.DETAILS, alert.id))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")
-    await env.told("anna", "No alert that you may see has")
+    await env.told("anna", "No alert that you may see contains")
     await env["anna"].command(SOC, "/responder find")
     await env.told("anna", "Find what? Type `/responder find` and a text")
 
@@ -45,7 +45,7 @@ async def test_find_tells_nothing_of_what_is_withheld(env: FeatureEnvironment) -
     await env.create_alert(sourceRef="2", title="Query for evil.example by web-3", description="-", artifacts=hidden)
     for text in ("malware", "evil.example", "evil[.]example", "withheld"):
         await env["anna"].command(SOC, f"/responder find {text}")
-        await env.told("anna", "No alert that you may see has")
+        await env.told("anna", "No alert that you may see contains")
     await env["ben"].command(SOC, "/responder find evil.example")
     await env.told("ben", "Query for evil")
     await env["anna"].command(SOC, "/responder find web-3")

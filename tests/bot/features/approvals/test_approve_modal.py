@@ -80,7 +80,7 @@ def test_a_button_named_after_a_long_deed_fits_and_what_it_does_is_never_empty()
     assert shown["submit"]["text"] == "Isolate the host from e…"
     assert len(shown["title"]["text"]) <= 24
     assert "What CloseFalsePositive does" in text_of(shown)
-    assert "Nothing takes it back" in text_of(shown)
+    assert "No button ends it earlier." in text_of(shown)
 
 
 def test_every_target_is_read() -> None:

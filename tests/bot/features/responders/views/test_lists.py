@@ -12,14 +12,14 @@ from tests.bot.samples import NOW, alert, artifact, awaiting, button, ended, res
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-def test_a_hash_that_is_too_long_keeps_both_ends() -> None:
+def test_a_hash_is_whole_on_its_card_and_keeps_both_ends_in_a_menu() -> None:
     file = artifact(data_type="hash", data=SHA256)
     about, scan = alert(artifacts=[file]), responder()
     options = responder_options([scan], {file.id: [scan.name]}, RedactedView(Subject.alert(about), 2), SHA256)
     assert [group["label"]["text"] for group in options["option_groups"]] == [
         "hash 9f86d081884c7d659a2feaa0…5d6c15b0f00a08"
     ]
-    assert texts_of(card(artifacts=[file]))[1].split("`")[1] == f"{SHA256[:38]}…{SHA256[-19:]}"
+    assert texts_of(card(artifacts=[file]))[1].split("`")[1] == SHA256
     assert f"hash `{SHA256}`" in "\n".join(texts_of(alert_in_full(about, clearance=2, button=button)))
 
 

@@ -1,0 +1,65 @@
+"""What a card and a list leave out, and what they suggest first."""
+
+from pathlib import Path
+
+from bot.block_kit import ids
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    card_in,
+    feature_environment,
+    fine,
+    text_of,
+    topmost,
+    within_limits,
+)
+from tests.bot.running import SOC
+
+
+async def test_a_fresh_card_has_five_lines_and_leaves_levels_and_tags_to_details(env: FeatureEnvironment) -> None:
+    _, card = await env.alert_and_card("anna", tags=["c2", "lab"])
+    shown = text_of(within_limits(card))
+    texts = [b.get("text", {}).get("text") or b["elements"][0].get("text", "") for b in card["blocks"][:-1]]
+    lines = "\n".join(map(str, texts)).split("\n")
+    assert len(lines) == 5, lines
+    assert "PAP" not in shown
+    assert "#c2" not in shown
+    await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
+    details = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "PAP:AMBER")))
+    assert "`c2`" in details
+
+
+async def test_a_list_suggests_what_contains_and_closing_asks(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0"}}) as env:
+        alert = await env.create_alert(severity=4)
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        assert "run Isolate ~1" in text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run")))
+        await env["anna"].command(SOC, f"/responder run close as false positive {alert.id}")
+        await env.until("anna", topmost(ids.START_VIEW, "Closes the alert"))
+        assert (await env.client.alert(alert.id)).status == "New"
+
+
+async def test_alert_with_the_id_of_a_case_shows_the_case(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(title="Ransomware on LT-0198")
+    case = await env.client.create_case_from_alert(alert.id)
+    await env.client.add_task(case.id, {"title": "Call the owner"})
+    await env["anna"].command(SOC, f"/responder alert {case.id}")
+    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Call the owner"))))
+    assert "Ransomware on LT-0198" in shown
+    assert "owner " in shown
+
+
+async def test_the_menu_of_a_host_lists_what_acts_on_it_through_the_alert(tmp_path: Path) -> None:
+    rules = {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert, card = await env.alert_and_card("anna")
+        menu = next(b for b in card["blocks"] if b.get("accessory", {}).get("type") == "external_select")
+        assert menu["accessory"]["placeholder"]["text"] == "Act on ip 203[.]0[.]113[.]7"
+        action_id = menu["accessory"]["action_id"]
+        offered = await env["anna"].options(SOC, card["ts"], action_id=action_id, block_id=menu["block_id"])
+        entries = {option["text"]["text"]: option for group in offered for option in group.get("options", [group])}
+        await env["anna"].click(
+            SOC, card["ts"], action_id=action_id, block_id=menu["block_id"], value=entries["Isolate"]["value"]
+        )
+        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "203[.]0[.]113[.]7"))
+        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Isolate* on ip 203[.]0[.]113[.]7"))
