@@ -18,7 +18,8 @@ OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|\*Target\*")
 _TIME = re.compile(
-    r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld|ends it earlier"
+    r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
+    r"|ends it earlier"
 )
 _REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed) |asked for it|already (runs|waits)")
 

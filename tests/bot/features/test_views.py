@@ -104,9 +104,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     assert "*Running for you* (1)" in mine
     assert "*Failed or expired in the last day* (1)" in mine
     await approve(env["ben"], None, view_id=home["id"], action_id=press["action_id"])
-    await env.until(
-        "ben", lambda s: s.home if "*Waiting for your approval*" not in text_of(s.home or {}) else None
-    )
+    await env.until("ben", lambda s: s.home if "*Waiting for your approval*" not in text_of(s.home or {}) else None)
     assert (await env.ended_run(alert)).status in ("Success", "Failure")
 
 

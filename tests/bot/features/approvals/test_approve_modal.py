@@ -136,7 +136,7 @@ async def test_nothing_is_approved_before_the_modal_is_submitted(env: FeatureEnv
     assert action.approval.approved_by == []
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     receipt = text_of(fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))))
-    assert "Nothing takes it back" in receipt
+    assert "No button ends it earlier." in receipt
     assert "|Its card>" in receipt
     assert (await env.ended_run(found)).status == "Success"
 
