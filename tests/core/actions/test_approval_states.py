@@ -281,11 +281,9 @@ async def walk(folder: Path, chosen: list[tuple[object, ...]]) -> None:
         await world.ask()
         for step, *values in chosen:
             if step == "vote":
-                number, name, choice, in_slack = values
-                await world.vote(number, name, choice, in_slack=in_slack)  # type: ignore[arg-type]
+                await world.vote(*values[:3], in_slack=bool(values[3]))  # type: ignore[arg-type]
             elif step == "change":
-                name, level, has_access = values
-                await world.change(name, level, has_access=has_access)  # type: ignore[arg-type]
+                await world.change(*values[:2], has_access=bool(values[2]))  # type: ignore[arg-type]
             else:
                 await getattr(world, str(step))(*values)
             await world.check()

@@ -16,7 +16,9 @@ from bot.outbox import DesiredMessage, RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
+from core.common.database import Transaction
 from core.models import Action, Alert
+from core.store import due
 from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.environment import (
@@ -222,7 +224,13 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         await isolate(env, alert)
         await env.until("ben", asked())
         database = env.core.core.database
-        await database.transaction(lambda tx: tx.run("UPDATE approval SET expires_at = 1"))
+        (waiting,) = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
+
+        def expire(tx: Transaction) -> None:
+            tx.run("UPDATE approval SET expires_at = 1")
+            due.put(tx, "approval", waiting["id"], 1, 1)
+
+        await database.transaction(expire)
         told = await env.until("anna", asked("Nobody answered"))
         assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
         assert "Ask again" in text_of(within_limits(told))
