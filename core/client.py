@@ -290,6 +290,11 @@ class CoreClient:
         params = {name: value for name, value in wanted.items() if value}
         return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)
 
+    async def undo_measure(self, measure_id: str, *, idempotency_key: str = "") -> list[Action]:
+        """Undo what is in force on one target; returns the run that does so."""
+        path = f"{_ENGINE}/measure/{_quoted(measure_id)}/undo"
+        return await self._ask(list[Action], "POST", path, {}, idempotency_key=idempotency_key)
+
     async def extend_measure(self, measure_id: str, until: int | None) -> Action:
         """Have a measure last until a later time (ms), or (None) until somebody undoes it."""
         return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", {"until": until})

@@ -95,7 +95,8 @@ class Measures:
                     clearance.require(reads, caller, group[0]["action_id"], "undo a measure")
                     raise _missing()
                 begun = [each for each in seen if each.one["state"] != "starting"]
-                for last in sorted(begun, key=lambda each: (f"~{each.row['id']}" == measure_id, each.ends))[-1:]:
+                named = parse_id(measure_id)
+                for last in sorted(begun, key=lambda each: (named in (each.row["id"], each.one["id"]), each.ends))[-1:]:
                     chosen.setdefault(last.row["id"], []).append(last.one["id"])
             if not chosen:
                 raise ResponderBotError("conflict", "It is only starting; undo it once its run has ended.")

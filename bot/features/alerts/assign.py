@@ -43,10 +43,10 @@ async def on_release_command(context: Context) -> None:
     view = subjects.require_visible(context, Subject.alert(alert))
     _, document = await subjects.with_document(context.core, alert_id)
     in_force = [
-        (action, target)
+        (part, id_, target)
         for action in runs.newest_first(document.actions)
-        if undo_state.is_in_force(action)
-        and (subject := Subject.in_document(document, action.object_id)) is not None
+        for part, id_ in undo_state.in_force_by_target(action)
+        if (subject := Subject.in_document(document, action.object_id)) is not None
         and (target := RedactedView(subject, view.clearance)).is_open
     ]
     if not in_force:

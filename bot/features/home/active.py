@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
@@ -14,6 +15,7 @@ from bot.features.home.views import active as views
 from bot.features.home.views.home import HomeRun
 from bot.features.payload import view_of
 from bot.features.retries import answered
+from bot.features.runs.views import undo_state
 from bot.features.runs.views.runs import heading
 from core.models import Measure
 
@@ -34,26 +36,34 @@ async def on_active_command(context: Context) -> None:
 
 
 async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:
-    """Of each measure the run that decides when it ends."""
+    """Of each measure the run that decides when it ends, as far as that is on its target."""
     decisive = await asyncio.gather(*(context.core.action(measure.actions[-1]) for measure in measures))
-    found = await FoundRuns.of(context, decisive)
-    return [found.run(action) for action in decisive]
+    found, shown = await FoundRuns.of(context, decisive), list[HomeRun]()
+    for action, measure in zip(decisive, measures, strict=True):
+        ids_ = [one.id for one in measure.target or ()]
+        parts = undo_state.in_force_by_target(action)
+        own = [each for each in parts if [one.id for one in each[0].target or ()] == ids_]
+        part, id_ = own[0] if own else (action, "")
+        shown.append(replace(found.run(action), action=part, part=id_))
+    return shown
 
 
 async def on_mark_ended_button(context: Context) -> None:
     """Ask how somebody knows that it has ended."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    await context.show_modal(views.mark_ended_view(action, view))
+    by_id = {id_: one for one, id_ in undo_state.in_force_by_target(action)}
+    await context.show_modal(views.mark_ended_view(by_id.get(intent.argument, action), view, intent.argument))
 
 
 async def on_mark_ended_view(context: Context) -> Json:
     """Mark it as ended. Core refuses whoever may not, and what is only starting or being undone."""
     view = view_of(context)
-    action_id, reason = str(view.get("private_metadata") or ""), modals.values(view).get("reason", "").strip()
+    action_id, _, part = str(view.get("private_metadata") or "").partition(" ")
+    reason = modals.values(view).get("reason", "").strip()
     if not reason:
         return modals.errors({"reason": "Say how you know, for whoever reads it later."})
-    await answered(context.core.end_measure(action_id, reason), UNKNOWN)
+    await answered(context.core.end_measure(part or action_id, reason), UNKNOWN)
     action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
     await responses.refresh_cards(context, subject)
     shown = RedactedView(subject, own_clearance(context))

@@ -24,12 +24,14 @@ async def on_undo_button(context: Context) -> None:
     """Run what undoes a run, in this person's name; core refuses whoever may not, and what is undone already."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
+    core, key, part = context.core, context.idempotency_key, intent.argument
     try:
-        undoing = await until_answered(
-            lambda: context.core.undo(action.id, idempotency_key=context.idempotency_key), UNKNOWN
-        )
+        if part:
+            (undoing,) = await until_answered(lambda: core.undo_measure(part, idempotency_key=key), UNKNOWN)
+        else:
+            undoing = await until_answered(lambda: core.undo(action.id, idempotency_key=key), UNKNOWN)
     except ResponderBotError as error:
-        if error.code != "conflict":
+        if error.code not in ("conflict", "not_found"):
             raise
         await responses.refresh_cards(context, view.subject)  # which shows what it no longer does
         raise
@@ -47,7 +49,9 @@ async def on_extend_button(context: Context) -> None:
     policy = next((r.policy for r in offered if r.name == action.responder_name), None)
     if policy is None or not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
-    await context.show_modal(views.extend_view(action, view, policy, context.services.clock_ms()))
+    by_id = {id_: one for one, id_ in undo_state.in_force_by_target(action)}
+    shown, now = by_id.get(intent.argument, action), context.services.clock_ms()
+    await context.show_modal(views.extend_view(shown, view, policy, now, part=intent.argument))
 
 
 async def on_extend_view(context: Context) -> Json:

@@ -32,9 +32,12 @@ CAN_UNDO = ("available", "waiting", "failed", "replaced")
 
 
 def buttons(
-    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None
+    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None, *, part: str = ""
 ) -> list[dict[str, Any]]:
-    """Undo; of a run that core is to undo also Extend. `policy` is that of the responder that undoes it."""
+    """Undo; of a run that core is to undo also Extend. `policy` is that of the responder that undoes it.
+
+    `part` is the id of one of several targets, which are undone one by one.
+    """
     undo = action.undo
     if undo is None or undo.status not in CAN_UNDO or not view.is_open:
         return []
@@ -42,13 +45,18 @@ def buttons(
     label = "Undo now" if is_timed or undo.status != "available" else "Undo"
     dialog = _dialog(action, view, policy)
     press = button_element(
-        label, ids.UNDO, button(Intent("undo", action.id)), of=action.id, confirm=dialog, about=_about(action, view)
+        *(label, ids.UNDO, button(Intent("undo", action.id, part))),
+        of=f"{action.id}{part}",
+        confirm=dialog,
+        about=_about(action, view),
     )
     if not is_timed:
         return [press]
     return [
         button_element(
-            "Extend", ids.EXTEND, button(Intent("extend", action.id)), of=action.id, about=_about(action, view)
+            *("Extend", ids.EXTEND, button(Intent("extend", action.id, part))),
+            of=f"{action.id}{part}",
+            about=_about(action, view),
         ),
         press,
     ]
@@ -74,8 +82,8 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
 # --- how long -------------------------------------------------------------------------------------------------------
 
 
-def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int) -> dict[str, Any]:
-    """Asks how much later a run shall end than it does now, or from now on if that is past."""
+def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int, *, part: str = "") -> dict[str, Any]:
+    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past."""
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it."
@@ -90,7 +98,7 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int)
         [about, *field, *([context(after)] if after else [])],
         callback_id=ids.EXTEND_VIEW,
         submit="Extend",
-        metadata=json.dumps({"id": action.id, "at": max(at, now_ms)}),
+        metadata=json.dumps({"id": part or action.id, "at": max(at, now_ms)}),
         close="Cancel",
     )
 

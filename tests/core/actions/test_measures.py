@@ -38,6 +38,7 @@ from tests.core.actions.test_undo import (
     FAILED,
     MINUTE_MS,
     RELEASE,
+    RELEASE_HOST,
     STEPS,
     engine,
     refused,
@@ -46,6 +47,7 @@ from tests.core.actions.test_undo import (
 )
 from tests.core.core_process import alert_in, core_process, run_body, setup_in
 from tests.core.running import running_core
+from tests.core.scripted_engine import BLOCK_HOST, ScriptedEngine
 from tests.stores import opened
 
 HOST = {"dataType": "hostname", "data": "SRV-DC01"}
@@ -427,6 +429,47 @@ async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) ->
         await harness.due.look()
         await released(harness)
         assert (await refused(measures.extend(BEN, action.id, end))).code == "not_found"
+
+
+async def test_a_later_end_than_was_approved_takes_approval_whichever_run_brings_it(tmp_path: Path) -> None:
+    """Quarantine takes no approval, and what it leaves is undone by the same as the approved block."""
+    quarantine = replace(BLOCK_HOST, id="r-quarantine", name="Quarantine_1_0")
+    policies = {BLOCK: {**POLICY, "approval": 1}, quarantine.name: {**POLICY, "run_by": ["ben"]}}
+    scripted = ScriptedEngine(offered=(BLOCK_HOST, RELEASE_HOST, quarantine))
+    own = {name: ResponderSection.model_validate(section) for name, section in policies.items()}
+    async with open_harness(tmp_path, engine=scripted, policies=own, artifacts=[HOST]) as harness:
+        start = harness.clock.now_ms
+        approved = (await harness.actions.start(ANNA, run_input(harness, undoAfterMinutes=15))).action
+        await harness.actions.decide(BEN, approved.id, "approve")
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(approved.id)
+        free = (await harness.actions.start(BEN, run_input(harness, quarantine.name, undoAfterMinutes=600))).action
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(free.id)
+        end = start + 15 * MINUTE_MS
+        assert ((await only(harness)).until, (await undo_of(harness, free)).at) == (end, end)
+        extension = (await undo_of(harness, approved)).extension
+        assert extension is not None
+        assert (extension.asked_by, extension.at, extension.approval.needed) == (
+            BEN.login,
+            start + 600 * MINUTE_MS,
+            1,
+        )
+        # Nor does a later end of the run that took none, by its id or by that of what it left.
+        for work in (
+            harness.undos.set_time(BEN, free.id, 60),
+            measures_of(harness).extend(BEN, left_by(await harness.action(free.id)), start + 60 * MINUTE_MS),
+        ):
+            asked = (await work).undo
+            assert asked is not None
+            assert asked.extension is not None
+            assert (asked.at, asked.extension.at) == (end, start + 60 * MINUTE_MS)
+        latest = (await undo_of(harness, approved)).extension
+        assert latest is not None
+        await harness.actions.decide(LEAD, approved.id, "approve", extension_id=latest.id)
+        assert (await only(harness)).until == start + 60 * MINUTE_MS
+        await harness.undos.set_time(BEN, free.id, 60)
+        assert (await undo_of(harness, free)).at == start + 60 * MINUTE_MS
 
 
 async def test_ending_earlier_moves_all_of_its_runs(tmp_path: Path) -> None:

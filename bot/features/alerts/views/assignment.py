@@ -23,20 +23,20 @@ def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
 
 def release_what(
     alert_id: str,
-    in_force: Sequence[tuple[Action, RedactedView]],
+    in_force: Sequence[tuple[Action, str, RedactedView]],
     policies: Mapping[str, Policy],
     *,
     is_own: bool,
     button: ButtonIds,
 ) -> Message:
-    """Asks whether to undo one of the runs that are in force, each with its target, or to unassign the alert."""
+    """Asks whether to undo what is in force, target by target, or to unassign the alert."""
     text = f"Release what on {alert_id}? Nothing was changed."
     blocks: list[Block] = [section(text)]
-    for action, view in in_force[:MAX_RUNS]:
+    for action, part, view in in_force[:MAX_RUNS]:
         policy = policies.get(action.undo.responder) if action.undo is not None else None
         line = f"*{runs.name(action)}*{runs.on_target(action, view)} is {undo_state.in_force(action, view)}"
         blocks.append(section(line))
-        if undo := undos.buttons(action, view, button, policy):
+        if undo := undos.buttons(action, view, button, policy, part=part):
             blocks.append(actions(*undo))
     if is_own:
         unassign = button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert_id)))

@@ -307,6 +307,9 @@ def _runs(
     text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
     if undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
+    parts = undo_state.in_force_by_target(action) if len(group) == 1 else []
+    if parts and parts[0][1]:
+        return [block for part, id_ in parts for block in _in_force(part, id_, view, button, now_ms, policies)]
     if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
         extension = undo_state.later_end(action, now_ms)
         if extension is not None:
@@ -327,6 +330,19 @@ def _runs(
         text += f"\n{foreign(confirm, POLICY_LIMIT)}"
     buttons = actions(*runs.decision_buttons(action, button), end)
     return [{**section(text), "block_id": block_id}, buttons]
+
+
+def _in_force(
+    action: Action, part: str, view: RedactedView, button: ButtonIds, now_ms: int, policies: Mapping[str, Policy]
+) -> list[Block]:
+    """What a run has in force on one of several targets."""
+    line = {**section(runs.in_force_line(action, view)), "block_id": f"run:{action.id}{part}"}
+    shown_buttons = undos.buttons(action, view, button, _undo_policy(action, policies), part=part)
+    extension = undo_state.later_end(action, now_ms)
+    if extension is not None and extension.targets[:1] == [part]:
+        line["text"] = section(f"{line['text']['text']}\n{runs.later_end_line(action, extension, view)}")["text"]
+        shown_buttons += runs.decision_buttons(action, button, extension)
+    return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
 
 def _undo_policy(action: Action, policies: Mapping[str, Policy]) -> Policy | None:

@@ -33,7 +33,7 @@ def close_all_view(key: str, alerts: Sequence[int], lines: Sequence[str]) -> dic
 def in_force(document: Document, clearance: int) -> list[str]:
     """What is in force on an alert, one line each, as far as it may be shown."""
     lines = []
-    for action in filter(undo_state.is_in_force, document.actions):
+    for action, _ in (part for one in document.actions for part in undo_state.in_force_by_target(one)):
         subject = Subject.in_document(document, action.object_id)
         view = RedactedView(subject or Subject.unknown(action), clearance)
         shown = f"*{runs.name(action)}*{runs.on_target(action, view)} is {undo_state.in_force(action, view)}"

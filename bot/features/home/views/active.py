@@ -43,16 +43,16 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> lis
         view = RedactedView(run.subject, person.clearance)
         blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{runs.of_root(run.subject, view, run.link)}"))
         if "manageAction" in person.permissions and view.is_open:
-            shown_buttons = undos.buttons(run.action, view, button)
+            shown_buttons = undos.buttons(run.action, view, button, part=run.part)
             if run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin":
-                intent = button(Intent("mark_ended", run.action.id))
-                shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=run.action.id))
+                intent, of = button(Intent("mark_ended", run.action.id, run.part)), f"{run.action.id}{run.part}"
+                shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=of))
             blocks += [actions(*shown_buttons)] if shown_buttons else []
     return blocks
 
 
-def mark_ended_view(action: Action, view: RedactedView) -> dict[str, Any]:
-    """Asks how somebody knows that it has ended."""
+def mark_ended_view(action: Action, view: RedactedView, part: str) -> dict[str, Any]:
+    """Asks how somebody knows that it has ended, or one of its targets."""
     about = f"{runs.heading(action, view)} is then listed as ended. Nothing runs, and nothing will undo it."
     reason = modals.text_field("reason", "How do you know?", multiline=True, optional=False)
     return modals.modal(
@@ -60,6 +60,6 @@ def mark_ended_view(action: Action, view: RedactedView) -> dict[str, Any]:
         [section(about), reason],
         callback_id=ids.MARK_ENDED_VIEW,
         submit="Mark as ended",
-        metadata=action.id,
+        metadata=f"{action.id} {part}",
         close="Cancel",
     )

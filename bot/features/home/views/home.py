@@ -41,6 +41,7 @@ class HomeRun:
     policy: Policy | None = None
     link: str = ""
     together: int = 1  # runs of one bulk; this is the first
+    part: str = ""  # the id of what it has in force, if this is one of several targets
 
 
 @dataclass(frozen=True)

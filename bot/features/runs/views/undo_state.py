@@ -19,6 +19,24 @@ def is_in_force(action: Action) -> bool:
     return action.measure is not None and action.measure.state != "ended"
 
 
+def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
+    """What is in force of a run, for each of several targets as if it had acted on that alone, with its id.
+
+    Of a run on one target, or on all of its object, the run itself and "".
+    """
+    measure, undo, targets = action.measure, action.undo, {one.id: one for one in action.target or ()}
+    if not is_in_force(action) or measure is None or len(measure.targets) < 2:
+        return [(action, "")] if is_in_force(action) else []
+    found = []
+    for one in measure.targets:
+        own = None if undo is None or one.undo is None else undo.model_copy(update=dict(one.undo))
+        alone = measure.model_copy(update={"state": one.state, "message": one.message, "targets": [one]})
+        target = [targets[one.target]] if one.target in targets else action.target
+        part = action.model_copy(update={"target": target, "undo": own, "measure": alone})
+        found += [(part, one.id)] if is_in_force(part) else []
+    return found
+
+
 def summary(action: Action, view: RedactedView) -> str:
     """` · in force until today at 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
     undo = action.undo

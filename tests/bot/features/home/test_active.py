@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.block_kit import ids
+from bot.slack_emulator.person import EmulatorView
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
 from tests.bot.running import SOC, approve
@@ -84,3 +86,30 @@ async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_a
         assert len(await env.client.actions("alert", alert.id)) == 1
         told = text_of(await env.until("ben", in_thread(card["ts"], "was marked as ended by *lea*")))
         assert "nothing was run: The firewall was replaced <@U0BEN>" in told
+
+
+async def test_of_two_targets_of_a_run_one_is_released_and_the_other_stays(
+    env: FeatureEnvironment,
+) -> None:
+    both = [{"dataType": "ip", "data": f"203.0.113.{number}"} for number in (7, 8)]
+    alert = await env.create_alert(artifacts=both)
+    body = {"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id}
+    action = await env.client.run({**body, "undoAfterMinutes": 15, "target": [one["data"] for one in both]})
+    first, second = (f"ip 203[.]0[.]113[.]{number}" for number in (7, 8))
+    card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"on {second} is in force"))
+    assert f"on {first} is in force" in text_of(card)
+    await env["anna"].command(SOC, "/responder active")
+    shown = fine(await env.until("anna", topmost(SHOWN, "*In force: 2 measures*")))
+    assert (text_of(shown).count(f"on {first} is in force"), text_of(shown).count(f"on {second} is in force")) == (1, 1)
+    await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+
+    def left(view: EmulatorView) -> dict[str, Any] | None:
+        card = card_in(view, SOC, alert.id, f"on {second} is in force")
+        return None if card is None or f"on {first} is in force" in text_of(card) else card
+
+    released = await env.until("anna", left)
+    (measure,) = await env.client.measures()
+    assert (measure.actions, [one.data for one in measure.target or ()]) == ([action.id], ["203.0.113.8"])
+    await env["anna"].click(SOC, released["ts"], action_id=button(released, ids.EXTEND))
+    form = fine(await env.until("anna", topmost(ids.EXTEND_VIEW, second)))
+    assert first not in text_of(form)
