@@ -1,14 +1,15 @@
 """Everything that `try` runs: emulator, core, bot, and a receiver for the webhook responder."""
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from aiohttp import web
+from aiohttp import BasicAuth, ClientError, ClientSession, web
 
 from bot.app import running
 from bot.block_kit.text import readable_name
@@ -16,7 +17,6 @@ from bot.settings import parse
 from bot.slack_emulator import Pointer, SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
-from core.common.private_files import make_private
 
 HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
@@ -28,8 +28,9 @@ EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
 MAIL = "ResponderBot_Mail_1_0"
-BLOCK = "ResponderBot_BlockAddress_1_0"
-UNBLOCK = "ResponderBot_ReleaseAddress_1_0"
+BLOCK = "ResponderBot_Block_1_0"
+FIREWALL = "edge-fw"  # reads what is blocked
+FIREWALL_READS_EVERY_S = 1.0
 C2 = "198.51.100.23"  # of the first sample alert
 SURICATA = "suricata"
 STORM, STORM_HIGH = 59, 15  # alerts that say the same, and how many of them are high
@@ -116,6 +117,7 @@ async def demo_environment(
         }
         keys["siem"] = await core.add_user("siem", "source", 0, "")
         keys[SURICATA] = await core.add_user(SURICATA, "source", 0, "")
+        keys[FIREWALL] = await core.add_user(FIREWALL, "reader", 0, "")
         keys["bot"] = await core.add_user("bot", "service", 0, "")
         siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
         lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
@@ -123,6 +125,8 @@ async def demo_environment(
         settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
         await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
         await emulator.wait_connected()
+        firewall = asyncio.create_task(_read_block_list(core.url, keys[FIREWALL]))
+        stack.push_async_callback(_end, firewall)
         _write_addresses(state / "try.json", emulator, core.url, keys)
         address = f"{core.url}/api/ingest/{SURICATA}"
         _write_private(state / "suricata.curl", f'url = "{address}"\nuser = "{SURICATA}:{keys[SURICATA]}"\n')
@@ -168,8 +172,9 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("See what came in", "Three alerts, each with what is known and what ran.", done="Cobalt Strike"),
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
         pointer("Run one", "It collects the addresses.", run(EXTRACT, first), done=r"\*Extract Indicators\* done"),
-        pointer("Block an address", "On the card: Act on ip. Or type this.", run(BLOCK, f"{first} {C2}"),
-                done=r"\*Block Address\*[^\n]* done"),
+        pointer("Block an address", "On the card: Act on ip. A firewall reads the list.",
+                run(BLOCK, f"{first} {C2}"),
+                done=rf"\*Block\*[^\n]*in force[^\n]*read by {FIREWALL}"),
         pointer("Be asked first", "It says what it does before it runs.", run(WEBHOOK, first), done="Run Webhook on"),
         pointer("Need a second person", "It waits until somebody approves.", f"run Isolate Host {first}",
                 done=r"\*Isolate Host\*[^\n]* needs 1 approval"),
@@ -195,10 +200,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
 
 
 def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
-    blocked = state / "blocked"
-    make_private(blocked)
     anywhere = {"confinement": "none"}  # ours, and `try` is for machines without Landlock too
-    block_list = {"config": {"file": str(blocked / "addresses.txt")}, "writable": [str(blocked)]}
     return {
         "source": {SURICATA: {"preset": SURICATA}},
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},
@@ -209,8 +211,7 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
                 "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
             },
             MAIL: {"config": NO_MAIL},
-            BLOCK: {**block_list, "rate": ["1/1h"]},
-            UNBLOCK: block_list,
+            BLOCK: {"rate": ["1/1h"]},
             ISOLATE: {
                 "confirm": "Takes the host off the network until its time is over, or somebody puts it back.",
                 "approval": 1,
@@ -234,6 +235,22 @@ def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str
         },
         "channel": [dict(channel) for channel in CHANNELS],
     }
+
+
+async def _read_block_list(core_url: str, key: str) -> None:
+    """Read what is blocked again and again, as a firewall does."""
+    async with ClientSession(auth=BasicAuth(FIREWALL, key), base_url=core_url) as session:
+        while True:
+            with suppress(ClientError):
+                async with session.get("/api/blocklist/ip.txt") as answer:
+                    await answer.read()
+            await asyncio.sleep(FIREWALL_READS_EVERY_S)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 @asynccontextmanager

@@ -138,7 +138,7 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     assert await process.wait() == 0
     assert ended == {
         "ResponderBot_ExtractIndicators_1_0": "Success",
-        "ResponderBot_BlockAddress_1_0": "Success",
+        "ResponderBot_Block_1_0": "Success",
         "ResponderBot_Mail_1_0": "Failure",
         "ResponderBot_CloseAsFalsePositive_1_0": "Success",
     }

@@ -15,7 +15,7 @@ from tests.core.running import RunningCore, running_core
 
 ACTION = "/api/connector/engine/action"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
-BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
+BLOCK, RELEASE = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
 REFUSED = "it is TLP:RED and you may see up to TLP:AMBER; ask somebody who may see it"
 
 
@@ -195,10 +195,9 @@ async def amber_artifact(cleared: ClearedCore, root: str) -> tuple[str, str]:
 async def test_acts_on_a_run_take_the_highest_level_of_its_object_and_root_and_say_nothing_else(
     tmp_path: Path, root: str
 ) -> None:
-    config = {"file": str(tmp_path / "list")}
     sections = {
-        BLOCK: ResponderSection(undo=RELEASE, undo_after_minutes=60, config=config),
-        RELEASE: ResponderSection(approval=1, approve_by=("red", "lead"), config=config),
+        BLOCK: ResponderSection(undo=RELEASE, undo_after_minutes=60),
+        RELEASE: ResponderSection(approval=1, approve_by=("red", "lead")),
     }
     async with cleared_core(tmp_path, sections) as cleared:
         artifact, path = await amber_artifact(cleared, root)
@@ -234,8 +233,7 @@ async def test_acts_on_a_run_take_the_highest_level_of_its_object_and_root_and_s
 
 
 async def test_a_run_on_an_artifact_that_is_gone_takes_the_clearance_that_it_took(tmp_path: Path) -> None:
-    config = {"file": str(tmp_path / "list")}
-    async with cleared_core(tmp_path, {BLOCK: ResponderSection(approval=1, config=config)}) as cleared:
+    async with cleared_core(tmp_path, {BLOCK: ResponderSection(approval=1)}) as cleared:
         artifact, path = await amber_artifact(cleared, "alert")
         action = (await cleared.run("red", artifact, "case_artifact", BLOCK)).json()["id"]
         await cleared.core.send("PATCH", path, {"artifacts": []})

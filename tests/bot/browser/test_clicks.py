@@ -95,10 +95,10 @@ async def test_an_address_is_blocked_for_an_hour_in_3_clicks(flows: FlowEnvironm
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_text("Act on ip").click()
-        await page.locator(".picker .option", has_text="Block Address").click()
+        await page.locator(".picker .option", has_text="Block").click()
         await expect(page.locator("#modal")).to_contain_text("ip 198[.]51[.]100[.]23")
         await page.locator("#modal .sheet-foot .primary").click()
-        await expect(shown).to_contain_text("Block Address on ip 198[.]51[.]100[.]23", timeout=RUN_ENDS_MS)
+        await expect(shown).to_contain_text("Block on ip 198[.]51[.]100[.]23", timeout=RUN_ENDS_MS)
     await expect(shown).to_contain_text("is blocked until", timeout=RUN_ENDS_MS)
 
 

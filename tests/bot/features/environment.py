@@ -87,7 +87,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         "Report": ({"answer": REPORTED}, {}),
         "Wait": ({"answer": DONE, "go": go}, {}),
         "Stall": ({"answer": FAILED, "go": go}, {}),
-        "Block": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
+        "Shun": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
         "Isolate": ({"answer": DONE}, {"approval": 1}),
         "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),
         "Quarantine": ({"answer": DONE}, {"approval": 2}),
@@ -106,10 +106,12 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
         more = dict(policy)
         sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
-    blocked = folder / "blocked" / "addresses.txt"
-    blocked.parent.mkdir()
-    for bundled in ("ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"):
-        sections[bundled] = ResponderSection(config={"file": str(blocked)}, writable=(blocked.parent,))
+    minutes = {"name": "minutes", "type": "number", "default": 60, "minimum": 0, "maximum": 600}
+    reason = {"name": "reason", "type": "string"}
+    for name, declared in (("Block_Address", [minutes, reason]), ("Release_Address", [])):
+        items = [{"name": "answer", "type": "string", "required": False}]
+        write_responder(home, name, SCRIPT, dataTypeList=["ip"], configurationItems=items, parameters=declared)
+        sections[f"{name}_1_0"] = ResponderSection(config={"answer": json.dumps(DONE)})
     return sections
 
 

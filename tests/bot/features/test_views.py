@@ -46,14 +46,14 @@ async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvir
     await env["anna"].click(None, value=alert.id, **picker)
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "ET MALWARE")))
     place: dict[str, Any] = {"view_id": view["id"], "action_id": ids.START_RESPONDER}
-    groups = await env["anna"].options(query="Block", **place)
-    value = next(o["value"] for group in groups for o in group["options"] if o["text"]["text"] == "Block 1.0")
+    groups = await env["anna"].options(query="Shun", **place)
+    value = groups[0]["options"][0]["value"]
     chosen = {f"responder:{alert.id}": {ids.START_RESPONDER: value}}
     await env["anna"].submit(view["id"], {**typed(object=alert.id), **chosen})
     asked = fine(await env.until("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
     await env["anna"].submit(asked["id"], {})
     await env.closed("anna")
-    assert (await env.ended_run(alert)).responder_name == "Block_1_0"
+    assert (await env.ended_run(alert)).responder_name == "Shun_1_0"
 
 
 async def test_message_shortcut_finds_the_alert_of_a_message(env: FeatureEnvironment) -> None:

@@ -18,14 +18,14 @@ from tests.core.running import RunningCore, running_core
 ACTION = "/api/connector/engine/action"
 BULK = f"{ACTION}/_bulk"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
-BLOCK = "ResponderBot_BlockAddress_1_0"
+BLOCK = "ResponderBot_Block_1_0"
 ALERT = {"type": "siem", "source": "s", "title": "t", "description": "d"}
 
 
 @pytest_asyncio.fixture
 async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
     """Runs wait for approval, so that no program has to run."""
-    block = ResponderSection(approval=1, config={"file": str(tmp_path / "list")})
+    block = ResponderSection(approval=1)
     async with running_core(tmp_path, responder={CLOSE: ResponderSection(approval=1), BLOCK: block}) as running:
         await running.key("analyst")
         yield running

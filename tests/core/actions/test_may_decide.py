@@ -13,7 +13,7 @@ from tests.core.running import RunningCore, running_core
 
 ACTION = "/api/connector/engine/action"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
-BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
+BLOCK, RELEASE = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
 DOMAIN = "@responder-bot.local"
 
 
@@ -109,10 +109,9 @@ async def test_an_org_admin_may_decide_on_an_override(tmp_path: Path, approval: 
 
 
 async def test_a_document_names_who_may_decide_on_an_extension(tmp_path: Path) -> None:
-    config = {"file": str(tmp_path / "list")}
     sections = {
-        BLOCK: ResponderSection(approval=1, undo=RELEASE, undo_after_minutes=60, allow_permanent=True, config=config),
-        RELEASE: ResponderSection(config=config),
+        BLOCK: ResponderSection(approval=1, undo=RELEASE, undo_after_minutes=60, allow_permanent=True),
+        RELEASE: ResponderSection(),
     }
     async with running_core(tmp_path, responder=sections) as core:
         await join(core, "anna", "ben", "cem")

@@ -712,26 +712,22 @@ async def test_who_may_not_run_responders_may_not_undo_or_change_the_time(tmp_pa
 
 
 async def test_a_blocked_address_is_released_by_its_undo(tmp_path: Path) -> None:
-    config, listed = {"file": str(tmp_path / "list")}, tmp_path / "list"
-    sections = {
-        "ResponderBot_BlockAddress_1_0": ResponderSection(config=config, undo="ResponderBot_ReleaseAddress_1_0"),
-        "ResponderBot_ReleaseAddress_1_0": ResponderSection(config=config),
-    }
     artifact = {"dataType": "ip", "data": "198.51.100.7"}
     body = {"type": "siem", "source": "s", "sourceRef": "1", "title": "t", "description": "d", "artifacts": [artifact]}
-    async with running_core(tmp_path, responder=sections) as core:
+    async with running_core(tmp_path) as core:
         target = (await core.send("POST", "/api/alert", body)).json()["artifacts"][0]["id"]
         async with CoreClient(core.url, await core.key("analyst")) as client:
-            run = {"responderId": "ResponderBot_BlockAddress_1_0", "objectType": "case_artifact", "objectId": target}
-            action = await client.run({**run, "parameters": {"minutes": 0}})
+            run = {"responderId": "ResponderBot_Block_1_0", "objectType": "case_artifact", "objectId": target}
+            action = await client.run(run)
             await over(client, action.id)
-            assert listed.read_text() == "198.51.100.7 # by analyst@responder-bot.local\n"
+            before = (await core.send("GET", "/api/blocklist/ip.txt")).text
             alert = (await client.object_in_context("case_artifact", target)).root_id
             await client.create_case_from_alert(alert)  # its artifact moves
             undoing = await client.undo(action.id)
             assert (await over(client, undoing.id)).status == "Success"
             undo = (await client.action(action.id)).undo
-    assert listed.read_text() == ""
+        after = (await core.send("GET", "/api/blocklist/ip.txt")).text
+    assert (before, after) == ("198.51.100.7\n", "")
     assert undo is not None
     assert undo.status == "undone"
 

@@ -17,7 +17,7 @@ from tests.core.running import RunningCore, running_core
 
 ACTION, MEASURE = "/api/connector/engine/action", "/api/connector/engine/measure"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
-BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
+BLOCK, RELEASE = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
 
 MAKE_SOMETHING = {
     "POST /api/alert",
@@ -128,10 +128,9 @@ def is_refused(answer: httpx.Response) -> bool:
 
 @pytest.mark.parametrize("how", ["own key", "bot with a key for what is clear", "bot for somebody cleared for little"])
 async def test_no_route_acts_on_what_its_caller_may_not_see(tmp_path: Path, how: str) -> None:
-    config = {"file": str(tmp_path / "list")}
     sections = {
-        BLOCK: ResponderSection(approval=1, undo=RELEASE, undo_after_minutes=60, allow_permanent=True, config=config),
-        RELEASE: ResponderSection(config=config),
+        BLOCK: ResponderSection(approval=1, undo=RELEASE, undo_after_minutes=60, allow_permanent=True),
+        RELEASE: ResponderSection(),
         CLOSE: ResponderSection(approval=1),
     }
     async with running_core(tmp_path, responder=sections) as core:

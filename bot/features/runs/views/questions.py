@@ -170,7 +170,9 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"It lasts as long as you choose here, and {_undo_name(policy)} takes it back."
-    return [*policy_words(policy), context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
+    notes = [note for note in responder.reasons or () if policy.contains and not note.startswith("already ")]
+    noted = [section(foreign("\n".join(notes), 1500, lines=True))] if notes else []
+    return [*policy_words(policy), *noted, context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
 
 
 def policy_words(policy: Policy) -> list[Block]:

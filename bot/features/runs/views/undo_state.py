@@ -47,7 +47,7 @@ def summary(action: Action, view: RedactedView) -> str:
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · ends {minutes(length)} after it succeeded" if length else ""
-    ended = {"undone": "undone", "replaced": "a later run decides when it ends"}
+    ended = {"undone": f"undone{_readers(action)}", "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
 
@@ -73,8 +73,25 @@ def title(undo: Undo) -> str:
     return undo.title or readable_name(undo.responder)
 
 
+def _readers(action: Action) -> str:
+    """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force, or who still has one that ended."""
+    readers = action.readers or ()
+    has_read = [reader for reader in readers if reader.at is not None]
+    if action.undo is not None and action.undo.status == "undone":
+        names = ", ".join(foreign(reader.name, NAME_LIMIT) for reader in has_read)
+        return f" · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else ""
+    by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at)}" for reader in has_read if reader.at]
+    left = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is None]
+    read = f" · read by {', '.join(by)}" if by else ""
+    return f"{read} · not read yet by {', '.join(left)}" if left else read
+
+
 def in_force(action: Action, view: RedactedView) -> str:
-    """`in force until today at 14:30`, of a run that is; mrkdwn."""
+    """`in force until today at 14:30`, of a run that is, and of a Block who has read it; mrkdwn."""
+    return _until(action, view) + (_readers(action) if view.is_open else "")
+
+
+def _until(action: Action, view: RedactedView) -> str:
     undo, is_unknown = action.undo, action.measure is not None and action.measure.state == "unknown"
     if not view.is_open:
         return ""

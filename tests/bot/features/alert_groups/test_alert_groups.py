@@ -167,7 +167,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         card = await group_card(anna, 6)
         await anna.click(SOC, card["ts"], action_id="group_run")
         asked = await modal(anna, "5 of 6 alerts, those that you may see")
-        assert {"Tell", "Block", "Isolate", "Ban an address"} <= await choose_responder(anna, asked, "Block")
+        assert {"Tell", "Shun", "Isolate", "Ban an address"} <= await choose_responder(anna, asked, "Shun")
         question = await modal(anna, "It can be undone there.")
         assert listed(question, alert_ids) == alert_ids
         assert secret not in str(question)
@@ -178,10 +178,10 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         await modal(anna, "5 runs accepted, 0 refused")
         ran = {one: await env.client.actions("alert", one) for one in [*alert_ids, secret, later]}
         started = {
-            one: [a.responder_name for a in found if a.responder_name == "Block_1_0"] for one, found in ran.items()
+            one: [a.responder_name for a in found if a.responder_name == "Shun_1_0"] for one, found in ran.items()
         }
-        assert started == {secret: [], later: [], **{one: ["Block_1_0"] for one in alert_ids}}
-        assert len({a.bulk for found in ran.values() for a in found if a.responder_name == "Block_1_0"}) == 1
+        assert started == {secret: [], later: [], **{one: ["Shun_1_0"] for one in alert_ids}}
+        assert len({a.bulk for found in ran.values() for a in found if a.responder_name == "Shun_1_0"}) == 1
         await group_card(anna, 7)
         await anna.click(SOC, card["ts"], action_id="group_run")
         asked = await modal(anna, "6 of 7 alerts, those that you may see")

@@ -347,7 +347,7 @@ async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> No
 
 async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undone_before(tmp_path: Path) -> None:
     rules: dict[str, dict[str, Any]] = {
-        "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True},
+        "Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True},
         "Report": {"undo": "Fail_1_0"},
     }
     async with feature_environment(tmp_path, rules) as env:

@@ -17,13 +17,13 @@ SHOWN = ids.NOTICE_VIEW
 
 @pytest.fixture
 async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
-    rules = {"Block": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
     async with feature_environment(tmp_path, rules) as environment:
         yield environment
 
 
 async def block(env: FeatureEnvironment, alert_id: str) -> str:
-    body = {"responderId": "Block_1_0", "objectType": "alert", "objectId": alert_id, "undoAfterMinutes": 15}
+    body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert_id, "undoAfterMinutes": 15}
     return (await env.client.run(body)).id
 
 
@@ -38,7 +38,7 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     await env["anna"].command(SOC, "/responder active")
     shown = fine(await env.until("anna", topmost(SHOWN, "*In force: 1 measure*")))
     assert f"({alert.id})" in text_of(shown)
-    assert "*Block*" in text_of(shown)
+    assert "*Shun*" in text_of(shown)
     assert red.id not in text_of(shown)
     for action_id in (ids.UNDO, ids.EXTEND):
         assert button(shown, action_id)
@@ -65,7 +65,7 @@ async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvi
 
 
 async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:
-    rules = {"Block": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
     async with feature_environment(tmp_path, rules) as env:
         alert = await env.create_alert()
         card = await env.card_of("anna", alert)

@@ -23,7 +23,7 @@ HOSTS = [
 
 @pytest.fixture
 async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
-    rules = {name: {"target": "hostname,ip"} for name in ("Isolate", "Fail", "Block", "Tell")}
+    rules = {name: {"target": "hostname,ip"} for name in ("Isolate", "Fail", "Shun", "Tell")}
     async with feature_environment(tmp_path, rules) as environment:
         yield environment
 
@@ -87,24 +87,24 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     env: FeatureEnvironment, typed: str, data: list[str]
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
-    await env["anna"].command(SOC, f"/responder run block {alert.id} target={typed}")
+    await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
     assert "It can be undone there" in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    await env.told("anna", f"Started Block on {alert.id}")
+    await env.told("anna", f"Started Shun on {alert.id}")
     assert await acted_on(env, alert) == data
 
 
 async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Block": {"target": "url"}}) as env:
+    async with feature_environment(tmp_path, {"Shun": {"target": "url"}}) as env:
         urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
         alert = await env.create_alert(artifacts=urls)
-        await env["anna"].command(SOC, f"/responder run block {alert.id} target=https://files.example/A")
+        await env["anna"].command(SOC, f"/responder run shun {alert.id} target=https://files.example/A")
         await env.told("anna", "is none of what it can act on.")
-        await env["anna"].command(SOC, f"/responder run block {alert.id} target=hxxps://files[.]example/a")
+        await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
         await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("anna", f"Started Block on {alert.id}")
+        await env.told("anna", f"Started Shun on {alert.id}")
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 

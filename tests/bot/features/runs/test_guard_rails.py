@@ -24,7 +24,7 @@ from tests.bot.outbox.harness import until
 from tests.bot.running import OPEN, SOC, approve
 
 RULES: Mapping[str, Mapping[str, Any]] = {
-    "Block": {"undo": "Tell_1_0", "undo_after_minutes": 60},
+    "Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60},
     "Isolate": {"approve_by": ["lea"]},
     "Contain": {"undo": "Quarantine_1_0", "undo_after_minutes": 60},
     "Quarantine": {"run_by": ["lea"], "approval": 0},
@@ -40,7 +40,7 @@ async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
 
 async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
-    await env["anna"].command(SOC, f"/responder run block {alert.id}")
+    await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
     assert "It lasts as long as you choose here, and Tell takes it back." in text_of(form)
     field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
@@ -76,9 +76,9 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
 
 async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -> None:
     proxy = CoreProxy()
-    async with feature_environment(tmp_path, {"Block": {"undo": "Tell_1_0"}}, core_proxy=proxy.serve) as env:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0"}}, core_proxy=proxy.serve) as env:
         alert = await env.create_alert()
-        await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
         card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"'))
         action = await env.ended_run(alert)
         proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
@@ -91,7 +91,7 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
 
 async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.client.run({"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id})
+    await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
     await env.ended_run(alert)
     await env["anna"].command(SOC, f"/responder take {alert.id}")
     await env.told("anna", f"You work on {alert.id} now.")

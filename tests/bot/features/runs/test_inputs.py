@@ -227,7 +227,7 @@ async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(e
 
 async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env["anna"].command(SOC, f'/responder run Block {alert.id} to="the boss" n=1')
+    await env["anna"].command(SOC, f'/responder run Shun {alert.id} to="the boss" n=1')
     view = fine(await env.until("anna", topmost(ids.START_VIEW, "Blocks the host at the firewall.")))
     assert shown_in(view) == {"parameters": '{"to": "the boss", "n": "1"}', "note": None}
     await env["anna"].submit(view["id"], {"parameters": {"value:parameters": '{"to": "the boss", "n": 1}'}})

@@ -53,19 +53,19 @@ async def test_what_was_confirmed_is_sent_before_anything_is_read(tmp_path: Path
     async with feature_environment(tmp_path, core_proxy=proxy.serve) as env:
         alert = await env.create_alert()
         await env.card_of("anna", alert)
-        await env["anna"].command(SOC, f"/responder run block {alert.id}")
+        await env["anna"].command(SOC, f"/responder run shun {alert.id}")
         question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
         proxy.hold("GET /api/document")
         await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*Block* done"))
+        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*Shun* done"))
         proxy.release()
-        await env.told("anna", f"Started Block on {alert.id}")
+        await env.told("anna", f"Started Shun on {alert.id}")
 
 
 async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     for number in (1, 2):
-        await env["anna"].command(SOC, f"/responder run block {alert.id}")
+        await env["anna"].command(SOC, f"/responder run shun {alert.id}")
         question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
         for _ in range(2):  # a double click
             await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)

@@ -150,7 +150,7 @@ async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
 
 async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall.")))
     assert "ET MALWARE Beacon" in text_of(question)
     assert question["close"]["text"] == "Cancel"
@@ -158,10 +158,10 @@ async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnv
     assert [e["style"] for b in question["blocks"] for e in b.get("elements", []) if "style" in e] == ["primary"]
     await env["anna"].close(question["id"])
     assert await env.client.actions("alert", alert.id) == []
-    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
     question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall."))
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    started = await env.until("anna", topmost(ids.NOTICE_VIEW, f"Started Block on {alert.id}"))
+    started = await env.until("anna", topmost(ids.NOTICE_VIEW, f"Started Shun on {alert.id}"))
     assert started["id"] == question["id"]
     assert (await env.ended_run(alert)).status == "Success"
 
@@ -169,7 +169,7 @@ async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnv
 async def test_question_is_an_ephemeral_message_where_no_modal_opens(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     env.emulator.faults.error("views.open", "expired_trigger_id")
-    await env["anna"].command(SOC, f"/responder run Block {alert.id}")
+    await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
     question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
     await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
     await env.until("anna", lambda s: not s.ephemerals(SOC))

@@ -3,22 +3,18 @@
 import asyncio
 import base64
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.engines.base import Job, Report
-from core.engines.confinement import unavailable
 from core.engines.process.engine import ProcessEngine
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
-from tests.core.scripted_engine import run_id_of
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -88,9 +84,7 @@ async def test_unconfigured_bundled_responders_name_what_is_missing(make_engine:
         "ResponderBot_ExtractIndicators_1_0",
     ]
     assert [(item.name, item.reason.partition("value: ")[2].partition(". ")[0]) for item in found.skipped] == [
-        ("ResponderBot_BlockAddress_1_0", "file"),
         ("ResponderBot_Mail_1_0", "smtp_host, from, to"),
-        ("ResponderBot_ReleaseAddress_1_0", "file"),
         ("ResponderBot_Webhook_1_0", "url"),
     ]
 
@@ -306,107 +300,3 @@ async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine
     alert = with_data({"title": "Nothing", "description": None})
     report = await run(make_engine(folders=()), EXTRACT, alert)
     assert (report.success, report.operations) == (True, ())
-
-
-BLOCK, RELEASE = "ResponderBot_BlockAddress_1_0", "ResponderBot_ReleaseAddress_1_0"
-
-
-def block_list(make_engine: MakeEngine, folder: Path, *, confinement: str = "none") -> ProcessEngine:
-    folder.mkdir(exist_ok=True)
-    config = {"file": str(folder / "blocked.txt")}
-    sections = {
-        BLOCK: ResponderSection(config={**config, "never": ["192.0.2.0/24", "2001:db8::1"]}, writable=(folder,)),
-        RELEASE: ResponderSection(config=config, writable=(folder,)),
-    }
-    return make_engine(folders=(), sections=sections, confinement=confinement)
-
-
-async def change(engine: ProcessEngine, name: str, data: object, action_id: str = "~8257", **parameters: Any) -> Report:
-    job = await job_for(engine, name, action_id=action_id, user="ann@example.org", **parameters)
-    report = await engine.run(
-        replace(job, data={"dataType": "ip", "data": data}, data_type="thehive:case_artifact"), ProgressLog()
-    )
-    await engine.clean_up(run_id_of(action_id))
-    return report
-
-
-@pytest.mark.parametrize("confinement", ["landlock", "none"])
-async def test_an_address_is_blocked_for_some_time_and_released(
-    make_engine: MakeEngine, tmp_path: Path, confinement: str
-) -> None:
-    engine, listed = (
-        block_list(make_engine, tmp_path / "lists", confinement=confinement),
-        tmp_path / "lists/blocked.txt",
-    )
-    report = await change(engine, BLOCK, "198.51.100[.]7", minutes=30, reason="scans\nus")
-    assert report.success, report.message
-    (line,) = listed.read_text().splitlines()
-    match = re.fullmatch(r"198\.51\.100\.7 # until (\S+) by ann@example\.org: scans us", line)
-    assert match is not None
-    until = datetime.strptime(match[1], "%Y-%m-%dT%H:%M:%S%z")
-    assert timedelta(minutes=20) < until - datetime.now(UTC) <= timedelta(minutes=30)
-    assert report.message == f"198.51.100.7 is blocked until {match[1]}."
-    again = await change(engine, BLOCK, "198.51.100.7")
-    assert (again.success, again.full["entries"], len(listed.read_text().splitlines())) == (True, 1, 1)
-    released = await change(engine, RELEASE, "198.51.100.7")
-    assert (released.message, listed.read_text()) == ("198.51.100.7 is not blocked any more.", "")
-    assert (await change(engine, RELEASE, "198.51.100.7")).message == "198.51.100.7 was not blocked."
-
-
-async def test_what_others_wrote_into_the_list_stays_and_what_is_over_goes(
-    make_engine: MakeEngine, tmp_path: Path
-) -> None:
-    engine, listed = block_list(make_engine, tmp_path / "lists"), tmp_path / "lists/blocked.txt"
-    kept = ["# ours", "", "203.0.113.0/24 # always", "rubbish", "203.0.113.9 # until never"]
-    listed.write_text("\n".join([*kept, "198.51.100.1 # until 2020-01-01T00:00:00Z by x"]))
-    listed.chmod(0o640)
-    assert (await change(engine, BLOCK, "2001:db8::2")).success
-    lines = listed.read_text().splitlines()
-    assert (lines[:-1], lines[-1].split()[0], listed.stat().st_mode & 0o777) == (kept, "2001:db8::2", 0o640)
-    inside = await change(engine, RELEASE, "203.0.113.4")
-    assert (inside.success, inside.message) == (
-        False,
-        "203.0.113.4 is blocked as part of 203.0.113.0/24; release that.",
-    )
-    assert (await change(engine, RELEASE, "203.0.113.0/24")).success
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"),
-    [
-        ("evil.example", "'evil.example' is not an address or a network, so nothing was changed."),
-        (None, "'' is not an address or a network, so nothing was changed."),
-        ({"a": 1}, "is not an address or a network"),
-        ("0.0.0.0/0", "0.0.0.0/0 is wider than /16, so nothing was changed."),
-        ("::/0", "::/0 is wider than /32"),
-        ("127.0.0.1", "127.0.0.1 is not an address of a host elsewhere, so it was not blocked."),
-        ("192.0.2.77", "192.0.2.77 is in 192.0.2.0/24, which is never to be blocked."),
-        ("192.0.0.0/16", "192.0.0.0/16 is in 192.0.2.0/24, which is never to be blocked."),
-        ("2001:db8::1", "2001:db8::1 is in 2001:db8::1/128, which is never to be blocked."),
-        ("198.51.100.7\n0.0.0.0", "is not an address or a network"),
-    ],
-)
-async def test_what_must_not_be_blocked_is_refused(
-    make_engine: MakeEngine, tmp_path: Path, data: object, sentence: str
-) -> None:
-    report = await change(block_list(make_engine, tmp_path / "lists"), BLOCK, data)
-    assert not report.success
-    assert sentence in report.message
-    assert not (tmp_path / "lists/blocked.txt").exists()
-
-
-async def test_many_at_once_lose_no_entry(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = block_list(make_engine, tmp_path / "lists")
-    runs = [change(engine, BLOCK, f"198.51.100.{number}", f"~{number}") for number in range(1, 21)]
-    assert all(report.success for report in await asyncio.gather(*runs))
-    assert len((tmp_path / "lists/blocked.txt").read_text().splitlines()) == 20
-
-
-@pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "confined here")
-async def test_a_folder_that_is_not_granted_is_named(make_engine: MakeEngine, tmp_path: Path) -> None:
-    config = {"file": str(tmp_path / "blocked.txt")}
-    sections = {BLOCK: ResponderSection(config=config)}
-    engine = make_engine(folders=(), sections=sections, confinement="landlock")
-    report = await change(engine, BLOCK, "198.51.100.7")
-    assert not report.success
-    assert "name its folder in `writable` of this responder's settings." in report.message
