@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from core.actions.due import Due
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.common.database import Database
@@ -76,6 +77,7 @@ class Core:
     engine: SharedEngine
     actions: Actions
     runner: Runner
+    due: Due
     database: Database
 
 
@@ -86,7 +88,7 @@ async def core_on(path: Path, harness: Harness, engine: SharedEngine) -> AsyncIt
         action_parts(database, harness.clock, engine, policies=POLICIES) as own,
     ):
         try:
-            yield Core(engine, own.actions, own.runner, database)
+            yield Core(engine, own.actions, own.runner, own.due, database)
         finally:
             engine.awake.set()
 
@@ -148,6 +150,7 @@ class Cluster:
                     self.finish_one()
                 case "tick":
                     await core.runner.tick()
+                    await core.due.look()
                 case "time":
                     self.harness.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 2, LEASE_MS])
                 case "sleep" if len(self.awake()) > 1:
@@ -189,6 +192,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
                 harness.clock.now_ms += 600_000
                 for core in cluster.cores * (LOOKS + 1):
                     await core.runner.tick()
+                    await core.due.look()
                 for end in cluster.shared_jobs.ends.values():
                     if not end.done():
                         end.set_result(Report(True))
