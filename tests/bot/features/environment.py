@@ -108,9 +108,9 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
         sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
     minutes = {"name": "minutes", "type": "number", "default": 60, "minimum": 0, "maximum": 600}
     reason = {"name": "reason", "type": "string"}
-    for name, declared in (("Block_Address", [minutes, reason]), ("Release_Address", [])):
+    for name, inputs in (("Block_Address", [minutes, reason]), ("Release_Address", [])):
         items = [{"name": "answer", "type": "string", "required": False}]
-        write_responder(home, name, SCRIPT, dataTypeList=["ip"], configurationItems=items, parameters=declared)
+        write_responder(home, name, SCRIPT, dataTypeList=["ip"], configurationItems=items, parameters=inputs)
         sections[f"{name}_1_0"] = ResponderSection(config={"answer": json.dumps(DONE)})
     return sections
 
