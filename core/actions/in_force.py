@@ -568,7 +568,7 @@ def groups(reads: Reads) -> list[list[Row]]:
 
 
 class Lookalikes:
-    """What is in force on what may be the same as a target, for somebody who is about to contain that."""
+    """What is in force on a target, or on what may be the same, for somebody who is about to contain that."""
 
     def __init__(self, reads: Reads, caller: Caller) -> None:
         self._reads = reads
@@ -580,7 +580,7 @@ class Lookalikes:
                 self._by_look.setdefault((one["undone_by"], look), []).append((is_label, one))
 
     def sentences(self, undone_by: str, artifacts: Iterable[TargetArtifact], now: int) -> list[str]:
-        """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until 15:31 UTC`."""
+        """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until 15:31 UTC`, or that it is."""
         found: dict[int, str] = {}
         for artifact in artifacts if undone_by and self._by_look else ():
             named = Parsed(artifact.kind, artifact.data.strip())
@@ -589,8 +589,10 @@ class Lookalikes:
             rows += [
                 one for own in look.label for is_label, one in self._by_look.get((undone_by, own), ()) if not is_label
             ]
-            for one in rows if artifact.kind != "file" else ():
-                if one["digest"] != named.digest:
+            rows = rows if artifact.kind != "file" else []
+            same = max((one for one in rows if one["digest"] == named.digest), key=end_of, default=None)
+            for one in rows:
+                if one is same or one["digest"] != named.digest:
                     found.setdefault(one["id"], self._sentence(artifact, one, now))
         return [sentence for _, sentence in sorted(found.items()) if sentence]
 
@@ -602,4 +604,7 @@ class Lookalikes:
         until = f" until {time_text(one['ends_at'], now)}" if one["ends_at"] is not None else ""
         if other is None or other.tlp > self._sees_up_to:
             return ""
+        if one["digest"] == Parsed(artifact.kind, artifact.data.strip()).digest:
+            by = row["created_by"].partition("@")[0]
+            return f"~{row['id']} by {by} has it in force on {other.data} already{until}; the later end counts"
         return f"{artifact.data} looks like {other.data}, which ~{row['id']} has in force{until}"

@@ -635,8 +635,10 @@ async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_tha
             found = explained(reads, harness.registry, rules, ANNA, target, {})
             return next(one.reasons or [] for one in found if one.name == BLOCK)
 
+        full = "lt-0198.corp.example"
         assert await harness.database.read(notes) == [
-            f"lt-0198.corp.example looks like lt-0198, which {first.id} has in force until 22:18 UTC"
+            f"{full} looks like lt-0198, which {first.id} has in force until 22:18 UTC",
+            f"{second.id} by anna has it in force on {full} already until 23:13 UTC; the later end counts",
         ]
         harness.clock.now_ms += 5 * MINUTE_MS
         await harness.due.look()

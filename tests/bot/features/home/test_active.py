@@ -93,7 +93,7 @@ async def test_of_two_targets_of_a_run_one_is_released_and_the_other_stays(
 ) -> None:
     both = [{"dataType": "ip", "data": f"203.0.113.{number}"} for number in (7, 8)]
     alert = await env.create_alert(artifacts=both)
-    body = {"responderId": "Block_1_0", "objectType": "alert", "objectId": alert.id}
+    body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id}
     action = await env.client.run({**body, "undoAfterMinutes": 15, "target": [one["data"] for one in both]})
     first, second = (f"ip 203[.]0[.]113[.]{number}" for number in (7, 8))
     card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"on {second} is in force"))
