@@ -1,6 +1,6 @@
 """Triggers that fail each transaction which changes a user, link, group, key or decision without a row of the audit."""
 
-from core.common.database import Database
+from core.common.database import Database, Transaction
 from core.common.database.sqlite.database import SqliteDatabase
 
 # What a change leaves here, the row of the audit takes away; a deferred constraint fails the commit of the rest.
@@ -84,11 +84,15 @@ def _statements(is_sqlite: bool) -> list[str]:
 
 async def require_rows(database: Database) -> Database:
     """Have this database refuse changes without a row; on SQLite only what is written through this object."""
-    is_sqlite = isinstance(database, SqliteDatabase)
+    made = "SELECT 1 AS made WHERE to_regclass('unaudited') IS NOT NULL"
     if isinstance(database, SqliteDatabase):
         database._writer_connection.execute("PRAGMA foreign_keys = ON")
-    made = "SELECT 1 AS made WHERE to_regclass('unaudited') IS NOT NULL"
-    if is_sqlite or not await database.read(lambda reads: reads.rows(made)):
-        for statement in _statements(is_sqlite):
-            await database.transaction(lambda tx, statement=statement: tx.run(statement))  # type: ignore[misc]
+        made = "SELECT 1 AS made FROM sqlite_master WHERE name = 'unaudited'"
+    if not await database.read(lambda reads: reads.rows(made)):
+
+        def make(tx: Transaction) -> None:
+            for statement in _statements(isinstance(database, SqliteDatabase)):
+                tx.run(statement)
+
+        await database.transaction(make)
     return database

@@ -23,7 +23,7 @@ from core.records.cases import Cases
 from core.records.events import Feed
 from core.responders.guards import Guards
 from core.responders.registry import Registry
-from tests import stores
+from tests import stores, templates
 from tests.clock import SetClock
 
 ALERT: dict[str, Any] = {
@@ -80,6 +80,7 @@ class ObjectApi:
 @asynccontextmanager
 async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     clock = SetClock()
+    await templates.copy_to(stores.location(folder / "core.db"), audited=False)
     async with stores.opened(folder / "core.db") as database:
         people, feed = People(database, "soc.example", clock), await Feed.open(database)
         documents = Documents(database, feed, Registry([], {}, database, clock), Guards({}, clock))

@@ -14,7 +14,7 @@ from core.common.settings_file import RetentionSection
 from core.models import Profile
 from core.retention.pruning import Retention
 from core.settings import CoreSection, CoreSettings
-from tests import stores
+from tests import stores, templates
 from tests.audited import require_rows
 
 
@@ -82,8 +82,10 @@ async def running_core(folder: Path, **parts: Any) -> AsyncIterator[RunningCore]
     With `audited=False` tests may change runs in the database themselves.
     """
     audited = parts.pop("audited", True)
+    settings = settings_in(folder, **parts)
+    await templates.copy_to(settings.core.database, audited=audited)
     async with (
-        serving(settings_in(folder, **parts), grace_s=0) as (core, url),
+        serving(settings, grace_s=0) as (core, url),
         httpx.AsyncClient(base_url=url, timeout=30) as http,
     ):
         if audited:

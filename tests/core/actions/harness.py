@@ -28,6 +28,7 @@ from core.reports.report import ReportLimits
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.settings import ResponderSection
+from tests import stores, templates
 from tests.audited import require_rows
 from tests.clock import SetClock
 from tests.core.core_process import POLL_TIMEOUT_S
@@ -162,6 +163,7 @@ async def open_harness(
     limits = ReportLimits(report_limit_bytes, operation_limits)
     location = database_at or tmp_path / "core.db"
     settings: dict[str, Any] = {"policies": policies, "protected": protected, "limits": limits}
+    await templates.copy_to(stores.location(location), audited=audited)
     async with (
         opened(location) as database,
         action_parts(database, clock, engine, lease_clock=lease_clock, **settings) as own,
