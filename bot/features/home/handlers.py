@@ -51,7 +51,7 @@ async def _view(context: Context) -> dict[str, Any]:
 
     def view(button: ButtonIds) -> dict[str, Any]:
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=overview.buttons())
+        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=[overview.buttons()])
 
     return await responses.with_buttons(context, "home", view)
 

@@ -74,17 +74,17 @@ async def ended_by(
     """What is in force that the run would undo, as far as this person may see it."""
     if responder.policy is None or not responder.policy.is_undo:
         return []
-    wanted, names = {target.object_id: target for target in request.targets}, set[tuple[str, str]]()
+    wanted, names = {target.object_id: target for target in request.targets}, set[str]()
     for target in targets:
         on, object_id = target.responder(responder.id) or responder, target.view.subject.id
         if object_id in wanted:
-            names |= {(one.kind, one.data) for one in acts_on.chosen(wanted[object_id], on)} or {("", object_id)}
+            names |= {f"{one.kind} {one.data}" for one in acts_on.chosen(wanted[object_id], on)} or {object_id}
     return [
         measure
         for measure in await context.core.measures()
         if measure.undo is not None
         and measure.undo.responder == responder.name
-        and names & ({(one.kind, one.data) for one in measure.target or ()} or {("", measure.object_id)})
+        and names & ({f"{one.kind} {one.data}" for one in measure.target or ()} or {measure.object_id})
     ]
 
 

@@ -1,13 +1,15 @@
 """A run that undoes what another alert's run left in force asks first, and tells that one's thread and approver."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bot.block_kit import ids
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
 from tests.bot.running import SOC, approve
 
-RULES = {
+RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
     "Tell": {"target": "ip"},
 }

@@ -87,8 +87,8 @@ def home_view(
     *,
     button: ButtonIds,
     now_ms: int,
-    in_force: Sequence[Block],
-    lists: Block,
+    in_force: Sequence[Block] = (),
+    lists: Sequence[Block] = (),
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `lists` lead to longer ones.
 
@@ -120,7 +120,7 @@ def home_view(
         rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         rest += _rest(len(shown) - MAX_SHOWN)
     blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - 1 - len(blocks) - len(rest))
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest, lists]}
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest, *lists]}
 
 
 def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int, *, room: int) -> list[Block]:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from bot.block_kit import ids
-from tests.bot.features.alert_groups.test_alert_groups import grouping_bot, post
+from tests.bot.features.alert_groups.test_alert_groups import group_card, grouping_bot, post
 from tests.bot.features.environment import fine, text_of, topmost
-from tests.bot.running import SOC
 
 
 async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -> None:
@@ -14,7 +13,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         await env.post_alert(title="Lemur calls home", severity=4, sourceRef="red", tlp=3)
         await post(env, range(60), severity=3)
         await post(env, range(60, 75), severity=2)
-        await anna.until(lambda view: next((m for m in view.messages(SOC) if m["text"].startswith("75 ")), None))
+        await group_card(anna, 75)
         await anna.open_home()
         home = fine(await anna.until(lambda view: view.home))
         shown = text_of(home)
