@@ -145,7 +145,7 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     action = await env.ended_run(alert)
     assert action.undo is not None
     assert action.undo.at is not None
-    # As if its time had come: a row that is put anew, at once.
+    # As if its time had come: core reads the row again, as the newest.
     stores.rows(env.folder / "core.db", "UPDATE sequence SET last = last + 1 WHERE name = 'due'")
     newest = "(SELECT last FROM sequence WHERE name = 'due')"
     stores.rows(env.folder / "core.db", f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
