@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +32,8 @@ class World:
 
     harness: Harness
     dice: random.Random
-    alerts: Mapping[str, str]
-    """An alert by host."""
+    alert: str
+    """It names all hosts."""
     blocked: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(HOSTS, False))
     expected: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(HOSTS, False))
     """By host: whether the register ought to have it."""
@@ -43,8 +43,11 @@ class World:
         core = self.harness
         return Measures(core.undos, core.registry, core.guards, core.database, core.clock)
 
-    def host_of(self, run: Run) -> str:
-        return str(run.job.data["artifacts"][0]["data"])
+    def hosts_of(self, run: Run) -> list[str]:
+        return [str(artifact["data"]) for artifact in run.job.data["artifacts"]]
+
+    def some(self) -> list[str]:
+        return sorted(self.dice.sample(HOSTS, self.dice.choice((1, 1, 2, 3))))
 
     async def finish(self, run: Run, report: Report) -> None:
         run.finish(report)
@@ -58,16 +61,17 @@ class World:
                 await asyncio.sleep(0)
                 continue
             run = self.harness.engine.taken.get_nowait()
-            host, name = self.host_of(run), run.job.responder_name
+            name = run.job.responder_name
             how = self.dice.choices(("done", "no", "lost_done", "lost_undone"), (12, 2, 1, 1))[0]
             has_acted = how in ("done", "lost_done")
-            if has_acted:
-                self.blocked[host] = name == BLOCK
             report = DONE if how == "done" else SAID_NO if how == "no" else LOST
-            if name == BLOCK and report is not SAID_NO:
-                self.expected[host] = True
-            if name == RELEASE and report is DONE:
-                self.expected[host] = False
+            for host in self.hosts_of(run):
+                if has_acted:
+                    self.blocked[host] = name == BLOCK
+                if name == BLOCK and report is not SAID_NO:
+                    self.expected[host] = True
+                if name == RELEASE and report is DONE:
+                    self.expected[host] = False
             await self.finish(run, report)
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -79,17 +83,19 @@ class World:
         await self.compare()
 
     async def block(self) -> None:
-        host = self.dice.choice(HOSTS)
         more: dict[str, Any] = {"undoAfterMinutes": self.dice.choice((5, 60, 600))} if self.dice.random() < 0.5 else {}
-        await self.harness.actions.start(ANNA, run_input(self.harness, BLOCK, objectId=self.alerts[host], **more))
+        await self.harness.actions.start(ANNA, run_input(self.harness, BLOCK, **self.on(), **more))
+
+    def on(self) -> dict[str, Any]:
+        """The fields of a run on some hosts."""
+        return {"objectId": self.alert, "target": self.some()}
 
     async def release(self) -> None:
         measures = await self.listed()
         if measures and self.dice.random() < 0.7:
             await self.measures.undo(BEN, self.dice.choice(list(measures.values())).id)
         else:  # by hand, whatever core knows
-            host = self.dice.choice(HOSTS)
-            await self.harness.actions.start(BEN, run_input(self.harness, RELEASE, objectId=self.alerts[host]))
+            await self.harness.actions.start(BEN, run_input(self.harness, RELEASE, **self.on()))
 
     async def mark(self) -> None:
         """Somebody looks, finds it free, and says so."""
@@ -122,13 +128,11 @@ async def world(tmp_path: Path, seed: int) -> AsyncIterator[World]:
     own = {name: ResponderSection.model_validate(section) for name, section in sections.items()}
     engine = ScriptedEngine(offered=[BLOCK_HOST, RELEASE_HOST])
     async with open_harness(tmp_path, engine=engine, policies=own) as harness:
-        alerts = {}
-        for host in HOSTS:
-            fields = {"type": "siem", "source": "s", "sourceRef": host, "title": "t", "description": "d"}
-            artifacts = [{"dataType": "hostname", "data": host}]
-            request = AlertInput.model_validate({**fields, "artifacts": artifacts})
-            alerts[host] = (await Alerts(harness.database, harness.clock, "soc").create(LEAD, request)).id
-        yield World(harness, random.Random(seed), alerts)  # noqa: S311 - the same each time
+        fields = {"type": "siem", "source": "s", "sourceRef": "hosts", "title": "t", "description": "d"}
+        artifacts = [{"dataType": "hostname", "data": host} for host in HOSTS]
+        request = AlertInput.model_validate({**fields, "artifacts": artifacts})
+        alert = (await Alerts(harness.database, harness.clock, "soc").create(LEAD, request)).id
+        yield World(harness, random.Random(seed), alert)  # noqa: S311 - the same each time
 
 
 async def walk(tmp_path: Path, seed: int, steps: int) -> None:
