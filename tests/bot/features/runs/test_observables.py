@@ -109,7 +109,7 @@ async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: 
         assert [g["label"]["text"] for g in found] == addresses[1:]
     assert "withheld (TLP:RED)" in text_of(card)
     await env["anna"].command(SOC, f"/responder list {alert.id}")
-    listed = fine(await env.told("anna", f"• {DEFANGED} ({address}): Block Address"))
+    listed = fine(await env.told("anna", f"• {DEFANGED} ({address}): Block"))
     await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
     details = fine(await env.told("anna", "updates[.]evil[.]example"))
     menus = [e["action_id"] for b in details["blocks"] if (e := b.get("accessory"))]
