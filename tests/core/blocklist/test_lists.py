@@ -64,6 +64,28 @@ async def test_undo_ends_the_row_and_a_block_of_another_alert_goes_on(tmp_path: 
     assert [other["_id"]] == [one["actions"][0] for one in measures]
 
 
+async def test_of_several_that_one_run_blocked_each_is_unblocked_by_itself(tmp_path: Path) -> None:
+    targets = [("ip", "198.51.100.23"), ("ip", "198.51.100.24"), ("domain", "evil.example")]
+    async with running_core(tmp_path) as core:
+        artifacts = [{"dataType": data_type, "data": data} for data_type, data in targets]
+        alert = {"type": "ids", "source": "s", "sourceRef": "1", "title": "t", "description": "d"}
+        made = (await core.send("POST", "/api/alert", {**alert, "artifacts": artifacts})).json()
+        body = {"responderId": BLOCK, "objectType": "alert", "objectId": made["id"]}
+        action = await ended(core, await core.send("POST", RUN, {**body, "target": [data for _, data in targets]}))
+        assert (await listed(core), await listed(core, "domain")) == (
+            ["198.51.100.23", "198.51.100.24"],
+            ["evil.example"],
+        )
+        for number, left in ((0, (["198.51.100.24"], ["evil.example"])), (2, (["198.51.100.24"], []))):
+            id_ = action["measure"]["targets"][number]["id"]
+            (undo,) = (await core.send("POST", f"/api/connector/engine/measure/{id_}/undo", {})).json()
+            while undo.get("endDate") is None:
+                undo = (await core.send("GET", f"{RUN}/{undo['_id']}?wait=5")).json()
+            assert (await listed(core), await listed(core, "domain")) == left
+        shown = (await core.send("GET", f"{RUN}/{action['_id']}")).json()
+    assert [one["state"] for one in shown["measure"]["targets"]] == ["ended", "in_force", "ended"]
+
+
 async def test_a_target_of_an_alert_is_chosen_and_only_that_is_blocked(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         artifacts = [
