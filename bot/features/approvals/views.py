@@ -150,9 +150,17 @@ def request_blocks(
 def _request(action: Action, view: RedactedView, confirm: str, now_ms: int) -> list[Block]:
     """What it overrides, gets and does, and how it was decided or by when it has to be, and how long it lasts."""
     texts = [observables(action, view), inputs(action, view), foreign(confirm, POLICY_LIMIT, lines=True)]
-    lasts = undo_state.summary(action, view) if is_open(action, now_ms) else ""
+    lasts = _lasts(action) if is_open(action, now_ms) else ""
     shown = [section(text) for text in texts if text]
-    return [*override_blocks(action, view), *shown, context(decision(action, now_ms) + lasts)]
+    return [*override_blocks(action, view), *shown, context(lasts + decision(action, now_ms))]
+
+
+def _lasts(action: Action) -> str:
+    """`For 1 hour · `; "" for what has no undo."""
+    if action.undo is None:
+        return ""
+    minutes = action.undo.after_minutes
+    return f"For {undo_state.minutes(minutes)} · " if minutes else "Until somebody undoes it · "
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
@@ -250,9 +258,9 @@ def decision(action: Action, now_ms: int) -> str:
         return "No approval is needed."
     approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
     if is_open(action, now_ms):
-        needs = f"Needs {count(runs.missing_approvals(action), 'approval')}"
         by = f" · approved by {approvers}" if approvers else ""
-        return f"{needs}{by} · expires {slack_date(approval.expires_at, '{date_short_pretty} {time}')}"
+        answer_by = slack_date(approval.expires_at, "{date_short_pretty} {time}")
+        return f"{count(runs.missing_approvals(action), 'approval')}, answer by {answer_by}{by}"
     if not runs.missing_approvals(action):
         return f"Approved by {approvers}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
@@ -265,11 +273,12 @@ def decision_on_all(actions: Sequence[Action]) -> str:
     """What runs that wait still need, and until when."""
     missing = [runs.missing_approvals(action) for action in actions]
     fewest, most = min(missing), max(missing)
-    needs = f"Needs {count(most, 'approval')}" if fewest == most else f"They need {fewest} to {most} approvals"
+    needs = count(most, "approval") if fewest == most else f"{fewest} to {most} approvals"
     logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
     by = f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
     ends = [action.approval.expires_at for action in actions if action.approval is not None]
-    return f"{needs}{by} · {'the first ' if len({*ends}) > 1 else ''}expires {slack_date(min(ends), DAY_AND_TIME)}"
+    until = f"answer {'the first ' if len({*ends}) > 1 else ''}by {slack_date(min(ends), DAY_AND_TIME)}"
+    return f"{needs}, {until}{by}"
 
 
 def approve_view(

@@ -284,6 +284,8 @@ async def walk(folder: Path, chosen: list[tuple[object, ...]]) -> None:
                 await world.vote(*values[:3], in_slack=bool(values[3]))  # type: ignore[arg-type]
             elif step == "change":
                 await world.change(*values[:2], has_access=bool(values[2]))  # type: ignore[arg-type]
+            elif step == "edit":
+                await world.edit(*values)  # type: ignore[arg-type]
             else:
                 await getattr(world, str(step))(*values)
             await world.check()

@@ -27,7 +27,7 @@ async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironme
         "*Isolate*",
         "minutes: 60",
         "lateral movement to 10[.]0[.]0[.]9",
-        "Needs 1 approval · expires",
+        "1 approval, answer by",
         "HIGH",
     ):
         assert part in shown
@@ -72,7 +72,7 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
     await env["anna"].open_home()
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
-    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "Needs 1 approval · ", "🟠 HIGH"):
+    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "1 approval, answer by ", "🟠 HIGH"):
         assert part in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert red.id not in shown  # anna may see up to TLP:AMBER

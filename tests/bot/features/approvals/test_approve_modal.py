@@ -46,7 +46,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
         "Note: It beacons",
         "*What it does*\\nTakes the host off the network.",
         "It starts as soon as you approve it.",
-        "Needs 1 approval",
+        "1 approval, answer by",
         "Can be approved by: lea.",
     ):
         assert words in text, words

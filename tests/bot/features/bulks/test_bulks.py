@@ -247,7 +247,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             "Reason: C2 &lt;seen&gt;",
             "Which list: inbound",
             "Nobody reaches it any more.",
-            "Needs 1 approval",
+            "1 approval, answer by",
         ):
             assert words in text
         assert all(f"• {one} · " in text for one in alert_ids)

@@ -115,10 +115,11 @@ def test_who_approves_runs_that_need_different_numbers_reads_the_range_and_the_f
         samples.awaiting().model_copy(update={"approval": later}),
         samples.awaiting(needed=2),
     ]
-    assert decision_on_all(runs[:1]).startswith("Needs 3 approvals · expires ")
+    assert decision_on_all(runs[:1]).startswith("3 approvals, answer by ")
     assert decision_on_all(runs).startswith(
-        f"They need 1 to 3 approvals · approved by lea · the first expires <!date^{samples.NOW // 1000 + 3600}^"
+        f"1 to 3 approvals, answer the first by <!date^{samples.NOW // 1000 + 3600}^"
     )
+    assert decision_on_all(runs).endswith(" · approved by lea")
 
 
 def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approves() -> None:
