@@ -284,7 +284,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
-        message = await shown(env, "0 of 2, 0 failed, 0 refused")
+        message = await shown(env, "2 wait for approval, 0 refused, 0 have run")
         view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
