@@ -98,6 +98,12 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
     assert "ip `10[.]20[.]4[.]17` · source · +3 more" in card
 
 
+CONFIRMED = {
+    "Block an address": {"responderId": "ResponderBot_Block_1_0", "target": "198.51.100.23"},
+    "Need a second person": {"responderId": "Demo_Isolate_Host_1_0"},
+}
+
+
 @pytest.mark.slow
 async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
     state = tmp_path / "state"
@@ -123,12 +129,10 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
                     await person.until(lambda view, step=step: view.messages(step["channel"]))  # type: ignore[misc]  # bound here
                 if step["title"] == "Make a case template":
                     await person.until(lambda view: view.modal)
-            if step["title"] == "Need a second person":  # what Anna's confirmation starts
-                alert_id = step["insert"].split()[-1]
+            if (run := CONFIRMED.get(step["title"])) is not None:  # what Anna's confirmation starts
+                alert_id = next(word for word in step["insert"].split() if word.startswith("~"))
                 async with CoreClient(addresses["core"], addresses["keys"]["anna"]) as anna:
-                    await anna.run(
-                        {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}
-                    )
+                    await anna.run({**run, "objectType": "alert", "objectId": alert_id})
         while len(ended) < 4:
             ended_now = {"_in": {"_field": "status", "_values": ["Success", "Failure"]}}
             for action in await core.search("/api/connector/engine/action/_search", ended_now):
