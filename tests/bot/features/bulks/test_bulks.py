@@ -353,7 +353,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
     async with feature_environment(tmp_path, rules) as env:
         alert_ids = await alerts(env, 3)
         cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
-        question = await asked(env, "anna", "block", alert_ids)
+        question = await asked(env, "anna", "shun", alert_ids)
         assert "Each ends after 1 hour, by Tell." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         message = await shown(env, "3 in force until")
