@@ -1,4 +1,4 @@
-"""The command line `responder-bot`: try, serve, bot, check, health, doctor, forget-messages, and core's subcommands.
+"""The command line `responder-bot`: try, setup, serve, bot, check, health, doctor, and core's subcommands.
 
 Large imports are inside the subcommands, so that `--help` is fast.
 """
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from core import cli as core_cli
 from core.common.errors import ResponderBotError
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 MAX_PORT = 65_534  # core takes the next one
 HEALTH_TIMEOUT_S = 5.0  # core tries its store for 2 s at most
 SERVICE_LOGIN = "responder-bot-serve"  # the user of the bot that runs in the same process as core
+SETUP_OPTIONS = {
+    "bot-token": "xoxb-... (default: SLACK_BOT_TOKEN)",
+    "app-token": "xapp-... (default: SLACK_APP_TOKEN)",
+    "channel": "the channel for alerts: its name or id",
+    "clearance": "the highest TLP that it may show (default: amber)",
+    "severity": "alerts from which severity on (default: medium)",
+    "person": "the first org-admin: their member ID in Slack",
+    "code": "what the bot has sent them, to have it typed by nobody",
+    "login": "their login in responder-bot (default: admin)",
+}
+"""Of setup, which asks for what isn't given."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_try(commands)
+    _add_setup(commands)
     _add_command(commands, "serve", _serve, "core and bot in one process (the usual installation)")
     _add_command(commands, "bot", _bot, "serve the bot alone")
     check = _add_command(
@@ -88,6 +100,12 @@ def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--workspace-only", action="store_true", help="run only the emulator of Slack, for a bot of your own"
     )
+
+
+def _add_setup(commands: "argparse._SubParsersAction[Any]") -> None:
+    parser = _add_command(commands, "setup", _setup, "connect to Slack: ask, try it with an alert, write the settings")
+    for name, text in SETUP_OPTIONS.items():
+        parser.add_argument(f"--{name}", default="", metavar=name.rpartition("-")[2].upper(), help=text)
 
 
 def _add_command(
@@ -206,6 +224,16 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
+    async with core_and_bot(core_settings, bot_settings) as (core, _, _):
+        await core.until_stopped()
+    return 0
+
+
+@asynccontextmanager
+async def core_and_bot(
+    core_settings: "CoreSettings", bot_settings: "BotSettings"
+) -> "AsyncIterator[tuple[Core, Bot, str]]":
+    """Run both in this process; gives core's URL, too."""
     from core.app import serving
 
     async with serving(core_settings) as (core, url):
@@ -213,8 +241,7 @@ async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings"
         key = bot_settings.bot.core_api_key or await core.people.temporary_key(SERVICE_LOGIN, "service")
         async with _running_bot(bot_settings, url, key) as bot:
             core.show_health("bot", bot.problem)
-            await core.until_stopped()
-    return 0
+            yield core, bot, url
 
 
 def _bot(args: argparse.Namespace) -> int:
@@ -252,7 +279,7 @@ async def _check_key(settings: "BotSettings") -> None:
 
 @asynccontextmanager
 async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "AsyncIterator[Bot]":
-    """Run the bot, and print a line once it is connected to Slack."""
+    """Run the bot, and say so once it is connected to Slack."""
     from bot.app import running
     from core.client import CoreClient
     from core.common.clock import now_ms
@@ -328,6 +355,34 @@ def _forget_messages(args: argparse.Namespace) -> int:
     count = asyncio.run(forget_messages(location, core_cli.opening()))
     print(f"Forgot {count} message{'' if count == 1 else 's'}; the bot shows what comes from now on.", file=sys.stderr)
     return 0
+
+
+# --- setup ----------------------------------------------------------------------------------------------------------
+
+
+def _setup(args: argparse.Namespace) -> int:
+    from bot import setup
+    from core.common import logs
+    from core.common.settings_file import DEFAULT_FILE
+    from core.engines.confinement import advice, bwrap_cure, try_landlock, unavailable
+
+    logs.silence()
+    options = {name: text for name in SETUP_OPTIONS if (text := getattr(args, name.replace("-", "_")))}
+    landlock, bwrap = try_landlock(), unavailable("bwrap")
+    mode: Literal["landlock", "bwrap"] = "bwrap" if landlock and not bwrap else "landlock"
+    ask, file = _typed if sys.stdin.isatty() else None, args.config or DEFAULT_FILE
+    asked = setup.Setup(options, os.environ, file, ask, _print, core_and_bot, _manifest())
+    asked.run(mode, advice(mode, landlock, bwrap, bwrap_cure())[1])
+    return 0
+
+
+def _typed(prompt: str, is_secret: bool) -> str:
+    from getpass import getpass
+
+    try:
+        return getpass(prompt) if is_secret else input(prompt)
+    except EOFError:
+        raise KeyboardInterrupt from None
 
 
 # --- check ----------------------------------------------------------------------------------------------------------

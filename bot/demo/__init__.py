@@ -58,7 +58,9 @@ async def emulator_only(print_line: Print, stop: Callable[[], Awaitable[None]], 
         print_line(f"SLACK_BOT_TOKEN={emulator.bot_token}")
         print_line(f"SLACK_APP_TOKEN={emulator.app_token}")
         print_line("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
-        print_line("The variables above in the environment, or this in responder-bot.toml:")
+        print_line(
+            "`responder-bot setup` connects to it with these variables in the environment; or in responder-bot.toml:"
+        )
         print_line("[slack]")
         print_line(f'api_url = "{emulator.api_url}"')
         print_line(f'bot_token = "{emulator.bot_token}"')

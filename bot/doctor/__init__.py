@@ -30,7 +30,7 @@ LEFT_OUT: Mapping[str, str] = {
     "channels:history": _LOST.format("to a public channel"),
     "groups:history": _LOST.format("to a private channel"),
     "im:history": _LOST.format("to a person"),
-    "users:read": "nobody can be linked by e-mail",
+    "users:read": "nobody can be linked by e-mail, and nobody notices an app token of another app",
 }
 """What it costs to leave out each optional scope of the manifest."""
 
@@ -59,12 +59,12 @@ async def checks(
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
         running = await bot_checks(settings, session)
         slack = web_client(settings.slack.bot_token, settings.slack, session)
-        token, team, bot_user_id = await _token_checks(slack, manifest, clock_ms)
+        token, team, bot_user_id, bot_id = await _token_checks(slack, manifest, clock_ms)
         results += token
         if team:
             results.append(await _files_check(slack))
             results += await payload_checks(slack, examples.payloads(clock_ms()))
-        results.append(await _transport_check(settings, slack))
+        results.append(await _transport_check(settings, slack, bot_id))
         if not team:
             return [*results, *running]
         results += await Channels(settings.channel, slack).checks()
@@ -114,20 +114,21 @@ async def key_check(core: CoreClient) -> Check:
 
 async def _token_checks(
     slack: AsyncWebClient, manifest: Mapping[str, Any], clock_ms: Callable[[], int]
-) -> tuple[list[Check], str, str]:
-    """Checks of the token, its scopes and the clock; the ids of the team and the bot's user, "" if the token fails."""
+) -> tuple[list[Check], str, str, str]:
+    """Checks of the token, its scopes and the clock; the ids of team, bot's user and bot, "" if the token fails."""
     try:
         response = await slack.auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        return [Check("token", False, classify(error, "").message)], "", ""
+        return [Check("token", False, classify(error, "").message)], "", "", ""
     headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
     results = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
-    results.append(_scopes_check(headers.get("x-oauth-scopes"), manifest))
+    results.append(scopes_check(headers.get("x-oauth-scopes"), manifest))
     results.append(_clock_check(headers.get("date"), clock_ms()))
-    return results, str(response["team_id"]), str(response.get("user_id"))
+    return results, str(response["team_id"]), str(response.get("user_id")), str(response.get("bot_id"))
 
 
-def _scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
+def scopes_check(header: str | None, manifest: Mapping[str, Any]) -> Check:
+    """Whether the scopes that Slack names in `X-OAuth-Scopes` are those of the manifest."""
     scopes = ((manifest.get("oauth_config") or {}).get("scopes") or {}).get("bot") or []
     if header is None:
         return Check("scopes", True, "not told by this Slack")
@@ -183,7 +184,19 @@ def _first_error(error: Exception) -> str:
     return f"{first.get('message')} at {first.get('pointer')}" if isinstance(first, dict) and first else "no reason"
 
 
-async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Check:
+async def other_app(slack: AsyncWebClient, bot_id: str, app_token: str) -> str:
+    """That the app token, which names its app, is of another app than the bot; "" if not, or if Slack doesn't tell."""
+    named = re.match(r"xapp-\d+-(A[A-Z0-9]+)-", app_token)
+    try:
+        bot = (await slack.bots_info(bot=bot_id))["bot"]
+    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+        return ""  # without users:read
+    if named is None or bot.get("app_id") in (None, named[1]):
+        return ""
+    return f"the app token is of the app {named[1]}, the bot's token of {bot['app_id']}; take both of one app"
+
+
+async def _transport_check(settings: BotSettings, slack: AsyncWebClient, bot_id: str) -> Check:
     section = settings.slack
     if not section.app_token:
         if not section.signing_secret:
@@ -194,7 +207,8 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient) -> Chec
         await slack.apps_connections_open(app_token=section.app_token)
     except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
         return Check("socket", False, classify_connection(error).message)
-    return Check("socket", True, "Socket Mode can connect")
+    problem = await other_app(slack, bot_id, section.app_token)
+    return Check("socket", not problem, problem or "Socket Mode can connect")
 
 
 async def _people_checks(

@@ -52,7 +52,6 @@ class SlackEmulator:
         event_retries_s: Sequence[float] = EVENT_RETRIES_S,
     ) -> None:
         self.bot_token = f"xoxb-local-{secrets.token_hex(16)}"
-        self.app_token = f"xapp-1-local-{secrets.token_hex(16)}"
         self.signing_secret = secrets.token_hex(16)
         self.page_token = secrets.token_urlsafe(24)
         self.pointers: list[Pointer] = []
@@ -62,6 +61,7 @@ class SlackEmulator:
         if self._manifest.problems():
             raise ValueError("Slack would reject this manifest. " + " ".join(self._manifest.problems()))
         self._team = Team(team_id, clock, PageFeed(), self._manifest.app_name)
+        self.app_token = f"xapp-1-{self._team.app_id}-{secrets.token_hex(16)}"
         self._socket = SocketMode(self._team.app_id)
         self._http = HttpDelivery(self.signing_secret, clock)
         self._delivery = AppDelivery(

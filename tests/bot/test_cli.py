@@ -28,6 +28,7 @@ BOT = {
     [
         "",
         "try",
+        "setup",
         "serve",
         "core",
         "bot",
@@ -60,6 +61,7 @@ def test_help_imports_no_large_package(tmp_path: Path) -> None:
     ("args", "environment", "sentence"),
     [
         (["bot"], {}, "The bot has no key of core"),
+        (["setup"], {}, "give --bot-token, --app-token, --channel, --person."),
         (["serve"], {}, "There is no Slack bot token"),
         (["serve"], {"SLACK_BOT_TOKEN": "xoxb-1"}, "Set [slack] app_token"),
         (["bot"], {"RESPONDER_BOT_BOT_CORE_API_KEY": "k"}, "There is no Slack bot token"),

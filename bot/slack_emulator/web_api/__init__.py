@@ -29,6 +29,7 @@ METHODS: dict[str, Method] = {
     "api.test": Method(app.api_test, 4, token=None),
     "auth.test": Method(app.auth_test, None),
     "apps.connections.open": Method(app.apps_connections_open, 1, token="app"),  # noqa: S106  # a kind of token
+    "bots.info": Method(app.bots_info, 3, "users:read"),
     "blocks.validate": Method(blocks.blocks_validate, 4),
     "chat.postMessage": Method(messages.chat_post_message, None, "chat:write"),
     "chat.update": Method(messages.chat_update, 3, "chat:write"),
@@ -43,6 +44,7 @@ METHODS: dict[str, Method] = {
     "conversations.history": Method(conversations.conversations_history, 3),
     "conversations.replies": Method(conversations.conversations_replies, 3),
     "reactions.add": Method(messages.reactions_add, 3, "reactions:write"),
+    "users.conversations": Method(conversations.users_conversations, 3),
     "users.info": Method(users.users_info, 4, "users:read"),
     "users.lookupByEmail": Method(users.users_lookup_by_email, 3, "users:read.email"),
     "views.open": Method(views.views_open, 4),

@@ -1,4 +1,4 @@
-"""`api.test`, `auth.test` and `apps.connections.open`."""
+"""`api.test`, `auth.test`, `bots.info` and `apps.connections.open`."""
 
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json
@@ -20,9 +20,17 @@ def auth_test(api: WebApi, args: Args) -> Json:
         "team_id": team.id,
         "user_id": team.bot_user_id,
         "bot_id": team.bot_id,
-        "app_id": team.app_id,
         "is_enterprise_install": False,
     }
+
+
+def bots_info(api: WebApi, args: Args) -> Json:
+    team = api.team
+    if args.get("bot") not in (None, "", team.bot_id):
+        raise SlackError("bot_not_found")
+    user = team.users[team.bot_user_id]
+    bot = {"id": team.bot_id, "deleted": False, "name": user.name, "app_id": team.app_id, "user_id": user.id}
+    return {"bot": bot}
 
 
 def apps_connections_open(api: WebApi, args: Args) -> Json:

@@ -1,5 +1,6 @@
 """`conversations.*`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from bot.slack_emulator.errors import SlackError
@@ -58,12 +59,24 @@ def conversations_members(api: WebApi, args: Args) -> Json:
 
 
 def conversations_list(api: WebApi, args: Args) -> Json:
+    return _listed(api, args, api.team.visible_channels(api.team.bot_user_id))
+
+
+def users_conversations(api: WebApi, args: Args) -> Json:
+    """The channels that the bot is in; those of others are not supported."""
+    bot = api.team.bot_user_id
+    if args.get("user") not in (None, "", bot):
+        raise SlackError("user_not_found")
+    return _listed(api, args, [channel for channel in api.team.visible_channels(bot) if bot in channel.members])
+
+
+def _listed(api: WebApi, args: Args, visible: Iterable[Channel]) -> Json:
     types = str(args.get("types") or "public_channel").split(",")
     by_type = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
     kinds = {by_type.get(word.strip(), "") for word in types}
     for kind in kinds & {"channel", "group", "im"}:
         api.require({"channel": "channels:read", "group": "groups:read", "im": "im:read"}[kind])
-    listed = [c for c in api.team.visible_channels(api.team.bot_user_id) if c.kind in kinds]
+    listed = [c for c in visible if c.kind in kinds]
     if args.flag("exclude_archived"):
         listed = [c for c in listed if not c.is_archived]
     channels, more = _page([_shown_channel(api, channel) for channel in listed], args)

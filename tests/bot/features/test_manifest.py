@@ -17,6 +17,7 @@ READS, HISTORY = {"channels:read", "groups:read"}, {"channels:history", "groups:
 NEEDED: dict[str, set[str]] = {  # the scopes that Slack documents for each method
     "apps.connections.open": set(),
     "auth.test": set(),
+    "bots.info": {"users:read"},
     "chat.delete": {"chat:write"},
     "chat.getPermalink": set(),
     "chat.postEphemeral": {"chat:write"},
@@ -32,6 +33,7 @@ NEEDED: dict[str, set[str]] = {  # the scopes that Slack documents for each meth
     "files.delete": {"files:write"},
     "files.getUploadURLExternal": {"files:write"},
     "files.info": {"files:read"},
+    "users.conversations": READS,
     "users.info": {"users:read"},
     "views.open": set(),
     "views.publish": set(),
