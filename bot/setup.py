@@ -34,7 +34,7 @@ T = TypeVar("T")
 Start = Callable[[CoreSettings, BotSettings], AbstractAsyncContextManager[tuple[Core, Bot, str]]]
 """Runs core and the bot; gives core's URL, too."""
 
-SOURCE = "siem"  # the login of the first source
+SOURCE, READER = "siem", "firewall"  # the logins of the first programs
 POSTED_WITHIN_S = 30.0
 POLL_S = 0.2
 
@@ -243,7 +243,7 @@ class Setup:
                 linked = await core.people.slack_users(core.people.full_login(login))
                 if slack_id not in linked.slack_ids:  # else a setup was stopped after it had added them
                     raise
-            return keys
+            return f"{keys}\n{await _key(core, READER, 'reader', 'reads the block list')}"
 
 
 async def _key(core: Core, login: str, profile: Profile, use: str) -> str:

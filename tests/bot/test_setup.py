@@ -155,6 +155,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         assert (channel.id, channel.clearance, channel.alerts.severity_at_least) == ("C0SOC", 1, 3)
         assert settings.slack.app_token == app
         assert load_core(slack.file, {}).core.confinement == "landlock"
+        assert re.search(r"The key of siem, .*: \S{43}\n   The key of firewall, .*: \S{43}$", said, re.M)
         async with EmulatedUser(slack.emulator.url, slack.emulator.page_token, ANNA) as anna:
             assert any("Test alert of responder-bot setup" in str(m) for m in anna.live_view.messages("C0SOC"))
         with pytest.raises(ResponderBotError, match="exists, and setup replaces no settings"):
