@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
-from slack_sdk.web.async_client import AsyncSlackResponse
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app import Bot
 from bot.app.transports import web_client
@@ -72,7 +72,7 @@ class Setup:
         self._options = {"bot-token": section.bot_token, "app-token": section.app_token, **options}
         self._environment, self._file, self._ask, self._say = environment, file, ask, say
         self._start, self._manifest, self._runner = start, manifest, asyncio.Runner()
-        self._bot: Mapping[str, Any] = {}
+        self._bot: dict[str, Any] = {}
         """What Slack says of the bot's token."""
 
     def run(self, confinement: Mode, sentence: str) -> None:
@@ -153,7 +153,8 @@ class Setup:
     async def _check_bot_token(self, text: str) -> str:
         if not re.fullmatch(r"xoxb-[\w-]+", text):
             raise _wrong("That is not the bot's token, which begins with xoxb-; copy it from OAuth & Permissions.")
-        self._bot = answer = await self._slack("auth.test", "copy it again from OAuth & Permissions", text)
+        answer = await self._slack("auth.test", "copy it again from OAuth & Permissions", text)
+        self._bot = {name: answer[name] for name in ("bot_id", "team_id", "user")}
         headers = {str(name).lower(): value for name, value in answer.headers.items()}
         scopes = scopes_check(headers.get("x-oauth-scopes"), self._manifest)
         if not scopes.ok:
@@ -182,7 +183,12 @@ class Setup:
     async def _channels(self) -> Sequence[Mapping[str, Any]]:
         """The channels that the bot is in, by name."""
         found: list[Mapping[str, Any]] = []
-        page = {"types": "public_channel,private_channel", "exclude_archived": "true", "limit": 200, "cursor": ""}
+        page: dict[str, Any] = {
+            "types": "public_channel,private_channel",
+            "exclude_archived": "true",
+            "limit": 200,
+            "cursor": "",
+        }
         while True:
             answer = await self._slack("users.conversations", "run setup again, later", **page)
             found += answer["channels"]
