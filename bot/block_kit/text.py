@@ -6,7 +6,7 @@ Foreign is all text that isn't ours: fields of objects, reports, what people typ
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,7 +112,7 @@ def section(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "section", "text": mrkdwn(text), **more}
 
 
-def sections(lines: Iterable[str]) -> list[dict[str, Any]]:
+def sections(lines: Iterable[str]) -> list[Mapping[str, Any]]:
     """Lines in as few sections as they fit into, so that none is cut off."""
     texts = list[str]()
     for line in lines:

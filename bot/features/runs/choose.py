@@ -14,7 +14,6 @@ from bot.features.payload import view_of
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
-from bot.message import Block
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder, parse_id
 
@@ -31,7 +30,7 @@ async def on_several_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
     channel, _, text = intent.argument.partition(" ")
-    request, chosen = RunRequest(channel=channel), list[Block]()
+    request, chosen = RunRequest(channel=channel), list[dict[str, Any]]()
     clearance = own_clearance(context)
     if intent.what == "several_found":
         alerts = await subjects.search(context.core, text, clearance, MOST)

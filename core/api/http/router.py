@@ -286,10 +286,9 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, name the user in the header X-On-Behalf-Of"
         reason = f"{reason}; {hint}" if reason else f"{hint[0].upper()}{hint[1:]}."
-    elif (hint := _ONLY.get(caller.profile)) and (
-        reason or not (endpoint.permission or caller.profile in endpoint.programs)
-    ):
-        reason = f"{reason or 'You are not authorized to read this'}; a key with the profile {caller.profile} {hint}"
+    elif caller.profile in _ONLY and (reason or not (endpoint.permission or caller.profile in endpoint.programs)):
+        reason = reason or "You are not authorized to read this"
+        reason = f"{reason}; a key with the profile {caller.profile} {_ONLY[caller.profile]}"
     if reason:
         is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
         raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})

@@ -323,14 +323,14 @@ def test_the_fullest_home_fits() -> None:
     ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
     shown = home.Home(
         asked,
-        [home.HomeAlert(subject, NOW, link)] * 60,
-        [home.HomeAlert(subject, NOW, link)] * 50,
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * 60, 60),
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * 50, 50),
         part(400),
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
         [("C0SOC", "x" * 100)] * 9,
     )
-    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons({"mine": 5})])
+    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons()])
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
@@ -342,7 +342,7 @@ def test_the_fullest_home_fits() -> None:
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
     told = [home.HomeRun(action, subject, Policy(confirm=alert.title), "https://soc.slack.com/x") for action in actions]
-    part, mine = len(told) // 3, [home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12
+    part, mine = len(told) // 3, home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12, 12)
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, button=button, now_ms=NOW)) == []

@@ -258,9 +258,9 @@ def run_lines(
             break
         blocks[0 if number < urgent else 1].extend(run_blocks)
     else:
-        left = 0 if is_folded else len(earlier) + max(total - len(newest), 0)
-        if left:
-            blocks[1].append(context(f"{count(left, 'earlier run')}: `/responder actions {root_id}` shows all."))
+        further = 0 if is_folded else len(earlier) + max(total - len(newest), 0)
+        if further:
+            blocks[1].append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
         above = max(targets[action.object_id].subject.tlp for action in hidden)

@@ -80,7 +80,7 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
         for responder, number in offered[:MAX_OPTIONS]
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
-    blocks = [section(f"*{on}*")]
+    blocks: list[Block] = [section(f"*{on}*")]
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))

@@ -15,7 +15,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         await post(env, range(60, 75), severity=2)
         await group_card(anna, 75)
         await anna.open_home()
-        home = fine(await anna.until(lambda view: view.home))
+        home = fine(await anna.until(lambda view: view.home or {}))
         shown = text_of(home)
         assert "*Nobody works on* (76)" in shown
         assert "Lemur" not in shown
