@@ -27,6 +27,7 @@ from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import Action, Extension, OfferedResponder, Person, Policy
 
@@ -277,7 +278,8 @@ def decision_on_all(actions: Sequence[Action]) -> str:
     logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
     by = f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
     ends = [action.approval.expires_at for action in actions if action.approval is not None]
-    until = f"answer {'the first ' if len({*ends}) > 1 else ''}by {slack_date(min(ends), DAY_AND_TIME)}"
+    first = "the first " if max(ends) - min(ends) >= MINUTE_MS else ""
+    until = f"answer {first}by {slack_date(min(ends), DAY_AND_TIME)}"
     return f"{needs}, {until}{by}"
 
 

@@ -44,7 +44,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
-        blocks.append(section(f"⏳ *{bulk.awaiting} wait for approval*{until}."))
+        blocks.append(section(f"⏳ *{_waiting(bulk)}*{until}."))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if bulk.timed and bulk.release_at is not None:
         blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
@@ -137,11 +137,15 @@ def _counts(bulk: BulkCounts) -> str:
     failed = bulk.outcomes.get("failed", 0)
     if bulk.awaiting:
         ran = bulk.total - _open(bulk) - bulk.refused
-        return f"{bulk.awaiting} wait for approval, {bulk.refused} refused, {ran} have run"
+        return f"{_waiting(bulk)}, {bulk.refused} refused, {ran} {'has' if ran == 1 else 'have'} run"
     others = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items() if outcome != "failed"]
     return ", ".join(
         [f"{bulk.total - _open(bulk)} of {bulk.total}", f"{failed} failed", f"{bulk.refused} refused", *others]
     )
+
+
+def _waiting(bulk: BulkCounts) -> str:
+    return f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval"
 
 
 def _others(bulk: BulkCounts) -> str:

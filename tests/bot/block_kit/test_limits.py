@@ -104,7 +104,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
         )
     )
     fine(details.alert_in_full(alert, clearance=3, button=button))
-    assert "more runs" in str(card.blocks)
+    assert "earlier runs" in str(card.blocks)
 
 
 @given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
@@ -323,8 +323,8 @@ def test_the_fullest_home_fits() -> None:
     ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
     shown = home.Home(
         asked,
-        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * 60, 60),
-        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * 50, 50),
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, 60),
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, 50),
         part(400),
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
@@ -342,7 +342,8 @@ def test_the_fullest_home_fits() -> None:
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
     told = [home.HomeRun(action, subject, Policy(confirm=alert.title), "https://soc.slack.com/x") for action in actions]
-    part, mine = len(told) // 3, home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * 12, 12)
+    mine = home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * home.MAX_SHOWN, 12)
+    part = len(told) // 3
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, button=button, now_ms=NOW)) == []

@@ -310,7 +310,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         done = text_of(await env.told("anna", "You approved 1 run."))
         assert "It was not shown with those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
-        await shown(env, "1 of 2, 0 failed, 0 refused")
+        await shown(env, "1 waits for approval, 0 refused, 1 has run")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, "Deny all 1")
         await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
