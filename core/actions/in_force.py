@@ -38,7 +38,7 @@ from core.store import in_force as stored
 from core.store.approvals import StoredApproval
 
 FOR_EVER = 2**62
-OBJECT = "object"  # the kind of a target of which nobody knows what it is in its object
+OBJECT = "object"  # the kind of a target that nobody knows, so that it may be anything in its object
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
 """Of several targets the action shows the first of these states."""
