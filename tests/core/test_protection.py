@@ -43,6 +43,12 @@ def test_what_overlaps_a_protected_network_is_protected(address: ipaddress.IPv4A
         assert is_protected(data_type, text), text
 
 
+def test_a_network_whose_last_address_is_protected_is_protected() -> None:
+    protected = ProtectedTargets(["198.51.100.255"]).current()
+    assert protected.entry_for(parse("ip", "198.51.100.254/31"))
+    assert not protected.entry_for(parse("ip", "198.51.100.252/31"))
+
+
 @given(others)
 def test_other_addresses_are_not(address: ipaddress.IPv4Address) -> None:
     for data_type, text in (("ip", str(address)), ("ip", f"::ffff:{address}"), ("url", f"http://{address}/10.20.0.1/")):
@@ -240,6 +246,7 @@ ANY = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
 
 @given(ANY, ANY)
 @example(ipaddress.IPv4Address("200.0.0.0"), ipaddress.IPv4Address("70.0.0.0"))
+@example(ipaddress.IPv4Address("63.255.255.0"), ipaddress.IPv4Address("64.0.0.0"))  # which begins at the last one
 def test_a_range_is_protected_if_it_has_a_protected_address(
     first: ipaddress.IPv4Address, last: ipaddress.IPv4Address
 ) -> None:
