@@ -78,7 +78,7 @@ async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna, alert_id, _ = await env.first_card()
         env.emulator.faults.deliver_twice("slash_commands")
-        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
         assert len(await env.client.actions("alert", alert_id)) == 1
 
@@ -86,7 +86,7 @@ async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
 async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna, alert_id, card = await env.first_card()
-        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
         await anna.until(lambda view: "done" in str(view.message(SOC, card["ts"])))
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
@@ -316,7 +316,7 @@ async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_pa
             ids = [await env.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
             for alert_id in ids:
                 await env.card(anna, alert_id)
-                await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+                await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
             for alert_id in ids:
                 await anna.until(partial(done_replies, alert_id=alert_id))
         messages = [m for m in await anna.messages(SOC) if not m.get("ephemeral")]

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from bot.slack_emulator import EmulatorView
+from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import all_sent, until, until_read
 from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, find_card, running_bot
@@ -34,7 +35,8 @@ async def test_another_channel_adds_no_call(tmp_path: Path) -> None:
 async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str], int]:
     """Calls to core by method and route, and commits of core and the bot, from a command until all is shown."""
     sections, proxy = [section for section in CHANNELS if section["id"] in channels], CoreProxy()
-    async with running_bot(folder, channels=sections, core_proxy=proxy.serve) as env:
+    rules = {CLOSE: ResponderSection(confirm="")}  # so that it runs without a question
+    async with running_bot(folder, channels=sections, core_proxy=proxy.serve, responder=rules) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         for channel in channels:

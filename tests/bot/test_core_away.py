@@ -8,7 +8,7 @@ from aiohttp import web
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import SOC, find_card, running_bot
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WHERE = "The store can't be reached (Connection refused); look at PostgreSQL at postgresql://10.1.2.3/soc."
 
 
@@ -49,7 +49,7 @@ async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happen
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna, alert_id, _ = await env.first_card()
         proxy.replace(without_database)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
         assert len(refused) == 2
         assert len(set(refused)) == 1

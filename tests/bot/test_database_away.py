@@ -12,7 +12,7 @@ from tests.bot.outbox.harness import all_sent, until
 from tests.bot.running import SOC, running_bot
 from tests.postgresql_relay import relay
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 
 
 @pytest.mark.slow
@@ -25,7 +25,7 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
         anna, one, _ = await env.first_card()
         await all_sent(env.bot)
         network.hold()
-        await anna.command(SOC, f"/responder run {CLOSE} {one}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {one}")
         await anna.until(lambda view: "database can't be used now, so nothing was done" in str(view.ephemerals(SOC)))
         await anna.command(SOC, "/responder help")
         await anna.until(lambda view: "can't be used now" in str(view.ephemerals(SOC)[1:]))
@@ -40,6 +40,6 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
         network.release()
         await env.card(anna, two)
         assert await env.client.actions("alert", one) == []
-        await anna.command(SOC, f"/responder run {CLOSE} {one}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {one}")
         await anna.until(lambda view: "*closed*" in str(view.messages(SOC)))
         assert len(await env.client.actions("alert", one)) == 1

@@ -17,7 +17,7 @@ from tests.bot.features.approvals.test_decisions import button
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, approve, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
-CLOSE, TITLE = "ResponderBot_CloseAsFalsePositive_1_0", "Close As False Positive"
+EXTRACT, TITLE = "ResponderBot_ExtractIndicators_1_0", "Extract Indicators"
 RUN = "POST /api/connector/engine/action"
 COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": SOC}
 
@@ -73,7 +73,7 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=2)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         responses = await anna.until(lambda view: view.ephemerals(SOC))
         assert responses[0]["text"].startswith((f"{TITLE} done", f"Started {TITLE}"))
         assert len(await env.client.actions("alert", alert_id)) == 1
@@ -86,7 +86,7 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=100)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         responses = await anna.until(lambda view: view.ephemerals(SOC))
         assert f"{TITLE} may have started on {alert_id}" in responses[0]["text"]
         assert f"/responder actions {alert_id}" in responses[0]["text"]
@@ -95,10 +95,10 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
 
 async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(tmp_path: Path) -> None:
     proxy = CoreProxy()
-    async with running_bot(tmp_path, core_proxy=proxy.serve, responder={CLOSE: ResponderSection(approval=1)}) as env:
+    async with running_bot(tmp_path, core_proxy=proxy.serve, responder={EXTRACT: ResponderSection(approval=1)}) as env:
         anna, ben = await env.person(ANNA), await env.person(BEN)
         alert_id, card = await env.new_card(anna)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
 
         def request(view: EmulatorView) -> dict[str, Any] | None:
             return next((m for m in view.thread(SOC, card["ts"])[1:] if ids.APPROVE in str(m)), None)

@@ -31,7 +31,7 @@ from tests.bot.test_serve import ROOT, output_after
 from tests.core.core_process import until
 from tests.core.running import running_core
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 CLOSED = "false positive"
 SETTINGS = """
 [[channel]]
@@ -141,7 +141,7 @@ async def test_another_bot_goes_on_where_the_leader_was_killed(tmp_path: Path, t
         one = await here.alert()
         await here.card(one)
         here.proxy.hold("POST /api/connector/engine/action")
-        await here.anna.command(SOC, f"/responder run {CLOSE} {one}")  # acknowledged, and under way
+        await here.anna.command(SOC, f"/responder run {EXTRACT} {one}")  # acknowledged, and under way
         await asyncio.wait_for(here.proxy.request_held.wait(), 30)
         _, address = await here.start()
         here.emulator.requests_url = address if transport == "http" else None

@@ -118,7 +118,7 @@ async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, nam
     async with running_bot(tmp_path) as env, aiohttp.ClientSession() as session:
         anna, alert_id, _ = await env.first_card()
         (tmp_path / name).unlink()
-        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "can't be used now" in m["text"]])
         assert await env.client.actions("alert", alert_id) == []
         assert env.bot.health_server is not None
@@ -166,7 +166,7 @@ async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path
                 for count in range(1, 41):
                     await anna.command(SOC, "/responder run NoSuchResponder ~999999")
                     await anna.until(lambda view, count=count: len(view.ephemerals(SOC)) >= count)  # type: ignore[misc] # bound here
-                await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+                await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
                 while not await client.actions("alert", alert_id):
                     await client.events(0, 1)
             async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/health") as answer:

@@ -29,7 +29,7 @@ from core.common.clock import boot_ms, now_ms
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 from tests.bot.test_app import replies
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
 ACTIONS = "/api/connector/engine/action/_search"
 WEEK_MS = 7 * 86_400_000
@@ -170,7 +170,7 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
             click(ids.MORE, "AAAAAAAAAAAAAAAAAAAAAA", responses, ts=ts, at="1"),
             click(ids.MORE, read_it, responses, ts="1.000009", at="2"),
             click(ids.MORE, read_it, responses, channel=OPEN, ts=ts, at="3"),
-            click(ids.RUN, f'{{"run": "{CLOSE}", "on": "{alert_id}"}}', responses, ts=ts, at="4"),
+            click(ids.RUN, f'{{"run": "{EXTRACT}", "on": "{alert_id}"}}', responses, ts=ts, at="4"),
             click(ids.RUN, alert_id, responses, ts=ts, at="5"),
             click(ids.APPROVE, read_it + "x", responses, ts=ts, at="6"),
         ]
@@ -222,7 +222,7 @@ async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_p
     async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert()
         await env.card(await env.person(ANNA), alert_id)
-        command = {"command": "/responder", "text": f"run {CLOSE} {alert_id}", "team_id": GUEST, "user_id": ANNA,
+        command = {"command": "/responder", "text": f"run {EXTRACT} {alert_id}", "team_id": GUEST, "user_id": ANNA,
                    "channel_id": SOC, "trigger_id": "1"}  # fmt: skip
         status, text = await slack.send(command)
         assert (status, "Only members" in text) == (200, True)
@@ -243,7 +243,7 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
         await env.card(await env.person(ANNA), alert_id)
         command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": UNCONFIGURED,
                    "response_url": responses.url}  # fmt: skip
-        for number, text in enumerate((f"alert {alert_id}", f"run {CLOSE} {alert_id}", "", "template")):
+        for number, text in enumerate((f"alert {alert_id}", f"run {EXTRACT} {alert_id}", "", "template")):
             await slack.send({**command, "text": text, "trigger_id": f"{number}"})
         await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
         await responses.until_count(5)
@@ -257,7 +257,7 @@ async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=channels, shared=("C0SHARED",)) as env:
         anna = await env.person(ANNA)
         amber = await env.post_alert(tlp=2, title="Amber words", sourceRef="a")
-        body = {"responderId": CLOSE, "objectType": "alert", "objectId": amber}
+        body = {"responderId": EXTRACT, "objectType": "alert", "objectId": amber}
         await env.client.run(body)
         clear = await env.post_alert(tlp=0, title="Clear words", sourceRef="c", artifacts=[])
         assert "Clear words" in str(await env.card(anna, clear, "C0SHARED"))
@@ -269,7 +269,7 @@ async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path)
     async with http_bot(tmp_path) as (env, slack, _):
         alert_id = await env.post_alert()
         offered = await env.client.responders("alert", alert_id)
-        close = next(r.id for r in offered if r.name == CLOSE)
+        close = next(r.id for r in offered if r.name == EXTRACT)
         claimed = {"targets": f"alert {alert_id}", "responder_id": close, "anyway": "~1", "channel": SOC}
         for user, words in ((ROB, "manageAction"), (NINA, "linked")):
             payload = submission(ids.START_VIEW, json.dumps(claimed), {})
@@ -294,7 +294,7 @@ async def test_unknown_ids_are_acknowledged_with_a_message(tmp_path: Path) -> No
 async def test_what_slack_gave_up_over_http_is_not_carried_out(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert()
-        command = {"command": "/responder", "text": f"run {CLOSE} {alert_id}", "team_id": TEAM, "user_id": ANNA,
+        command = {"command": "/responder", "text": f"run {EXTRACT} {alert_id}", "team_id": TEAM, "user_id": ANNA,
                    "channel_id": SOC, "trigger_id": "1", "response_url": responses.url}  # fmt: skip
         assert (await slack.send(command, age_s=30))[0] == 200
         assert "nothing was done, so ask again" in await responses.until("Slack has told you that it failed")
@@ -308,11 +308,11 @@ async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path:
         alert_id = await env.post_alert()
         await env.card(anna, alert_id)
         frozen_ms = 30_000
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.until(lambda view: "Slack has told you that it failed" in str(view.messages(SOC)))
         assert await env.client.search(ACTIONS) == []
         frozen_ms += 2_500  # less than what Slack waits
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
 
 
@@ -404,7 +404,7 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
     """A payload of any interaction type by one of these people, with real ids, mutated in up to three places."""
     user, token = draw(st.sampled_from(users)), draw(st.sampled_from([*tokens.values(), "A" * 22]))
     origin: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
-    name = draw(st.sampled_from([CLOSE, "close", "Responder", '"', "x"]) | LETTERS)
+    name = draw(st.sampled_from([EXTRACT, "close", "Responder", '"', "x"]) | LETTERS)
     clicks = [ids.RUN, ids.RUN_ANYWAY, ids.RUN_AGAIN, ids.DISMISS, ids.MENU, ids.MORE, ids.CANCEL, ids.APPROVE,
               ids.DENY, ids.REFRESH, ids.DETAILS, ids.LINK, ids.VALUE]  # fmt: skip
     action_id = draw(st.sampled_from(clicks))

@@ -18,7 +18,7 @@ from tests.bot.outbox.harness import ManualClock, all_sent, until
 from tests.bot.running import ANNA, LEA, SOC, modal_with, running_bot
 
 MINUTE_MS = 60_000
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 
 
 async def leave_pending(folder: Path, pending: Mapping[str, Any], minutes: int) -> None:
@@ -46,7 +46,7 @@ def command(text: str) -> dict[str, Any]:
     ("minutes", "answer"), [(2, "Nothing has the id ~404"), (11, "The bot was away when you asked")]
 )
 async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, minutes: int, answer: str) -> None:
-    await leave_pending(tmp_path, command(f"run {CLOSE} ~404"), minutes)
+    await leave_pending(tmp_path, command(f"run {EXTRACT} ~404"), minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         responses = await anna.until(lambda view: view.ephemerals(SOC))
@@ -58,7 +58,7 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
     async with running_bot(tmp_path, clock_ms=clock, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
         proxy.hold("/api/document")
-        await anna.command(SOC, f"/responder run {CLOSE} ~404")
+        await anna.command(SOC, f"/responder run {EXTRACT} ~404")
         await proxy.request_held.wait()
         clock.advance(MINUTE_MS + 1)
         now = clock()
@@ -75,7 +75,7 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         anna, alert_id, _ = await env.first_card()
         await all_sent(env.bot)
         with closing(stores.hold(tmp_path / "slack.db")):
-            await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+            await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
             responses = await anna.until(lambda view: view.ephemerals(SOC))
         assert "database can't be used now, so nothing was done" in responses[0]["text"]
 
@@ -84,8 +84,8 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
 
         await until(is_withdrawn)
         assert await env.client.actions("alert", alert_id) == []
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
-        await anna.until(lambda view: "closed" in str(view.messages(SOC)).casefold())
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
+        await anna.until(lambda view: "Extract Indicators done" in str(view.messages(SOC)))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 

@@ -208,7 +208,7 @@ async def test_one_request_id_follows_a_command_to_the_card_that_shows_its_end(t
         await logged(process, "slack_connected")
         alert_id = (await client.create_alert(ALERT)).id
         await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
-        await anna.command(SOC, f"/responder run ResponderBot_CloseAsFalsePositive {alert_id}")
+        await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         typed = await logged(process, "interaction")
         assert (typed["type"], typed["feature"], typed["user"]) == ("command", "runs", ANNA)
         found: dict[str, dict[str, Any]] = {}

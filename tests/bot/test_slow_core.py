@@ -8,7 +8,7 @@ from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, modal_with, running_bot
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 
 
 async def test_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_pa
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna, alert_id, _ = await env.first_card()
         proxy.hold("/by-slack/")
-        assert (await anna.command(SOC, f"/responder run {CLOSE} {alert_id}"))["ok"]
+        assert (await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}"))["ok"]
         await proxy.request_held.wait()
         assert await env.client.actions("alert", alert_id) == []
         proxy.release()
@@ -68,11 +68,11 @@ async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: P
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna, alert_id, _ = await env.first_card()
         proxy.hold("POST /api/connector/engine/action", response=True)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await proxy.request_held.wait()
 
         def run_line(view: EmulatorView) -> bool:
-            return f"*{readable_name(CLOSE)}*" in str(find_card(view.messages(SOC), alert_id))
+            return f"*{readable_name(EXTRACT)}*" in str(find_card(view.messages(SOC), alert_id))
 
         await anna.until(run_line)
         assert not await anna.ephemerals(SOC)

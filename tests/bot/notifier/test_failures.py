@@ -19,7 +19,7 @@ from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, find_card, running_bot
 from tests.bot.test_budget import calls_to_core
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 DOCUMENTS = "/api/document"
 
 
@@ -134,7 +134,7 @@ async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: P
         proxy.hold(f"GET {DOCUMENTS}")
         await env.bot.outbox.finish([RefreshRequest(alert_id)])
         await proxy.request_held.wait()  # between the commit of the request and its rendering
-        await env.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
+        await env.client.run(RunInput(responder_id=EXTRACT, object_type="alert", object_id=alert_id))
         await env.bot.close()
         assert stored(env, "SELECT root_id FROM refresh") == [(alert_id,)]
         async with (
@@ -175,14 +175,14 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
 
 
 async def test_a_request_waits_while_slack_does_not_say_who_is_asked_and_not_once_it_refuses(tmp_path: Path) -> None:
-    clock, responder = ManualClock(), {CLOSE: ResponderSection(approval=1, ask=(NINA,))}
+    clock, responder = ManualClock(), {EXTRACT: ResponderSection(approval=1, ask=(NINA,))}
     async with running_bot(
         tmp_path, channels=[CHANNELS[0]], clock_ms=clock, link_by_email=True, responder=responder
     ) as env:
         await env.core.core.people.add("nina", "analyst")
         nina, alert_id, _ = await env.first_card(by=NINA)
         direct = await nina.dm(env.emulator.bot_user_id)
-        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
+        run = RunInput(responder_id=EXTRACT, object_type="alert", object_id=alert_id, only_if_idle=False)
         requests = "SELECT count(*) FROM message WHERE key LIKE 'approval:%' AND status = 'shown'"
         clock.ahead_ms += CACHE_MS + 1
         env.emulator.faults.fail("users.info")
@@ -201,7 +201,7 @@ async def test_a_request_waits_while_slack_does_not_say_who_is_asked_and_not_onc
 async def test_ends_of_old_runs_come_back_when_the_tlp_does(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=[CHANNELS[0]]) as env:
         _anna, alert_id, _ = await env.first_card(tlp=0)
-        run = RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id, only_if_idle=False)
+        run = RunInput(responder_id=EXTRACT, object_type="alert", object_id=alert_id, only_if_idle=False)
         for _ in range(33):  # more than a document has without being asked for them
             await env.client.run(run)
         ends = "FROM message WHERE key LIKE 'end:%'"

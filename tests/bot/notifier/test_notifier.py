@@ -13,7 +13,7 @@ from tests.bot.features.approvals.test_decisions import button
 from tests.bot.outbox.harness import until, until_read
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, approve, find_card, running_bot
 
-CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
+EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
 NOBODY = {"url": "http://127.0.0.1:9/"}
 
@@ -130,7 +130,7 @@ async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(t
         await scene.card(anna, before)
         await proxy.request_held.wait()  # all that follows comes in one page
         others = [await scene.post_alert(sourceRef=f"other {number}") for number in range(5)]
-        await scene.client.run(RunInput(responder_id=CLOSE, object_type="alert", object_id=alert_id))
+        await scene.client.run(RunInput(responder_id=EXTRACT, object_type="alert", object_id=alert_id))
         ended = "SELECT 1 FROM action WHERE status = 'Success'"
         await until_read(lambda: scene.core.core.database.fetch_in_background(ended), lambda rows: rows)
         await scene.client.create_case_from_alert(before)
@@ -157,11 +157,11 @@ async def log_of(scene: BotEnvironment, case_id: str) -> str:
 
 
 async def test_approval_is_requested_in_the_thread_and_given_by_another_person(tmp_path: Path) -> None:
-    policy = {CLOSE: ResponderSection(approval=1)}
+    policy = {EXTRACT: ResponderSection(approval=1)}
     async with running_bot(tmp_path, responder=policy) as scene:
         anna, ben = await scene.person(ANNA), await scene.person(BEN)
         alert_id, _ = await scene.new_card(anna)
-        await anna.command(SOC, f"/responder run {CLOSE} {alert_id}")
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
         await anna.click(SOC, requests[0]["ts"], action_id=button(requests[0], ids.APPROVE))
         await anna.until(lambda view: "somebody else must" in str(view.modal))

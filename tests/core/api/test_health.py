@@ -98,7 +98,7 @@ async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tm
     short, *lines = local["message"].splitlines()
     assert local["ok"]
     assert short == (
-        "2 available, 4 not configured; can't be used: Bent, Bleached, Broken and 1 more"
+        "2 available, 2 not configured; can't be used: Bent, Bleached, Broken and 1 more"
         " (`responder-bot responders list` says why)"
     )
     assert [line.partition(":")[0] for line in lines if ".json: the file is not usable JSON" in line] == [

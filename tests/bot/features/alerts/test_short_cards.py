@@ -32,7 +32,7 @@ async def test_a_list_suggests_what_contains_and_closing_asks(tmp_path: Path) ->
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0"}}) as env:
         alert = await env.create_alert(severity=4)
         await env["anna"].command(SOC, f"/responder list {alert.id}")
-        assert "run Isolate ~1" in text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run")))
+        assert "run Block ~1" in text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run")))
         await env["anna"].command(SOC, f"/responder run close as false positive {alert.id}")
         await env.until("anna", topmost(ids.START_VIEW, "Closes the alert"))
         assert (await env.client.alert(alert.id)).status == "New"
