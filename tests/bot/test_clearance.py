@@ -229,6 +229,12 @@ def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withh
     assert "responder_menu" in dump(card)
 
 
+def test_an_alert_above_the_clearance_shows_no_artifact_though_its_own_level_is_lower() -> None:
+    alert = make.alert(tlp=3, artifacts=[make.artifact(data="198.51.100.9", tlp=0)])
+    view = RedactedView(Subject.alert(alert), 2)
+    assert (view.artifacts(), view.hidden_count(), "198.51.100.9" in view.searchable([])) == ([], 1, False)
+
+
 def test_in_a_shared_channel_nothing_says_that_something_is_withheld() -> None:
     hidden = make.artifact(data="evil.example", tlp=2)
     on_hidden = make.ended(number=41, object_id=hidden.id, object_type="Artifact")
