@@ -82,6 +82,7 @@ ENDING: Mapping[str, str] = {
     "responder-bot blocklist remove TARGET": "responder-bot blocklist remove --help",
     "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
+    "responder-bot setup": "responder-bot setup --help",
     "uv run responder-bot setup": "uv run responder-bot setup --help",
     "uv run python -m tests.bot.storm 10000 60": "uv run python -m tests.bot.storm 100 1 --clicks 1",
 }

@@ -13,7 +13,8 @@ async def test_org_admins_list_hosts_and_nobody_else_lists_or_drains_them(tmp_pa
         (one,) = host.cores
         assert (host.name, host.state, one.state, host.lost_at) == ("web-1", "running", "running", None)
         assert [(engine.name, engine.up, engine.running, engine.slots) for engine in one.engines] == [
-            ("local", True, 0, 4)
+            ("core", True, 0, None),
+            ("local", True, 0, 4),
         ]
         for profile in sorted(set(PROFILES) - {"org-admin"}):
             for method, path, body in (
