@@ -44,7 +44,6 @@ ENDING: Mapping[str, str] = {
     "python -m tests.bot.chaos_hosts": "uv run python -m tests.bot.chaos_hosts --help",
     "uv run pytest -n 0 tests/test_settings_example.py": "",
     "uv run --group postgresql pytest -n 0 -m slow tests/test_plans.py": "",
-    "pipx install uv": "python -m pip install -q pipx && pipx install uv",
     "uv tool install .": "",
     "pipx install .": "",
     "responder-bot --version": "",
