@@ -49,7 +49,6 @@ ENDING: Mapping[str, str] = {
     "responder-bot --version": "",
     "uv build": "uv build --out-dir ../dist",
     "uv run responder-bot try --once": "",
-    "responder-bot user": "responder-bot user --help",
     ADD_ANNA: "",
     ADD_USER: "responder-bot user add ben --profile read-only --slack-id U0BEN --clearance amber",
     "responder-bot group add": "responder-bot group --help",
