@@ -7,25 +7,28 @@ import aiohttp
 import pytest
 
 from core.common.database.location import PostgresqlUrl
+from core.settings import ResponderSection
 from tests import stores
 from tests.bot.outbox.harness import all_sent, until
 from tests.bot.running import SOC, running_bot
 from tests.postgresql_relay import relay
 
-EXTRACT = "ResponderBot_ExtractIndicators_1_0"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
 @pytest.mark.slow
 async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_once_it_is_back(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         network = stack.enter_context(relay(stores.on_postgresql(tmp_path / "slack.db").text))
-        env = await stack.enter_async_context(running_bot(tmp_path, database=PostgresqlUrl(network.url)))
+        rules = {CLOSE: ResponderSection(confirm="")}
+        bot = running_bot(tmp_path, database=PostgresqlUrl(network.url), responder=rules)
+        env = await stack.enter_async_context(bot)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         stack.callback(network.release)  # so that the bot can end
         anna, one, _ = await env.first_card()
         await all_sent(env.bot)
         network.hold()
-        await anna.command(SOC, f"/responder run {EXTRACT} {one}")
+        await anna.command(SOC, f"/responder run {CLOSE} {one}")
         await anna.until(lambda view: "database can't be used now, so nothing was done" in str(view.ephemerals(SOC)))
         await anna.command(SOC, "/responder help")
         await anna.until(lambda view: "can't be used now" in str(view.ephemerals(SOC)[1:]))
@@ -40,6 +43,6 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
         network.release()
         await env.card(anna, two)
         assert await env.client.actions("alert", one) == []
-        await anna.command(SOC, f"/responder run {EXTRACT} {one}")
+        await anna.command(SOC, f"/responder run {CLOSE} {one}")
         await anna.until(lambda view: "*closed*" in str(view.messages(SOC)))
         assert len(await env.client.actions("alert", one)) == 1

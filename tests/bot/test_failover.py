@@ -23,6 +23,7 @@ from core.common.clock import now_ms
 from core.common.database import Database, Dialect
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import DAY_MS, Retention
+from core.settings import ResponderSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users, find_card
@@ -31,7 +32,7 @@ from tests.bot.test_serve import ROOT, output_after
 from tests.core.core_process import until
 from tests.core.running import running_core
 
-EXTRACT = "ResponderBot_ExtractIndicators_1_0"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 CLOSED = "false positive"
 SETTINGS = """
 [[channel]]
@@ -101,7 +102,7 @@ async def hosts(folder: Path, transport: str) -> AsyncIterator[Hosts]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(emulator)
         anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, ANNA))
-        core = await stack.enter_async_context(running_core(folder))
+        core = await stack.enter_async_context(running_core(folder, responder={CLOSE: ResponderSection(confirm="")}))
         service = await add_users(core, EVERYBODY)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         environment = {
@@ -141,7 +142,7 @@ async def test_another_bot_goes_on_where_the_leader_was_killed(tmp_path: Path, t
         one = await here.alert()
         await here.card(one)
         here.proxy.hold("POST /api/connector/engine/action")
-        await here.anna.command(SOC, f"/responder run {EXTRACT} {one}")  # acknowledged, and under way
+        await here.anna.command(SOC, f"/responder run {CLOSE} {one}")  # acknowledged, and under way
         await asyncio.wait_for(here.proxy.request_held.wait(), 30)
         _, address = await here.start()
         here.emulator.requests_url = address if transport == "http" else None

@@ -29,7 +29,7 @@ from tests.core.core_process import until
 
 pytestmark = pytest.mark.sqlite  # databases on PostgreSQL are backed up and restored by its own tools
 
-EXTRACT = "ResponderBot_ExtractIndicators_1_0"
+CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 FORGET = "`responder-bot forget-messages`"
 
 
@@ -128,9 +128,9 @@ async def test_a_plain_copy_that_got_new_events_is_recognized_by_them(tmp_path: 
 
 
 async def test_with_both_databases_restored_the_bot_goes_on_and_shows_what_was_interrupted(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, responder={EXTRACT: ResponderSection(approval=1)}) as scene:
+    async with running_bot(tmp_path, responder={CLOSE: ResponderSection(approval=1)}) as scene:
         anna, alert_id, _ = await scene.first_card()
-        request = RunInput.model_validate({"responderId": EXTRACT, "objectType": "alert", "objectId": alert_id})
+        request = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
         await scene.client.run(request)
         await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))
         copy(tmp_path / "slack.db", tmp_path / "copy.db.slack", now_ms())
