@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from core.common.database.sqlite.database import SqliteDatabase
-from core.models import Action, Alert, Approval, Artifact, Undo
+from core.models import Action, Alert, Approval, Artifact, ArtifactTarget, Undo
 from core.store import texts
 from core.store.database.schema import migrate
 from tests.bench.dataset import KEY, NOW, RESPONDER, action, alert, key_hash
@@ -86,6 +86,8 @@ def _tables(alerts: int) -> Iterator[Table]:
     columns = ("id", "kind", "object_id", "root_id", "responder_name", "engine_name", "engine_responder_id", "status")
     more = ("created_by", "acted_through", "created_at", "dispatched_at", "engine_job_id", "parameters", "run_id")
     yield "action", (*columns, *more, "awaits_approval", "doc"), _actions(alerts)
+    columns = ("id", "action_id", "asked_by", "asked_at", "needed", "expires_at", "is_waiting", "votes")
+    yield "approval", columns, _approvals(alerts)
 
 
 def _at(alerts: int, number: int) -> int:
@@ -139,7 +141,15 @@ def _words(alerts: int) -> Iterator[tuple[Any, ...]]:
 
 def _alert() -> Alert:
     artifacts = [
-        Artifact(id_=f"~{n}", id=f"~{n}", created_by=READER, created_at=111111104, data_type=kind, data=data)
+        Artifact(
+            id_=f"~{n}",
+            id=f"~{n}",
+            created_by=READER,
+            created_at=111111104,
+            data_type=kind,
+            data=data,
+            target=ArtifactTarget.of(kind, data.lower()),
+        )
         for n, kind, data in ((111111102, "ip", "192.0.2.254"), (111111103, "domain", "nameHere"))
     ]
     values = {"id_": "~111111101", "id": "~111111101", "source_ref": "refHere", "tags": ["suricata", "tagHere"]}
@@ -178,13 +188,25 @@ def _actions(alerts: int) -> Iterator[tuple[Any, ...]]:
     }
     for number in range(1, alerts + 1):
         is_new = number > alerts - WORKED_ON
-        name = "waiting" if is_new and number % 50 == 25 else _END_OF.get(number % 100, "succeeded")
+        name = "waiting" if is_new and _awaits_approval(number) else _END_OF.get(number % 100, "succeeded")
         values, at = _action_values(alerts, number), _at(alerts, number)
         status, by = docs[name].status, values["loginHere"]
-        until, begun = (OPEN_UNTIL, None) if name == "waiting" else (None, at)
+        is_waiting = name == "waiting"
         kind, on = ("case_artifact", alerts + 2 * number) if number % 50 == 49 else ("alert", number)
-        row = (3 * alerts + number, kind, on, number, RESPONDER, "local", "r-idle", status, by, by, at, begun)
-        yield (*row, f"local-{number}", "{}", f"{number}-5e", until, templates[name].fill(values))
+        row = (3 * alerts + number, kind, on, number, RESPONDER, "local", "r-idle", status, by, by, at)
+        begun = None if is_waiting else at
+        yield (*row, begun, f"local-{number}", "{}", f"{number}-5e", int(is_waiting), templates[name].fill(values))
+
+
+def _awaits_approval(number: int) -> bool:
+    return number % 50 == 25
+
+
+def _approvals(alerts: int) -> Iterator[tuple[Any, ...]]:
+    for number in range(max(alerts - WORKED_ON, 0) + 1, alerts + 1):
+        if _awaits_approval(number):
+            run, by = 3 * alerts + number, _action_values(alerts, number)["loginHere"]
+            yield run, run, by, _at(alerts, number), 1, OPEN_UNTIL, 1, "[]"
 
 
 _END_OF = {**dict.fromkeys(range(8), "failed"), 8: "denied", 9: "expired", 10: "cancelled", 11: "in force"}
