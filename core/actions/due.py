@@ -15,6 +15,7 @@ from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, repeat
 from core.store import due as stored
+from core.store.database import sequences
 
 LOOK_S = 0.5
 AT_ONCE = 50  # in one transaction
@@ -89,6 +90,9 @@ class Due:
 
     async def _read(self) -> None:
         """Read what was put since the last time, and when its time comes by the uptime."""
+        if await self._database.read(lambda reads: sequences.last(reads, "due")) < (self._newest or 0):
+            self._newest = None  # a copy that lacks the last rows went on, and gives their numbers again
+            self._waiting = {kind: [] for kind in self._handlers}
         is_first = self._newest is None
         if is_first:
             await self._database.transaction(stored.take_up)

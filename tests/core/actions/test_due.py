@@ -16,6 +16,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.settings import ResponderSection
 from core.store import due as stored
+from core.store.database import sequences
 from tests.clock import SetClock
 from tests.core.actions.harness import ANNA, BEN, another_core, open_harness, run_input, started_run
 from tests.core.scripted_engine import ScriptedEngine
@@ -112,6 +113,32 @@ async def test_after_a_start_the_clock_counts(tmp_path: Path) -> None:
         machine.passes(1)
         assert await later.due.look() == 1
         assert [number for number, _ in later.done] == [1, 2]
+
+
+async def test_numbers_that_are_given_again_after_a_failover_hide_nothing(tmp_path: Path) -> None:
+    """As when the copy of the database that goes on lacks the last rows."""
+    async with cores(tmp_path) as (machine, (core,)):
+        await core.put(1, HOUR_MS)
+        before = await core.database.read(lambda reads: sequences.last(reads, "due"))
+        await core.put(2, MINUTE_MS)
+        await core.put(3, MINUTE_MS)
+        await core.due.look()
+
+        def lose(tx: Transaction) -> None:
+            for number in (2, 3):
+                stored.drop(tx, "approval", number)
+            sequences.skip_to(tx, "due", before)
+
+        await core.database.transaction(lose)
+        await core.put(4, 30 * MINUTE_MS)  # has the number that another one had
+        await core.due.look()
+        machine.passes(30 * MINUTE_MS - 1)
+        assert await core.due.look() == 0
+        machine.passes(1)
+        assert await core.due.look() == 1
+        machine.passes(30 * MINUTE_MS)
+        await core.due.look()
+        assert [number for number, _ in core.done] == [4, 1]
 
 
 async def test_what_was_moved_or_dropped_is_done_at_its_last_time_only(tmp_path: Path) -> None:
