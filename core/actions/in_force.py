@@ -367,7 +367,7 @@ def end(
         if not left:
             stored_actions.forget_target(tx, row["id"])
         if row["responder_name"] == BLOCK:
-            block_readers.ended(tx, row["id"], [one["target_kind"] for one in left])
+            block_readers.ended(tx, row["id"], [one["target_kind"] for one in left], now)
     return ended
 
 

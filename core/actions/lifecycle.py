@@ -619,7 +619,7 @@ class Lifecycle:
         )
         ended = in_force.settle(tx, row, ended, outcome, self._registry.section, now, is_known=prepared.is_known)
         if row["responder_name"] == BLOCK and ended.measure is not None:
-            ended = block_readers.begun(tx, ended)
+            ended = block_readers.begun(tx, ended, now)
         stored.set_end(
             tx,
             row["id"],

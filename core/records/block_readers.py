@@ -21,15 +21,15 @@ def lists_of(target: Iterable[TargetArtifact]) -> list[str]:
     return sorted({LIST_OF[artifact.kind] for artifact in target if artifact.kind in LIST_OF})
 
 
-def begun(tx: Transaction, action: Action) -> Action:
+def begun(tx: Transaction, action: Action, now: int) -> Action:
     """Note that an action of Block has succeeded; returns it with who is still to read it."""
-    stored.add_entries(tx, action.number, lists_of(action.target or ()))
+    stored.add_entries(tx, action.number, lists_of(action.target or ()), now)
     return action.model_copy(update={"readers": _readers(tx, action)})
 
 
-def ended(tx: Transaction, number: int, left: Iterable[str]) -> None:
+def ended(tx: Transaction, number: int, left: Iterable[str], now: int) -> None:
     """Note that what an action of Block had put on the lists has gone, but for targets of the kinds that are `left`."""
-    stored.end_entries(tx, number, {LIST_OF[kind] for kind in left if kind in LIST_OF})
+    stored.end_entries(tx, number, {LIST_OF[kind] for kind in left if kind in LIST_OF}, now)
     _rewrite(tx, number)
 
 

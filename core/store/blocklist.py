@@ -32,9 +32,11 @@ def version(reads: Reads) -> int:
     return sequences.last(reads, "blocklist")
 
 
-def changed(tx: Transaction) -> int:
-    """Number a change of a list."""
-    return sequences.take(tx, "blocklist")[0]
+def changed(tx: Transaction, now: int) -> int:
+    """Number a change of a list by its time, so that no number comes again where the database lost the last ones."""
+    number = max(version(tx) + 1, now)
+    sequences.skip_to(tx, "blocklist", number)
+    return number
 
 
 # --- after a restore --------------------------------------------------------------------------------------------------
@@ -82,20 +84,20 @@ def has_read(tx: Transaction, login: str, name: str, version: int, at: int) -> i
     return 0 if row is None else int(row["version"])
 
 
-def add_entries(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
+def add_entries(tx: Transaction, action_id: int, names: Iterable[str], now: int) -> None:
     """Note that an action is on these lists."""
     tx.run_all(
         "INSERT INTO blocklist_entry (action_id, list, version) VALUES (:id, :list, :version)",
-        [{"id": action_id, "list": name, "version": changed(tx)} for name in sorted(names)],
+        [{"id": action_id, "list": name, "version": changed(tx, now)} for name in sorted(names)],
     )
 
 
-def end_entries(tx: Transaction, action_id: int, left: Iterable[str]) -> None:
+def end_entries(tx: Transaction, action_id: int, left: Iterable[str], now: int) -> None:
     """Note that some of what an action had put on lists has gone: it is still on the lists that are `left`."""
     tx.run(
         "UPDATE blocklist_entry SET ended = :version WHERE action_id = :id AND ended IS NULL"
         " AND list NOT IN (SELECT value FROM json_each(:left))",
-        {"id": action_id, "version": changed(tx), "left": json.dumps(list(left))},
+        {"id": action_id, "version": changed(tx, now), "left": json.dumps(list(left))},
     )
 
 

@@ -6,6 +6,7 @@ import time
 from ipaddress import ip_address
 from pathlib import Path
 
+from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.store import blocklist as stored
 from tests.core.blocklist.harness import BLOCK, RUN, UNBLOCK, asked, ended, listed, observable
@@ -72,7 +73,7 @@ async def test_ten_thousand_entries_are_read_whole_and_a_304_costs_little(tmp_pa
                     for n in range(9_999)
                 ],
             )
-            stored.changed(tx)
+            stored.changed(tx, now_ms())
 
         await core.core.database.transaction(fill)
         await core.key("reader")
