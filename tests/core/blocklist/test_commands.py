@@ -8,12 +8,13 @@ import pytest
 from core.cli import main
 from core.common.clock import now_ms
 from core.store.database import backup
+from tests import stores
 from tests.core.blocklist.harness import block, listed
 from tests.core.running import running_core
 
 
 async def commands(folder: Path, *args: str) -> int:
-    (folder / "bot.toml").write_text(f'[core]\ndatabase = "{folder / "core.db"}"\nstate = "{folder}"\n')
+    (folder / "bot.toml").write_text(f'[core]\ndatabase = "{stores.setting(folder / "core.db")}"\nstate = "{folder}"\n')
     return await asyncio.to_thread(main, ["blocklist", args[0], "--config", str(folder / "bot.toml"), *args[1:]])
 
 
