@@ -4,6 +4,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -205,7 +206,6 @@ class ProtectedList:
             self._patterns[text.casefold()] = entry
             fixed = re.split(r"[*?]", text)[-1]
             if fixed.startswith(".") and (host := host_in(fixed[1:])):
-                self._patterns[f"{text.removesuffix(fixed)}.{host}".casefold()] = entry
                 self._add_above(host, entry, with_itself=True)
         elif "@" in text:
             local, _, domain = text.rpartition("@")
@@ -264,10 +264,11 @@ class ProtectedList:
         return entry or self._of_pattern(host) or (self._of_pattern(label) if dot else None)
 
     def _of_pattern(self, name: str) -> str | None:
-        match = self._matcher.fullmatch(name) if self._patterns else None
-        if match is None or match.lastindex is None:
-            return None
-        return list(self._patterns.values())[match.lastindex - 1]
+        for form in _forms(name) if self._patterns else ():
+            match = self._matcher.fullmatch(form)
+            if match is not None and match.lastindex is not None:
+                return list(self._patterns.values())[match.lastindex - 1]
+        return None
 
     def _of_url(self, text: str) -> str | None:
         if "://" not in text:
@@ -318,12 +319,16 @@ def embedded_in(network: Network) -> Iterator[IPv4Network]:
             yield IPv4Network(((int(network.network_address) >> shift) & 0xFFFF_FFFF, bits), strict=False)
 
 
-def _forms(host: str) -> set[str]:
-    """A host in ASCII, and as people write it."""
-    try:
-        return {host, unicodedata.normalize("NFKC", idna.decode(host)).casefold()} if "xn--" in host else {host}
-    except (idna.IDNAError, UnicodeError):
-        return {host}
+def _forms(name: str) -> set[str]:
+    """A host, or a mail address, in ASCII and as people write it."""
+    local, at, host = name.rpartition("@")
+    other = host
+    if not host.isascii():
+        other = host_in(host) or host
+    elif "xn--" in host:
+        with suppress(idna.IDNAError, UnicodeError):
+            other = unicodedata.normalize("NFKC", idna.decode(host)).casefold()
+    return {name, f"{local}{at}{other}"}
 
 
 def host_of(url: str) -> str:

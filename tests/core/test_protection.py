@@ -16,7 +16,8 @@ from tests.core.test_parsing import LIKE
 NETWORK = ipaddress.IPv4Network("10.20.0.0/16")
 PROTECTED = ProtectedTargets(
     [str(NETWORK), "dc01.corp.example", "*.bücher.example", "dc7", "2001:db8::/32", "ceo@vip.example", "srv-?",
-     "krbtgt", "https://intranet.example/admin", "d41d8cd98f00b204e9800998ecf8427e"]
+     "krbtgt", "https://intranet.example/admin", "d41d8cd98f00b204e9800998ecf8427e", "mü*.example",
+     "*@löwe.example"]
 ).current()  # fmt: skip
 addresses = st.integers(int(NETWORK[0]), int(NETWORK[-1])).map(ipaddress.IPv4Address)
 others = st.ip_addresses(v=4).filter(lambda address: address not in NETWORK)
@@ -71,6 +72,8 @@ def test_any_text_can_be_compared(text: str) -> None:
         ("fqdn", "srv-1.corp.example", True), ("domain", "www.bücher.example", True),
         ("domain", "bücher.example", True),
         ("domain", "www.xn--bcher-kva.example", True), ("domain", "www.bucher.example", False),
+        ("domain", "münchen.example", True), ("url", "https://xn--mnchen-3ya.example/", True),
+        ("mail", "ceo@löwe.example", True), ("other", "ceo@xn--lwe-sna.example", True),
         ("url", "https://dc7/x", True), ("url", "https://dc01.corp.example:8443/", True),
         ("url", "http://x.example/dc7", False),
         ("url", "http://evil.test/?u=a@dc7", False), ("url", "http://INTRANET.example:80/x/../Admin//y?z", True),
@@ -180,6 +183,8 @@ def test_no_benign_indicator_is_protected_but_urls_without_scheme_that_name_a_ta
         ("0.0.0.0/0", "198.51.100.1", True),
         ("64:ff9b::/96", "198.51.100.1", False),
         ("*", "anything", True),
+        ("xn--bcher-kva.example", "Bücher.example", True),
+        ("*.xn--bcher-kva.example", "www.bücher.example", True),
         ("CORP\\administrator", "corp\\Administrator", True),
     ],
 )
