@@ -148,19 +148,22 @@ class Hosts:
     async def problems(self) -> list[str]:
         """A sentence for each host that was lost, has a wrong clock, or has the name of another."""
         cores, lost = await self._database.read(lambda reads: (stored.all_cores(reads), stored.lost(reads)))
-        problems = [
-            f"Host {row['host']} was lost at {as_time(row['at'])}, and {count(row['ended'], 'action')} ended with it."
-            " Start it again; otherwise this is reported for 24 hours."
-            for row in lost
-        ]
-        names = {row["host_id"]: row["host"] for row in cores}
+        running = {row["host_id"]: row["host"] for row in cores if not row["stopped"] and not self.is_over(row)}
+        problems = []
+        for row in lost:
+            then = ". Start it again; otherwise this"
+            if row["host"] in running.values():  # such as where the database moved to another machine
+                then = "; another of that name runs. This"
+            ended = f"{count(row['ended'], 'action')} ended with it{then} is reported for 24 hours."
+            problems.append(f"Host {row['host']} was lost at {as_time(row['at'])}, and {ended}")
         for host_id, ahead_ms in self._ahead_ms.items():
-            if host_id in names and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
+            if host_id in running and not -BEHIND_MS <= ahead_ms <= AHEAD_MS:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
-                sentence = f"The clock of host {names[host_id]} is some {seconds} s {which} that of {self.host.name}"
+                sentence = f"The clock of host {running[host_id]} is some {seconds} s {which} that of {self.host.name}"
                 problems.append(f"{sentence}; keep both in step, with NTP for instance.")
-        live = self.live_hosts(cores)  # the others have left, such as before the database moved to another machine
-        for name, hosts in Counter(name for host_id, name in names.items() if host_id in live).items():
+        # Whom nobody here has seen renew a lease may have left.
+        seen = [name for host_id, name in running.items() if self.is_here(host_id) or host_id in self._ahead_ms]
+        for name, hosts in Counter(seen).items():
             if hosts > 1:
                 problems.append(f"{hosts} hosts are called {name}; give each another [core] host_name.")
         return problems

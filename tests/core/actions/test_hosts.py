@@ -398,11 +398,31 @@ async def test_clocks_that_differ_and_hosts_of_one_name_are_told(tmp_path: Path)
             )
             (told,) = await other.hosts.problems()
             assert told.startswith("The clock of host here is some 60 s ahead of that of web2;")
-        async with host(harness, "web3", ScriptedEngine(), host=Host("here", "another")):
+        async with host(harness, "web3", ScriptedEngine(), host=Host("here", "another")) as other:
             await look(harness)
+            assert await harness.hosts.problems() == []  # it may have left
+            await look(other, harness)
             assert await harness.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
             with pytest.raises(ResponderBotError, match="2 hosts are called here: name one core with --core"):
                 await harness.database.transaction(lambda tx: drain(tx, harness.clock(), "lead", "here"))
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_database_that_moved_to_another_machine_has_no_two_hosts_of_one_name(
+    tmp_path: Path, is_stopped: bool
+) -> None:
+    async with open_harness(tmp_path) as harness:
+        await started_run(harness)
+        if is_stopped:
+            await harness.runner.close()
+        async with host(harness, "new", ScriptedEngine(), host=Host("here", "another")) as moved:
+            await look(moved, moved)
+            assert await moved.hosts.problems() == []
+            await silence(harness.clock, STOPPED_LEASE_MS, moved)
+            (told,) = await moved.hosts.problems()
+            assert told.endswith(
+                " and 1 action ended with it; another of that name runs. This is reported for 24 hours."
+            )
 
 
 async def test_a_database_that_is_slow_for_both_hosts_is_no_wrong_clock(tmp_path: Path) -> None:
