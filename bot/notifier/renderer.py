@@ -308,7 +308,7 @@ class Renderer:
             )
         for key in sorted(direct):
             desired.append(await self._direct_request(action, extension, timeline, key))
-        if extension is not None and extension.outcome in ("approved", "denied"):
+        if extension is not None and extension.outcome in ("approved", "denied", "expired"):
             render = self._request_render(action, extension, timeline)
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
         return [*desired, *more]

@@ -201,8 +201,11 @@ def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
     """What a locked phone shows: the deed, its target, how long, the severity, and who asks."""
     on = " · " if runs.on_target(action, view) else " on "
     what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
-    text = f"Approve or deny: {what}" if is_open(action, now_ms) else f"{what}: {decision(action, now_ms)}"
-    return clip(text, MESSAGE_TEXT_LIMIT)
+    return _push(what, "" if is_open(action, now_ms) else decision(action, now_ms))
+
+
+def _push(what: str, decided: str) -> str:
+    return clip(f"{what}: {decided}" if decided else f"Approve or deny: {what}", MESSAGE_TEXT_LIMIT)
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -423,19 +426,21 @@ def later_end_request(
     if extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),), is_broadcast)
-    asks = runs.later_end_line(action, extension, view)
+    by = person_name(extension.asked_by)
+    what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
+    what += f" · {runs.of_root(subject, view)}, asked by {by}"
     if undo_state.later_end(action, now_ms) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
-        asked = f"*{person_name(extension.asked_by)}* asked to keep {runs.heading(action, view)} *{until}*."
-        by = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+        asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
+        approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
         decided = {
-            "approved": f"Approved by {by}.",
+            "approved": f"Approved by {approvers}.",
             "denied": f"Denied by {person_name(extension.ended_by or '')}.",
             "lapsed": "It was undone, or given another time, before that was approved.",
         }.get(extension.outcome or "", "Nobody answered in time, nothing changed.")
-        return Message(f"{asked} {decided}", (section(asked), context(decided)), is_broadcast)
+        return Message(_push(what, decided), (section(asked), context(decided)), is_broadcast)
     blocks = _later_end_blocks(action, extension, view, button, can_decide=can_decide, who=who)
-    text = clip(f"Approve or deny: {asks.removeprefix('⏳ ')}", MESSAGE_TEXT_LIMIT)
+    text = _push(what, "")
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

@@ -5,6 +5,7 @@ from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import DAY_AND_TIME, foreign, person_name, readable_name, slack_date
 from bot.clearance import RedactedView
 from bot.message import Block
+from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import OPEN_STATUSES, Action, Extension, Policy, Undo
 
@@ -169,6 +170,17 @@ def later_end(action: Action, now_ms: int) -> Extension | None:
 def keep(extension: Extension) -> str:
     """What the button that approves it is called."""
     return "Keep with no end" if extension.at is None else "Extend"
+
+
+def longer(action: Action, extension: Extension) -> str:
+    """`for 45 minutes more`, or `with no end`; for a locked phone, which formats no time."""
+    undo = action.undo
+    at = undo.at if undo is not None else None
+    if undo is not None and undo.changed is not None and at == extension.at:  # it was approved
+        at = undo.changed.before
+    if extension.at is None or at is None:
+        return "with no end" if extension.at is None else "for a time"
+    return f"for {minutes(max(1, round((extension.at - at) / MINUTE_MS)))} more"
 
 
 def needed(extension: Extension) -> str:

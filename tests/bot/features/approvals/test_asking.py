@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
 from bot.identity import CACHE_MS
@@ -42,9 +44,9 @@ async def asking(folder: Path, rules: Mapping[str, Any] = ISOLATE, **options: An
         yield env
 
 
-async def isolate(env: FeatureEnvironment, alert: Alert, by: str = "anna") -> Action:
+async def isolate(env: FeatureEnvironment, alert: Alert, by: str = "anna", minutes: int = 60) -> Action:
     """Have somebody ask to isolate it."""
-    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": minutes}
     async with CoreClient(env.core.url, env.service_key) as bot:
         return await bot.as_user(by).run(body)
 
@@ -81,11 +83,16 @@ def calls(env: FeatureEnvironment) -> Counter[str]:
     return counts
 
 
-async def test_one_containment_with_one_approver_and_undo_rings_three_times(tmp_path: Path) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, channels=CHANNELS[:1]) as env:
+@pytest.mark.parametrize("further", [[], ["lea"]])
+async def test_one_containment_with_undo_rings_three_times_and_once_more_for_each_further_approver(
+    tmp_path: Path, further: list[str]
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", *further]}, channels=CHANNELS[:1]) as env:
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
         request = within_limits(await env.until("ben", asked()))
+        for name in further:
+            await env.until(name, asked())
         here = await env["ben"].dm(env.emulator.bot_user_id)
         await approve(env["ben"], here, request["ts"], action_id=button(request, ids.APPROVE))
         told = await env.until("anna", on_phone("approved"))
@@ -99,7 +106,8 @@ async def test_one_containment_with_one_approver_and_undo_rings_three_times(tmp_
         assert "ben undid Isolate on ip 203[.]0[.]113[.]7" in await env.until("anna", on_phone("undid"))
         await env.until("ben", in_thread(card["ts"], "*Tell* done"))
         await all_sent(env.bot)
-        assert calls(env) == {"post": 4, "edit": 5, "direct post": 3, "direct edit": 1}
+        more = len(further)
+        assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 1 + more}
         assert len(phone(env, "ben")) == 2  # the mention, and the request
 
 
@@ -173,6 +181,8 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(action.id)
         await env.until("lea", asked("approved by ben"))
+        own = await env.until("ben", asked("approved by ben"))  # who decided elsewhere
+        assert ids.APPROVE not in text_of(within_limits(own))
         clock.ahead_ms = 29 * MINUTE_MS
         await env.bot.outbox.finish([RefreshRequest(alert.id)])
         clock.ahead_ms = 31 * MINUTE_MS
@@ -198,6 +208,8 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         here = await env["ben"].dm(env.emulator.bot_user_id)
         posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
+        counted = calls(env)  # in two channels a card and a request for each
+        assert (counted["post"], counted["direct post"]) == (2 * 2 * len(alerts), 2 * (AT_MOST + 1))
 
 
 def test_what_asks_goes_after_critical_cards_and_before_what_happens() -> None:
@@ -223,14 +235,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         alert = await env.create_alert()
         await isolate(env, alert)
         await env.until("ben", asked())
-        database = env.core.core.database
-        (waiting,) = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
-
-        def expire(tx: Transaction) -> None:
-            tx.run("UPDATE approval SET expires_at = 1")
-            due.put(tx, "approval", waiting["id"], 1, 1)
-
-        await database.transaction(expire)
+        await expire(env)
         told = await env.until("anna", asked("Nobody answered"))
         assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
         assert "Ask again" in text_of(within_limits(told))
@@ -239,6 +244,40 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         form = await env.until("anna", topmost("start"))
         await env["anna"].submit(form["id"], {})
         assert await env.until("ben", on_phone("Approve or deny", 4))
+
+
+async def expire(env: FeatureEnvironment) -> None:
+    """Let the time of what waits for approval be over."""
+    database = env.core.core.database
+    (waiting,) = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
+
+    def end(tx: Transaction) -> None:
+        tx.run("UPDATE approval SET expires_at = 1")
+        due.put(tx, "approval", waiting["id"], 1, 1)
+
+    await database.transaction(end)
+
+
+async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, audited=False, clock_ms=clock) as env:
+        alert, _ = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            await env.until("anna", on_phone("ben approved"))
+            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
+            await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
+        what = (
+            f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes more · HIGH {alert.title} ({alert.id}), asked by anna"
+        )
+        assert await env.until("ben", on_phone("Approve or deny: keep")) == f"Approve or deny: {what}"
+        clock.ahead_ms = 8 * MINUTE_MS
+        await env.until("ben", on_phone(f"Half of the time to decide is over. Approve or deny: {what}"))
+        await expire(env)
+        await env.until("anna", on_phone(f"{what}: Nobody answered in time, nothing changed."))
+        await all_sent(env.bot)
+        assert not [text for name in ("anna", "ben", "lea") for text in phone(env, name) if "<!date" in text]
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
