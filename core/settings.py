@@ -281,6 +281,8 @@ class ReaderSection(SettingsSection):
 
     lists: tuple[ListName, ...] = Field(("ip", "domain", "url", "hash"), description="a list of ip, domain, url, hash")
     expect_every: Duration | None = Field(None, description="a time such as 5m, within which it always reads them")
+    comment: bool = Field(False, description="true or false")
+    """Whether an empty list has a comment, for what takes nothing for an error and keeps its last list."""
 
 
 class SecretSource(SettingsSection):

@@ -66,7 +66,7 @@ class BlockLists:
         self._targets: Sequence[Parsed] = ()
         self._version = -1
         self._bodies: dict[str, Body] = {}
-        """By list and query, of that version."""
+        """By list, comment and query, of that version."""
         self._read: dict[tuple[str, ListName], tuple[int, int]] = {}
         """By reader and list the version that it was sent last, and when (ms), until that is stored."""
 
@@ -83,13 +83,14 @@ class BlockLists:
         if version < self._version:
             sentence = "The database lacks the last changes of the lists; see core/docs/storage.md, or restart core."
             raise ResponderBotError("unavailable", sentence)
-        key = f"{name} {sorted(query.items())}"
+        comment = caller.profile == "reader" and self.section(caller.login).comment
+        key = f"{name} {comment} {sorted(query.items())}"
         async with self._rendering:
             if version > self._version:
                 self._version, self._targets = await self._database.snapshot(_snapshot)
                 self._bodies = {}
             if key not in self._bodies:
-                body = await asyncio.to_thread(_rendered, self._version, self._targets, name, query)
+                body = await asyncio.to_thread(_rendered, self._version, self._targets, name, query, comment)
                 self._bodies[key] = body
             return self._bodies[key]
 
@@ -194,7 +195,7 @@ def _snapshot(reads: Reads) -> tuple[int, Sequence[Parsed]]:
     return stored.version(reads), [target for target, _ in stored.blocked(reads)]
 
 
-def _rendered(version: int, targets: Sequence[Parsed], name: ListName, query: Mapping[str, str]) -> Body:
+def _rendered(version: int, targets: Sequence[Parsed], name: ListName, query: Mapping[str, str], comment: bool) -> Body:
     """Raises ResponderBotError("unavailable") for what can't be a line: no list is better than a wrong one."""
     lines = {target.value for target in targets if LIST_OF.get(target.kind) == name}
     for line in lines:
@@ -207,4 +208,4 @@ def _rendered(version: int, targets: Sequence[Parsed], name: ListName, query: Ma
         lines = {line.partition("://")[2] for line in lines}
     if query.get("subdomains") == "yes":
         lines |= {f".{line}" for line in lines}
-    return Body.of(version, sorted(lines))
+    return Body.of(version, sorted(lines) or ["# empty"] * comment)

@@ -81,6 +81,20 @@ async def test_a_304_of_that_version_counts_and_an_error_does_not(tmp_path: Path
     assert refused.status_code == 400
 
 
+async def test_an_empty_list_has_a_comment_for_a_reader_that_takes_nothing_for_an_error(tmp_path: Path) -> None:
+    async with running_core(tmp_path, reader={"edge-fw": ReaderSection(comment=True)}) as core:
+
+        async def read_by_both() -> list[str]:
+            return [(await read(core, name)).text for name in ("edge-fw", "dc-fw")]
+
+        before = await read_by_both()
+        await block(core, "198.51.100.23")
+        with_one = await read_by_both()
+        await unblock(core, "198.51.100.23")
+        assert await read_by_both() == before == ["# empty\n", ""]
+    assert with_one == ["198.51.100.23\n"] * 2
+
+
 async def test_what_nobody_reads_is_said_before_the_click_with_what_else_a_block_hits(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         artifact = await observable(core, "1.1.1.1")
