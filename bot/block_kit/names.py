@@ -2,7 +2,7 @@
 
 import re
 
-from bot.block_kit.text import foreign, foreign_plain, readable_name
+from bot.block_kit.text import VIEW_TITLE_LIMIT, foreign, foreign_plain, readable_name
 from core.models import Action, InputTitle, OfferedResponder
 
 NAME_LIMIT = 120  # characters
@@ -21,6 +21,11 @@ def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
         words = (word if any(map(str.isupper, word[1:])) else word.lower() for word in name.split())
         name = f"Ask to {' '.join(words)}"
     return foreign_plain(name, limit)
+
+
+def in_view(title: str, end: str = "") -> str:
+    """A responder's title as the title or the button of a modal, with a number or a question mark at its end."""
+    return foreign_plain(title, VIEW_TITLE_LIMIT - len(end)) + end
 
 
 def shown(responder: OfferedResponder) -> str:

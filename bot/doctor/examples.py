@@ -47,7 +47,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     log = Log(
         id_="~16", id="~16", created_by="anna", created_at=now_ms, message="Told them.", start_date=now_ms, owner="anna"
     )
-    request: Mapping[str, Any] = {**seen, "now_ms": now_ms, "confirm": CONFIRM}
+    request: Mapping[str, Any] = {**seen, "now_ms": now_ms}
     timed = done.model_copy(
         update={"undo": Undo(responder="Release_1_0", status="waiting", at=now_ms, message="Release_1_0 is gone.")}
     )
@@ -63,7 +63,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
         "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
         "approval": approvals.approval_request(waiting, subject, **request),
-        "direct approval": approvals.direct_request(waiting, subject, link=LINK, voter="ben", **request),
+        "direct approval": approvals.direct_request(waiting, subject, policy=None, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
         "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),

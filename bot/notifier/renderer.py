@@ -374,7 +374,8 @@ class Renderer:
         subject, now = timeline.target(action), self._clock()
         if extension is not None:
             return partial(approvals.later_end_request, action, subject, now_ms=now)
-        return partial(approvals.approval_request, action, subject, now_ms=now, confirm=_policy_text(action, timeline))
+        policy = timeline.document.policies.get(action.responder_name)
+        return partial(approvals.approval_request, action, subject, now_ms=now, policy=policy)
 
     async def _direct_request(
         self, action: Action, extension: Extension | None, timeline: Timeline, key: str
@@ -392,7 +393,7 @@ class Renderer:
                 action,
                 subject,
                 now_ms=self._clock(),
-                confirm=_policy_text(action, timeline),
+                policy=timeline.document.policies.get(action.responder_name),
                 link=await self._link(timeline.root_id),
                 voter=person.login if person else "",
                 **more,
@@ -537,8 +538,3 @@ def _is_broadcast(record: MessageRecord | None) -> bool:
 
 def _no_file(_clearance: int) -> None:
     return None
-
-
-def _policy_text(action: Action, timeline: Timeline) -> str:
-    """What an approver reads of the responder's policy."""
-    return approvals.policy_text(timeline.document.policies.get(action.responder_name))

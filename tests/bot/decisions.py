@@ -16,12 +16,12 @@ Json = Mapping[str, Any]
 APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW)
 OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
-_TARGET = re.compile(r"~\d+|[Oo]bservable|\*Target\*")
+_TARGET = re.compile(r"~\d+|[Oo]bservable")
 _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
-    r"|ends it earlier"
+    r"|by itself|[Uu]ntil somebody presses|ends it earlier"
 )
-_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed) |asked for it|already (runs|waits)")
+_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for it|already (runs|waits)")
 
 
 def problems(what: str, body: Json) -> list[str]:

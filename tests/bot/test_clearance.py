@@ -149,7 +149,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(questions.collision(request, action, offered[0], own, button=button)) if own.is_open else "",
             dump(
                 approvals.direct_request(
-                    action, subject, clearance=clearance, button=button, now_ms=NOW, confirm="", link="", voter=""
+                    action, subject, clearance=clearance, button=button, now_ms=NOW, link="", voter=""
                 )
             ),
             dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button, now_ms=NOW)),

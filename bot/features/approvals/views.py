@@ -1,23 +1,22 @@
-"""What somebody who is to approve a run reads: who asks for what on what, with which inputs, under which policy."""
+"""What somebody who is to approve a run reads: the question, who asks and why, the target, and what follows."""
 
 import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals, notices
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
-    VIEW_TITLE_LIMIT,
     clean,
     clip,
     clip_apart,
     context,
+    defang_indicators,
     escape,
     foreign,
-    foreign_plain,
     person_name,
     section,
     sections,
@@ -29,7 +28,8 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, OfferedResponder, Person, Policy
+from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy
+from core.models.inputs import NOTE_LIMIT
 
 TITLE_LIMIT = 200  # characters
 INPUTS_LIMIT = 2000  # of all together
@@ -39,50 +39,49 @@ POLICY_LIMIT = 1000
 CHANGED = "This has changed since you opened it, so nothing was decided. Read it again."
 
 
-def policy_text(policy: Policy | None) -> str:
-    """What the policy says of a run, and who may approve it; foreign text, not escaped."""
-    return "\n".join(filter(None, [policy.confirm, _approvers(policy)])) if policy is not None else ""
-
-
-def _approvers(policy: Policy | None) -> str:
-    """Who may approve a run, if the settings name them."""
+def named_approvers(policy: Policy | None) -> str:
+    """Who may approve a run, if the settings name them; mrkdwn."""
     if policy is None or policy.approve_by is None:
         return ""
-    return f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}."
+    return foreign(f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}.", POLICY_LIMIT)
 
 
-def named_approvers(responder: OfferedResponder | None) -> str:
-    """Likewise; mrkdwn."""
-    return foreign(_approvers(responder.policy), POLICY_LIMIT) if responder is not None else ""
-
-
-def inputs(action: Action, view: RedactedView) -> str:
-    """What the requester gave the run, one line each; "" if they gave nothing. Says if these are not all."""
+def inputs(action: Action, view: RedactedView) -> list[str]:
+    """What the requester gave the run beside the note, one line each. Says if these are not all."""
     if action.parameters is None:
-        return "Inputs: not recorded"
+        return ["Inputs: not recorded"]
+    without_note = action.model_copy(update={"note": None})
     if not _needs_file(action, view):
-        return "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUTS_LIMIT))
-    lines = [f"• {line}" for line in runs.input_lines(action, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
-    return "\n".join([*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."])
+        return [f"• {line}" for line in runs.input_lines(without_note, view, INPUTS_LIMIT)]
+    lines = [f"• {line}" for line in runs.input_lines(without_note, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
+    return [*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."]
 
 
-def observables(action: Action, view: RedactedView) -> str:
-    """The observables that a run on an alert gets, one line each; "" if its targets are named beside it and are all."""
-    targets = {artifact.id for artifact in action.target or ()}
-    if len(targets) <= runs.MAX_TARGETS and targets == {artifact.id for artifact in action.artifacts}:
-        return ""
+def _may_act_on(action: Action, view: RedactedView) -> list[str]:
+    """The observables of the alert, one line each, of a run of which nobody has declared what it acts on."""
     shown = _titles(action, view)
-    number = len(action.artifacts) if view.clearance != SHARED else len(shown)
-    hidden = number - len(shown)
+    number, hidden = _number_of_observables(action, view)
+    if action.target is not None or not number:
+        return []
     lines = [f"• {escape(title)}" for title in clip_apart(shown[:MAX_OBSERVABLES], runs.TARGET_LIMIT)]
     if len(shown) > MAX_OBSERVABLES:
         lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
-    gets = f"It gets {count(number, 'observable')}:"
-    if action.target is None:  # nobody has declared what it acts on
-        gets = "It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:"
-    return "\n".join([gets, *lines]) if lines else ""
+    return ["It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:", *lines]
+
+
+def _can_also_read(action: Action, view: RedactedView) -> str:
+    """How many observables a run gets beside its targets; "" for none."""
+    number = _number_of_observables(action, view)[0] - len(action.target or ())
+    return f"can also read {count(number, 'other observable')}" if action.target and number > 0 else ""
+
+
+def _number_of_observables(action: Action, view: RedactedView) -> tuple[int, int]:
+    """How many the run gets, and how many of them are withheld, as far as that may be said."""
+    shown = len(_titles(action, view))
+    number = len(action.artifacts) if view.clearance != SHARED else shown
+    return number, number - shown
 
 
 def observables_in_short(action: Action, view: RedactedView) -> str:
@@ -102,7 +101,7 @@ def whole_request(action: Action, subject: Subject, clearance: int) -> tuple[str
     """Name and text of a file with all inputs and observables; None if the request shows them, or they are withheld."""
     view = RedactedView(subject, clearance)
     parts = [f"{name}:\n{text}" for name, text in runs.inputs(action, view)] if view.shows_inputs else []
-    titles = _titles(action, view)
+    titles = _titles(action, view) if action.target is None else []
     if len(titles) <= MAX_OBSERVABLES and not _needs_file(action, view):
         return None
     return _file_name(action), "\n\n".join([*parts, *(["Observables:\n" + "\n".join(titles)] if titles else [])])
@@ -123,7 +122,7 @@ def request_blocks(
     *,
     button: ButtonIds,
     now_ms: int,
-    confirm: str,
+    policy: Policy | None = None,
     link: str,
     voter: str = "",
     can_decide: bool = True,
@@ -138,30 +137,65 @@ def request_blocks(
     if extension is not None:
         can_decide = can_decide and not has_voted(action, voter, extension)
         return _later_end_blocks(action, extension, view, button, can_decide=can_decide)
-    name = runs.name(action)
-    on = runs.on_object(action, view, f"{runs.sign(view)}{runs.on_what(view.subject, view, link)}")
-    asks = f"*{person_name(action.created_by)}* asks to run *{name}*{on}"
-    blocks = [section(asks), *_request(action, view, confirm, now_ms)]
+    blocks = _request(action, view, now_ms, policy, link=link)
     if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))
     return blocks
 
 
-def _request(action: Action, view: RedactedView, confirm: str, now_ms: int) -> list[Block]:
-    """What it overrides, gets and does, and how it was decided or by when it has to be, and how long it lasts."""
-    texts = [observables(action, view), inputs(action, view), foreign(confirm, POLICY_LIMIT, lines=True)]
-    lasts = _lasts(action) if is_open(action, now_ms) else ""
-    shown = [section(text) for text in texts if text]
-    return [*override_blocks(action, view), *shown, context(lasts + decision(action, now_ms))]
+def _request(
+    action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
+) -> list[Block]:
+    """What is asked for, how that was decided or by when and whom it has to be; `who` is mentioned."""
+    needs = [decision(action, now_ms), named_approvers(policy), *also_read(action, view)]
+    return [*_asked(action, view, link=link, who=who), context(*filter(None, needs))]
 
 
-def _lasts(action: Action) -> str:
-    """`For 1 hour · `; "" for what has no undo."""
-    if action.undo is None:
+def _asked(action: Action, view: RedactedView, *, link: str = "", who: str = "") -> list[Block]:
+    """The question, who asks and why, the targets with what the alert says of each, and what follows by itself."""
+    lines = runs.target_lines(action.target or (), view)
+    return [
+        *sections(
+            [
+                f"{who} *{question(action, view)}*".strip(),
+                f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
+                f"{_note(action, view)}",
+                *(lines if len(lines) == 1 else [f"• {line}" for line in lines]),
+                *_may_act_on(action, view),
+                *inputs(action, view),
+                undo_state.planned(action),
+            ]
+        ),
+        *override_blocks(action, view),
+    ]
+
+
+def question(action: Action, view: RedactedView) -> str:
+    """`Isolate Host on hostname LT-0777 for 1 hour?`; of several targets their number, since they follow; mrkdwn."""
+    number = len(action.target or ())
+    on = f" on {count(number, 'target')}" if number > 1 else runs.on_target(action, view)
+    on = on or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
+    return f"{runs.name(action)}{on}{for_how_long(action)}?"
+
+
+def for_how_long(action: Action) -> str:
+    """` for 1 hour`; "" for what ends when somebody ends it, or never."""
+    minutes = action.undo.after_minutes if action.undo is not None else None
+    return f" for {undo_state.minutes(minutes)}" if minutes else ""
+
+
+def _note(action: Action, view: RedactedView) -> str:
+    """Why it is asked for, as a quotation; that of an override is shown with what it overrides."""
+    if not action.note or action.override is not None:
         return ""
-    minutes = action.undo.after_minutes
-    return f"For {undo_state.minutes(minutes)} · " if minutes else "Until somebody undoes it · "
+    note = foreign(defang_indicators(view.inputs(action.note)), NOTE_LIMIT)
+    return f' · "{note}"' if view.shows_inputs else f" · {note}" if note else ""
+
+
+def also_read(action: Action, view: RedactedView) -> list[str]:
+    """What a run gets beside its targets, for a line below all else."""
+    return [text for text in [_can_also_read(action, view)] if text]
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
@@ -180,7 +214,7 @@ def direct_request(
     clearance: int,
     button: ButtonIds,
     now_ms: int,
-    confirm: str,
+    policy: Policy | None = None,
     link: str,
     voter: str,
     can_decide: bool = True,
@@ -191,7 +225,7 @@ def direct_request(
     if not sees_all(clearance, subject):
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
     blocks = request_blocks(
-        action, view, button=button, now_ms=now_ms, confirm=confirm, link=link, voter=voter, can_decide=can_decide
+        action, view, button=button, now_ms=now_ms, policy=policy, link=link, voter=voter, can_decide=can_decide
     )
     text = push_text(action, view, now_ms)
     return notices.reminded(text, blocks) if is_reminder and is_open(action, now_ms) else Message(text, tuple(blocks))
@@ -210,10 +244,7 @@ def _push(what: str, decided: str) -> str:
 
 def deed_on(action: Action, view: RedactedView) -> str:
     """`Isolate Host on hostname LT-0777 for 1 hour`; mrkdwn."""
-    minutes = action.undo.after_minutes if action.undo is not None else None
-    return (
-        f"{runs.name(action)}{runs.on_target(action, view)}{f' for {undo_state.minutes(minutes)}' if minutes else ''}"
-    )
+    return f"{runs.name(action)}{runs.on_target(action, view)}{for_how_long(action)}"
 
 
 def may_decide(action: Action, person: Person, subject: Subject, extension: Extension | None = None) -> bool:
@@ -295,27 +326,27 @@ def approve_view(
     now_ms: int,
     is_in_home: bool,
     has_changed: bool = False,
+    in_force: Sequence[Measure] = (),
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval decides on; the metadata has a digest of it.
 
     `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
+    `in_force` is what the run would repeat.
     """
-    shown = _what_is_approved(action, view, responder)
-    needs = [_missing(action), decision(action, now_ms), named_approvers(responder)]
+    minutes = action.undo.after_minutes if action.undo is not None else None
+    already = [undo_state.already(one, undo_state.change_of_second(one, minutes, now_ms)) for one in in_force]
+    shown = [*_asked(action, view), *sections(already), *effect(responder)]
+    policy = responder.policy if responder is not None else None
+    needs = [_missing(action), decision(action, now_ms), named_approvers(policy), *also_read(action, view)]
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
     return modals.modal(
-        deed(runs.title(action), "?"),
+        names.in_view(runs.title(action), "?"),
         [*changed(has_changed), *shown, context(*filter(None, needs)), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
-        submit=deed(runs.title(action)),
+        submit=names.in_view(runs.title(action)),
         metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest(shown)}),
         close="Not now",
     )
-
-
-def deed(title: str, end: str = "") -> str:
-    """The title and the button of a modal that approves runs of the responder with this title."""
-    return clip(foreign_plain(title, TITLE_LIMIT), VIEW_TITLE_LIMIT - len(end)) + end
 
 
 def digest(shown: Sequence[Block]) -> str:
@@ -328,26 +359,11 @@ def changed(has_changed: bool) -> list[Block]:
     return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
 
 
-def _what_is_approved(action: Action, view: RedactedView, responder: OfferedResponder | None) -> list[Block]:
-    """Who asks for what on what, for how long and why, and what it does; not who has approved it by now."""
-    who, on = person_name(action.created_by), runs.on_what(view.subject, view)
-    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
-    parts = [
-        observables(action, view),
-        f"*How long*\n{undo_state.planned(action)}",
-        inputs(action, view),
-        effect(responder),
-    ]
-    asks = section(f"*{who}* asks to run *{runs.name(action)}* on {runs.sign(view)}{on}")
-    named = sections(["*Target*", *targets]) if targets else []
-    return [asks, *override_blocks(action, view), *named, *(section(part) for part in parts if part)]
-
-
-def effect(responder: OfferedResponder | None) -> str:
-    """What the settings say that a run does, or else its author; "" if the responder isn't there any more."""
+def effect(responder: OfferedResponder | None) -> list[Block]:
+    """What the settings say that a run does, or else its author; empty if the responder isn't there any more."""
     policy = responder.policy if responder is not None else None
     does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
-    return f"*What it does*\n{foreign(does, POLICY_LIMIT, lines=True)}" if does else ""
+    return [context(foreign(does, POLICY_LIMIT, lines=True))] if does else []
 
 
 def _missing(action: Action) -> str:
@@ -449,16 +465,15 @@ def deny_view(
 ) -> dict[str, Any]:
     """Asks why the run, or the later end, is denied."""
     asked_by = action.created_by if extension is None else extension.asked_by
-    on = runs.on_object(action, view, runs.on_what(view.subject, view))
-    asks = f"*{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
+    asks = _asked(action, view)
     if extension is not None:
-        asks = f"{runs.later_end_line(action, extension, view)}."
+        asks = [section(f"{runs.later_end_line(action, extension, view)}.")]
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
     of = {} if extension is None else {"extension": extension.id}
     metadata = json.dumps({"id": action.id, **of, "in_home": is_in_home})
     return modals.modal(
-        "Deny", [section(asks), reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
+        "Deny", [*asks, reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
     )
 
 
@@ -469,11 +484,11 @@ def approval_request(
     clearance: int,
     button: ButtonIds,
     now_ms: int,
-    confirm: str = "",
+    policy: Policy | None = None,
     who: str = "",
     is_broadcast: bool = False,
 ) -> Message:
-    """Who asks for what, the policy's text, until when; with buttons while it is open.
+    """What is asked for and until when; with buttons while it is open.
 
     Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned.
     """
@@ -483,9 +498,7 @@ def approval_request(
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action, view)} {state}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    on = runs.on_object(action, view, foreign(runs.target_in_full(view), 400))
-    text = f"{who} *{person_name(action.created_by)}* asks to run *{runs.name(action)}*{on}."
-    blocks = [section(text.strip()), *_request(action, view, confirm, now_ms)]
+    blocks = _request(action, view, now_ms, policy, who=who)
     if runs.can_be_approved(action, view, now_ms):
         blocks.append(actions(*runs.decision_buttons(action, button)))
     return Message(push_text(action, view, now_ms), tuple(blocks), is_broadcast)

@@ -222,32 +222,32 @@ def review_view(
     and a digest of what is shown; `has_changed`: somebody has read something else before.
     """
     total = len(waiting)
-    shown: list[Block] = [
-        section(f"*{person_name(bulk.created_by)}* asks to run *{_name(bulk)}* on *{count(total, 'target')}*")
-    ]
     actions_waiting = [target.action for target in waiting if target.action is not None]
+    lasts = approvals.for_how_long(actions_waiting[0]) if actions_waiting else ""
+    shown: list[Block] = [
+        section(f"*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
+        *sections(_review_line(target) for target in waiting),
+    ]
     if actions_waiting:
         shown += _inputs(actions_waiting[0], [target.view for target in waiting])
-        shown.append(section(f"*How long*\n{undo_state.planned(actions_waiting[0])}"))
-        if does := approvals.effect(responder):
-            shown.append(section(does))
-    shown += sections(_review_line(target) for target in waiting)
+        shown += [section(undo_state.planned(actions_waiting[0])), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     more: list[Block]
     may_decide = not why_not and bool(actions_waiting)
     if may_decide:
         deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)), style="danger")
-        needs = [approvals.decision_on_all(actions_waiting), approvals.named_approvers(responder)]
+        policy = responder.policy if responder is not None else None
+        needs = [approvals.decision_on_all(actions_waiting), approvals.named_approvers(policy)]
         more = [context(*filter(None, needs)), actions(deny)]
     else:
         more = [context(why_not or "Nothing of it waits any more.")]
     title = bulk.title or readable_name(bulk.responder_name)
     return modals.modal(
-        approvals.deed(title, f" ({total})?"),
+        names.in_view(title, f" ({total})?"),
         [*approvals.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
-        submit=approvals.deed(title, f" ({total})") if may_decide else "",
+        submit=names.in_view(title, f" ({total})") if may_decide else "",
         metadata=json.dumps(
             {"id": bulk.id, "runs": [action.id for action in actions_waiting], "shown": approvals.digest(shown)}
         ),

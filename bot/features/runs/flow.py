@@ -3,8 +3,9 @@
 A request leads to `proceed`, which shows a form or asks where it must; what somebody has confirmed to `start`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
@@ -17,7 +18,15 @@ from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
 from bot.features.responders.views import reasons, shown_reasons
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
-from bot.features.runs.targets import Target, find_targets, load, on_so_many, to_choose
+from bot.features.runs.targets import (
+    Target,
+    find_targets,
+    in_force_already,
+    in_force_on,
+    load,
+    on_so_many,
+    to_choose,
+)
 from bot.features.runs.views import acts_on, questions, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
@@ -27,7 +36,7 @@ from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, BulkAnswer, Measure, OfferedResponder
+from core.models import Action, BulkAnswer, Measure, OfferedResponder, TargetArtifact
 
 NONE_CHOSEN = "several of its observables fit, and none was chosen; run it on that alert alone"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -63,7 +72,7 @@ async def proceed(
         await show_form(context, request, responder, view, choices=choices)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
-        await ask(context, Question(request, responder, targets, on, ends=ends))
+        await ask(context, Question(request, responder, targets, on, in_force=ends))
         return False
     return await start(context, request, context.idempotency_key, responder, view)
 
@@ -74,18 +83,15 @@ async def ended_by(
     """What is in force that the run would undo, as far as this person may see it."""
     if responder.policy is None or not responder.policy.is_undo:
         return []
-    wanted, names = {target.object_id: target for target in request.targets}, set[str]()
-    for target in targets:
-        on, object_id = target.responder(responder.id) or responder, target.view.subject.id
-        if object_id in wanted:
-            names |= {f"{one.kind} {one.data}" for one in acts_on.chosen(wanted[object_id], on)} or {object_id}
-    return [
-        measure
-        for measure in await context.core.measures()
-        if measure.undo is not None
-        and measure.undo.responder == responder.name
-        and names & ({f"{one.kind} {one.data}" for one in measure.target or ()} or {measure.object_id})
-    ]
+    return await in_force_on(context, _acted_on(request, responder, targets), responder.name)
+
+
+def _acted_on(
+    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> Mapping[str, Sequence[TargetArtifact]]:
+    """What the runs act on, by object."""
+    of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
+    return {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
 
 
 def _wants_form(request: RunRequest, responder: OfferedResponder, is_complete: bool, needs_confirmation: bool) -> bool:
@@ -161,22 +167,25 @@ class Question:
     targets: Sequence[Target]
     on: str = ""
     ended: Action | None = None
-    ends: Sequence[Measure] = ()  # what it would undo
+    in_force: Sequence[Measure] = ()  # what it would undo
 
     @property
     def title(self) -> str:
-        return "Run this?" if len(self.request.targets) == 1 else run_form.SEVERAL_TITLE
+        return run_form.question(self.responder, len(self.request.targets))
 
     async def message(self, context: Context) -> Message:
         """The question. Its button holds the request with all inputs, so it works for an hour only."""
         key = f"run:{context.idempotency_key}"
-        return await responses.with_buttons(context, key, self._shown, life_ms=QUESTION_MS)
+        acted_on = _acted_on(self.request, self.responder, self.targets)
+        already = await in_force_already(context, acted_on, self.responder)
+        shown = partial(self._shown, in_force=[*self.in_force, *already])
+        return await responses.with_buttons(context, key, shown, life_ms=QUESTION_MS)
 
-    def _shown(self, button: ButtonIds) -> Message:
+    def _shown(self, button: ButtonIds, in_force: Sequence[Measure]) -> Message:
         request, responder = self.request, self.responder
         if len(request.targets) == 1 and not self.on:
             view = self.targets[0].view
-            return questions.confirm(request, responder, view, button=button, ended=self.ended, ends=self.ends)
+            return questions.confirm(request, responder, view, button=button, ended=self.ended, in_force=in_force)
         ready, refused, acting = [], [], dict[str, str]()
         wanted = {target.object_id: target for target in request.targets}
         undecided = {view.subject.id for view, _ in to_choose(request, self.targets, responder.id)}
@@ -193,7 +202,7 @@ class Question:
                 refused.append((target.view.subject.id, reason))
         objects = self.on or on_so_many(len(self.targets), len(request.targets))
         return questions.confirm_several(
-            request, responder, ready, refused, objects, button=button, targets=acting, ends=self.ends
+            request, responder, ready, refused, objects, button=button, targets=acting, in_force=in_force
         )
 
 

@@ -16,12 +16,12 @@ from bot.features.payload import selected_value, view_of
 from bot.features.responders.views import reasons, responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
-from bot.features.runs.targets import Target, load, offered_on, run_target, to_choose
+from bot.features.runs.targets import Target, in_force_already, load, offered_on, run_target, to_choose
 from bot.features.runs.views import acts_on, inputs, run_form
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.models import OfferedResponder, Parameter
+from core.models import Measure, OfferedResponder, Parameter
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
@@ -142,6 +142,7 @@ async def _start_view(
 ) -> dict[str, Any]:
     """The modal for this object, with the inputs of this responder."""
     clearance, form, asked = own_clearance(context), None, list[Choice]()
+    already: Sequence[Measure] = ()
     who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
     if responder is not None:
         request = replace(request, responder_id=responder.id, parameters={})
@@ -149,6 +150,7 @@ async def _start_view(
         form, logins = await parameters.form_of(context, request, responder, view)
         request = request.keeping(logins)
         asked = list(to_choose(request, [Target(view, [responder])]))
+        already = await in_force_already(context, acts_on.by_object(request.targets[:1], responder), responder)
     choices = modals.options(view_of(context), "object")
     return run_form.start_view(
         request,
@@ -158,6 +160,7 @@ async def _start_view(
         responder=responder,
         form=form,
         to_choose=asked,
+        in_force=already,
         who=who,
     )
 
@@ -236,7 +239,7 @@ async def _submitted(
     request = replace(request, responder_id=responder.id)
     ends = await flow.ended_by(context, request, responder, targets)
     if is_several or asks or ends:
-        question = await flow.Question(request, responder, targets, ends=ends).message(context)
+        question = await flow.Question(request, responder, targets, in_force=ends).message(context)
         return modals.update(modals.message_view(run_form.SEVERAL_TITLE, question))
     return await _start(context, request, responder, view)
 

@@ -8,11 +8,11 @@ from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.runs.views import acts_on, runs
+from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Document, OfferedResponder, RunTarget, TargetArtifact
+from core.models import Action, Document, Measure, OfferedResponder, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
@@ -138,6 +138,36 @@ def with_target_again(request: RunRequest, previous: Action, responder: OfferedR
     if len(fitting) < 2 or not ids:
         return request
     return replace(request, targets=acts_on.with_artifacts(request.targets, {request.targets[0].object_id: ids}))
+
+
+async def in_force_on(
+    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], undone_by: str
+) -> Sequence[Measure]:
+    """What is in force on these artifacts (by object, which counts without any) that a responder of this name undoes.
+
+    As far as this person may see it.
+    """
+    names = {name for object_id, artifacts in acted_on.items() for name in _names(artifacts) or {object_id}}
+    return [
+        measure
+        for measure in await context.core.measures()
+        if measure.undo is not None
+        and measure.undo.responder == undone_by
+        and names & (_names(measure.target or ()) or {measure.object_id})
+    ]
+
+
+def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:
+    return {f"{one.kind} {one.data}" for one in artifacts}
+
+
+async def in_force_already(
+    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
+) -> Sequence[Measure]:
+    """What a containing run would find in force. Core's reasons say whether there is anything."""
+    undone_by = (responder.policy.undo if responder.policy is not None else None) or ""
+    is_there = any(undo_state.LATER_COUNTS in reason for reason in responder.reasons or ())
+    return await in_force_on(context, acted_on, undone_by) if undone_by and is_there else []
 
 
 def on_so_many(visible: int, total: int) -> str:

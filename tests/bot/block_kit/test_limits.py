@@ -78,9 +78,7 @@ def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_char
     assert len(json.dumps(blocks, ensure_ascii=False)) < 11_000
     subject = Subject.alert(alert)
     for action in actions:
-        shown = approvals.approval_request(
-            action, subject, clearance=3, button=button, now_ms=NOW, confirm=samples.HOSTILE
-        )
+        shown = approvals.approval_request(action, subject, clearance=3, button=button, now_ms=NOW)
         fine(shown)
         assert len(json.dumps(shown.blocks, ensure_ascii=False)) < 11_000
 
@@ -114,11 +112,7 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button, policy=Policy(confirm=alert.title)))
     fine(replies.told(action, subject, clearance=clearance, button=button))
     fine(replies.undone(action, samples.HOSTILE, subject, clearance=clearance, button=button))
-    fine(
-        approvals.approval_request(
-            action, subject, clearance=clearance, button=button, now_ms=NOW, confirm=alert.description
-        )
-    )
+    fine(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW))
 
 
 @given(
@@ -404,4 +398,4 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
-    fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW, confirm=hostile))
+    fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW))

@@ -22,7 +22,7 @@ DENIED = samples.ended("Failure", "Denied.", outcome="denied", ended_by="lea@soc
 def text_of(kind: str, clearance: int) -> str:
     subject = Subject.alert(samples.alert())
     seen: dict[str, Any] = {"clearance": clearance, "button": button}
-    asked: dict[str, Any] = {**seen, "now_ms": NOW, "confirm": "Blocks it."}
+    asked: dict[str, Any] = {**seen, "now_ms": NOW}
     messages: dict[str, Message] = {
         "card": alert_card(samples.alert(), [], now_ms=NOW, **seen),
         "card with a request": alert_card(samples.alert(), [DONE, ASKED], now_ms=NOW, **seen),

@@ -214,7 +214,7 @@ async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironme
     await expect(home).to_contain_text(re.compile("Mail failed"))
     await screenshot(page, "flow-home")
     await home.get_by_role("button", name="Deny").last.click()
-    await modal(page, "asks to run").get_by_label("Reason").fill("It is the backup server")
+    await modal(page, "asks · ").get_by_label("Reason").fill("It is the backup server")
     await screenshot(page, "flow-deny")
     await page.locator("#modal").get_by_role("button", name="Deny").click()
     await expect(modal(page, "You denied Isolate Host")).to_be_visible()

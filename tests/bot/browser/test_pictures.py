@@ -108,7 +108,7 @@ async def messages(page: Page, title: str) -> None:
     shown = await card(page, title)
     await pictured(page, "card", shown)
     await shown.locator(".thread-link").click()
-    await expect(page.locator("#pane")).to_contain_text("asks to run")
+    await expect(page.locator("#pane")).to_contain_text("asks · ")
     await pictured(page, "thread", page.locator("#pane"))
     await leave_pane(page)
 

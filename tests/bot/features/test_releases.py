@@ -21,7 +21,7 @@ async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
     await env["anna"].submit(form["id"], {})
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ended_run(alert)
     return card["ts"], alert.id
@@ -50,3 +50,26 @@ async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) 
         await env["ben"].click(None, view_id=question["id"], action_id=ids.RUN)
         await env.told("ben", "Only who may run Isolate_1_0 may undo what it left in force.")
         assert len(await env.client.measures()) == 1
+
+
+async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_changes(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await isolated(env)
+        (measure,) = await env.client.measures()
+        already = (
+            f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^"
+            f"{{date_short_pretty}} {{time}}|"
+        )
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        await env["lea"].command(SOC, f"/responder run isolate {second.id}")
+        form = fine(await env.until("lea", topmost(ids.START_VIEW, already)))
+        assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
+        assert "UTC;" not in text_of(form)
+        field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
+        await env["lea"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
+        await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        shown = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, already)))
+        assert f" by anna ({measure.actions[-1]}). This would end earlier, so it changes nothing." in text_of(shown)
+        await env["ben"].submit(shown["id"], {})
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))

@@ -42,7 +42,6 @@ MAX_OBSERVABLES = 1
 DATA_LIMIT = 300  # characters of an observable
 MESSAGE_LIMIT = 60  # of what is said of it
 DESCRIPTION_LIMIT = 60
-POLICY_LIMIT = 300  # characters
 CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
 STATUS_WORDS = {"New": "new", "Ignored": "closed", "Imported": "made into a case", "Updated": "updated"}
 
@@ -303,7 +302,6 @@ def _runs(
     """An open run, or ended ones of one responder that ended alike, newest first; `view` is of the newest's object."""
     action, block_id = group[0], f"run:{group[0].id}"
     policy = policies.get(action.responder_name)
-    confirm = policy.confirm if policy else ""
     text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
     if undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
@@ -326,8 +324,6 @@ def _runs(
     end = runs.end_button(action, view, button)
     if not runs.can_be_approved(action, view, now_ms):
         return [{**section(text), "block_id": block_id, "accessory": end}]
-    if confirm:
-        text += f"\n{foreign(confirm, POLICY_LIMIT)}"
     buttons = actions(*runs.decision_buttons(action, button), end)
     return [{**section(text), "block_id": block_id}, buttons]
 

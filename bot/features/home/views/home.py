@@ -153,9 +153,8 @@ def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> lis
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
         return [approvals.bulk_request(run.action, run.together, button)]
-    confirm = approvals.policy_text(run.policy)
     return approvals.request_blocks(
-        run.action, view, button=button, now_ms=now_ms, confirm=confirm, link=run.link, voter=person.login
+        run.action, view, button=button, now_ms=now_ms, policy=run.policy, link=run.link, voter=person.login
     )
 
 

@@ -1,6 +1,6 @@
 """What a run is to act on: the field that asks for it where several artifacts fit, and the words that name it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,11 @@ def chosen(target: RunTarget, responder: OfferedResponder) -> Sequence[TargetArt
     """The artifacts that the run acts on as it is requested; empty where nobody knows."""
     fitting = responder.target.artifacts if responder.target is not None else []
     return [artifact for artifact in fitting if not target.target or artifact.id in target.target]
+
+
+def by_object(targets: Sequence[RunTarget], responder: OfferedResponder) -> Mapping[str, Sequence[TargetArtifact]]:
+    """The same by object."""
+    return {target.object_id: chosen(target, responder) for target in targets}
 
 
 def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) -> list[Block]:

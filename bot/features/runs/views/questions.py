@@ -50,11 +50,11 @@ def confirm(
     *,
     button: ButtonIds,
     ended: Action | None = None,
-    ends: Sequence[Measure] = (),
+    in_force: Sequence[Measure] = (),
 ) -> Message:
     """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
-    `ended` is the run that was open when the person was asked before; `ends` is what it would undo.
+    `ended` is the run that was open when the person was asked before; `in_force` is what it would undo or repeat.
     """
     blocks: list[Block] = []
     if ended is not None and ended.end_date is not None:
@@ -63,7 +63,7 @@ def confirm(
     blocks += [
         *what_runs(responder, view),
         *acts_on.lines(request.targets[0], responder, view),
-        *_ends(ends),
+        *in_force_lines(in_force, responder),
         *_inputs("*Inputs*", request, responder, view),
         *effect(responder, request),
     ]
@@ -82,11 +82,11 @@ def confirm_several(
     *,
     button: ButtonIds,
     targets: Mapping[str, str] | None = None,
-    ends: Sequence[Measure] = (),
+    in_force: Sequence[Measure] = (),
 ) -> Message:
     """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what.
 
-    `targets` says of an object what the run on it acts on, where that is known; mrkdwn.
+    `targets` says of an object what the run on it acts on, where that is known; mrkdwn. `in_force` is as in `confirm`.
     """
     text = f"Run {names.shown(responder)} on {on}?"
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
@@ -95,7 +95,7 @@ def confirm_several(
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
         blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
-        blocks += _ends(ends)
+        blocks += in_force_lines(in_force, responder)
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
     if not ready:
@@ -111,10 +111,13 @@ def confirm_several(
     return Message(text, (*blocks, actions(run)))
 
 
-def _ends(measures: Sequence[Measure]) -> list[Block]:
-    """What the run would undo, who contained it, who approved that, and for which alert or case."""
+def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder) -> list[Block]:
+    """What the run would undo, who contained it, who approved that, and for which alert or case; or what it repeats."""
     lines = []
     for one in measures:
+        if one.undo is None or one.undo.responder != responder.name:
+            lines.append(undo_state.already(one))
+            continue
         on = ", ".join(code(defang(target.data, target.data_type), runs.TARGET_LIMIT) for target in one.target or ())
         approved = f", approved by {', '.join(map(person_name, one.approved_by))}" if one.approved_by else ""
         what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''}"
@@ -170,7 +173,11 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"It lasts as long as you choose here, and {_undo_name(policy)} takes it back."
-    notes = [note for note in responder.reasons or () if policy.contains and not note.startswith("already ")]
+    notes = [
+        note
+        for note in responder.reasons or ()
+        if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
+    ]
     noted = [section(foreign("\n".join(notes), 1500, lines=True))] if notes else []
     return [*policy_words(policy), *noted, context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
 

@@ -14,9 +14,9 @@ from bot.features.runs.views import acts_on, inputs, questions
 from bot.features.runs.views.request import RunRequest, option_fields
 from bot.message import Block
 from core.common.words import count
-from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, OfferedResponder
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder
 
-TITLE, SEVERAL_TITLE = "Run a responder", "Run on several"
+TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
 
 
 def start_view(
@@ -28,11 +28,13 @@ def start_view(
     responder: OfferedResponder | None = None,
     form: inputs.Form | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
+    in_force: Sequence[Measure] = (),
     who: str = "",
 ) -> dict[str, Any]:
     """Asks for the object, once it is known for the responder, and once that is known for its inputs.
 
-    `choices` are options, if only these can be chosen; `who` can open the object if this person can't.
+    `choices` are options, if only these can be chosen; `in_force` is what a run would repeat; `who` can open the
+    object if this person can't.
     """
     chosen = object_option(subject, clearance) if subject is not None else None
     label = "Which one? The message names several." if choices else "Alert"
@@ -44,12 +46,13 @@ def start_view(
             if request.targets:
                 blocks += acts_on.lines(request.targets[0], responder, view)
             blocks += [
+                *questions.in_force_lines(in_force, responder),
                 *_fields(request, responder, form or inputs.Form(()), to_choose),
                 *questions.effect(responder, request, is_form=True),
             ]
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
-    return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next")
+    return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next", responder)
 
 
 def targets_view(request: RunRequest, chosen: Sequence[Block], most: int) -> dict[str, Any]:
@@ -96,11 +99,12 @@ def form_view(
     form: inputs.Form,
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
+    in_force: Sequence[Measure] = (),
 ) -> dict[str, Any]:
     """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms a run on one object.
 
     Of several a question follows. `view` is of the first object, `running` an open run of the responder beside which
-    it would run.
+    it would run, `in_force` what it would repeat.
     """
     is_several = len(request.targets) > 1
     blocks: list[Block]
@@ -112,6 +116,7 @@ def form_view(
         blocks = questions.what_runs(responder, view)
     if not is_several:
         blocks += acts_on.lines(request.targets[0], responder, view)
+        blocks += questions.in_force_lines(in_force, responder)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another administrator has to approve it"
@@ -119,7 +124,7 @@ def form_view(
     blocks += _fields(request, responder, form, to_choose)
     blocks += questions.effect(responder, request, is_form=True)
     submit = "Next" if is_several else "Run anyway" if running is not None else _deed(request, responder)
-    return _modal(request, blocks, submit, is_several=is_several)
+    return _modal(request, blocks, submit, responder, is_several=is_several)
 
 
 def _deed(request: RunRequest, responder: OfferedResponder) -> str:
@@ -148,8 +153,21 @@ def is_shown(
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 
-def _modal(request: RunRequest, blocks: Sequence[Block], submit: str, *, is_several: bool = False) -> dict[str, Any]:
+def question(responder: OfferedResponder, number: int = 1) -> str:
+    """The title of what asks to run it, on so many objects: `Isolate Host (3)?`."""
+    return names.in_view(names.title(responder), f" ({number})?" if number > 1 else "?")
+
+
+def _modal(
+    request: RunRequest,
+    blocks: Sequence[Block],
+    submit: str,
+    responder: OfferedResponder | None = None,
+    *,
+    is_several: bool = False,
+) -> dict[str, Any]:
     title, callback_id = (SEVERAL_TITLE, ids.SEVERAL_VIEW) if is_several else (TITLE, ids.START_VIEW)
+    title = question(responder, len(request.targets)) if responder is not None else title
     return modals.modal(
         title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close="Cancel"
     )

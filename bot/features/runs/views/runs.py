@@ -99,12 +99,11 @@ def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
 def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
     """What opens a modal with all that is decided on a run, or on a later end of it, and Deny."""
     label, of = ("Approve", "") if extension is None else (undo_state.keep(extension), extension.id)
-    has_no_end = extension is not None and extension.at is None
-    style: Literal["primary", "danger"] = "danger" if has_no_end else "primary"
+    contains = action.undo is not None if extension is None else extension.at is None
     approve, deny = (button(Intent(what, action.id, of)) for what in ("approve", "deny"))
     return [
-        button_element(label, ids.APPROVE, approve, of=of or action.id, style=style),
-        button_element("Deny", ids.DENY, deny, of=of or action.id, style="" if has_no_end else "danger"),
+        button_element(label, ids.APPROVE, approve, of=of or action.id, style="danger" if contains else "primary"),
+        button_element("Deny", ids.DENY, deny, of=of or action.id),
     ]
 
 

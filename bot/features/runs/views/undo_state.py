@@ -2,15 +2,16 @@
 
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.text import DAY_AND_TIME, foreign, person_name, readable_name, slack_date
-from bot.clearance import RedactedView
+from bot.block_kit.text import DAY_AND_TIME, code, foreign, person_name, readable_name, slack_date
+from bot.clearance import RedactedView, defang
 from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Extension, Policy, Undo
+from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
+TARGET_LIMIT = 600  # which has room for the longest host name
 
 
 def is_in_force(action: Action) -> bool:
@@ -65,8 +66,8 @@ def planned(action: Action, *, in_short: bool = False) -> str:
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
-        return f"It ends {minutes(undo.after_minutes)} after it succeeded, by {by}; *Undo now* ends it earlier."
-    return f"It lasts until somebody presses *Undo*, which runs {by}."
+        return f"Then {by} by itself; *Undo now* ends it earlier."
+    return f"Until somebody presses *Undo*, which runs {by}."
 
 
 def title(undo: Undo) -> str:
@@ -158,6 +159,25 @@ def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
 def minutes_of(value: str) -> int | None:
     """The minutes of a chosen option; None for what isn't one."""
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
+
+
+LATER_COUNTS = "the later end counts"  # how core ends the sentence that says the same
+
+
+def already(measure: Measure, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
+    """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn."""
+    names = ", ".join(code(defang(one.data, one.data_type), TARGET_LIMIT) for one in measure.target or ())
+    until = f" until {slack_date(measure.until, DAY_AND_TIME)}" if measure.until is not None else " with no end"
+    by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
+    return f"🔒 {names or measure.object_id} is contained already{until} {by}. {changes}"
+
+
+def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
+    """What a run for so many minutes (None: with no end) changes of what is in force already."""
+    until = measure.until
+    if until is None or (minutes is not None and now_ms + minutes * MINUTE_MS <= until):
+        return "This would end earlier, so it changes nothing."
+    return "This would make it last longer." if minutes is not None else "This would take away its end."
 
 
 def later_end(action: Action, now_ms: int) -> Extension | None:

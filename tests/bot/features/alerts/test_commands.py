@@ -92,7 +92,7 @@ async def test_approve_command_shows_what_would_run_before_it_is_approved(env: F
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     action = await env.client.run({**body, "parameters": {"minutes": 60}})
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    asked = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks to run")))
+    asked = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks · ")))
     assert "minutes" in text_of(asked)
     assert (await env.client.action(action.id)).status == "Waiting"
     await env["ben"].submit(asked["id"], {})
@@ -128,7 +128,7 @@ async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: Fea
     assert (await env.client.action(action.id)).outcome == "denied"
     action = await env.client.run(body)
     await env["anna"].command(SOC, f"/responder approve {action.id}")
-    await env.told("anna", "asks to run *Quarantine*")
+    await env.told("anna", "*Quarantine on ")
 
 
 async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: FeatureEnvironment) -> None:

@@ -21,10 +21,10 @@ async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironme
     alert, card = await env.alert_and_card("ben")
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
-    request = within_limits(await env.until("ben", told("asks to run")))
+    request = within_limits(await env.until("ben", told("asks · ")))
     shown = text_of(request)
     for part in (
-        "*Isolate*",
+        "*Isolate on ~",
         "minutes: 60",
         "lateral movement to 10[.]0[.]0[.]9",
         "1 approval, answer by",
@@ -45,7 +45,7 @@ async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment)
     red = await env.create_alert(tlp=3)
     await env.card_of("ben", red)
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")
-    await env.until("lea", told("asks to run"))
+    await env.until("lea", told("asks · "))
     keys = {m.key.split(":")[3] for m in await env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
     assert keys == {"U0LEA"}  # anna may see up to TLP:AMBER, ben asked for it
 
@@ -55,7 +55,7 @@ async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: 
     await env.card_of("ben", alert)
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"reason": "lemurs"}})
-    assert "lemurs" in text_of(await env.until("anna", told("asks to run")))
+    assert "lemurs" in text_of(await env.until("anna", told("asks · ")))
     await env.core.send("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
     withheld = text_of(within_limits(await env.until("anna", told("details withheld"))))
     assert "lemurs" not in withheld

@@ -66,7 +66,7 @@ def on_phone(words: str, number: int = 1) -> Any:
     return look
 
 
-def asked(words: str = "asks to run") -> Any:
+def asked(words: str = "asks · ") -> Any:
     def look(view: EmulatorView) -> dict[str, Any] | None:
         return next((m for m in direct(view) if words in text_of(m)), None)
 
@@ -127,8 +127,8 @@ async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(t
         card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
         await isolate(env, alert)
         told = [await env.until(name, asked()) for name in ("ben", "lea")]
-        request = await env.until("eve", in_thread(card["ts"], "asks to run"))
-        assert request["blocks"][0]["text"]["text"].startswith("<@U0LEA> <@U0BEN> *anna* asks to run *Isolate*")
+        request = await env.until("eve", in_thread(card["ts"], "asks · "))
+        assert request["blocks"][0]["text"]["text"].startswith("<@U0LEA> <@U0BEN> *Isolate on ")
         assert request["text"] == told[0]["text"] == told[1]["text"]
         assert not [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "<@" in text_of(m)]
         here = await env["ben"].dm(env.emulator.bot_user_id)
@@ -147,8 +147,8 @@ async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
         await env.until("ben", asked())
-        request = await env.until("anna", in_thread(card["ts"], "asks to run"))
-        assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> <@U0BEN> *anna* asks")
+        request = await env.until("anna", in_thread(card["ts"], "asks · "))
+        assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> <@U0BEN> *Isolate on ")
         clock.ahead_ms = 31 * MINUTE_MS
         reminder = await env.until("anna", in_thread(card["ts"], "Half of the time to decide is over"))
         assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ Half of the time")
@@ -163,8 +163,8 @@ async def test_the_channel_is_asked_where_nobody_in_slack_may_decide(tmp_path: P
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["admin"]}, channels=channels) as env:
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
-        request = await env.until("anna", in_thread(card["ts"], "asks to run"))
-        assert request["blocks"][0]["text"]["text"].startswith("<@U0EVE> *anna* asks to run")
+        request = await env.until("anna", in_thread(card["ts"], "asks · "))
+        assert request["blocks"][0]["text"]["text"].startswith("<@U0EVE> *Isolate on ")
         assert request in env["anna"].live_view.messages(SOC)  # also in the channel
         assert [m for m in env["anna"].live_view.messages(OPEN) if "needs approval" in m["text"]] == []
         await all_sent(env.bot)
@@ -203,7 +203,7 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         await all_sent(env.bot)
         for name in ("ben", "lea"):
             messages = [m for m in direct(env[name].live_view) if not m.get("ephemeral")]
-            assert (len([m for m in messages if "asks to run" in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
+            assert (len([m for m in messages if "asks · " in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
             assert len(phone(env, name)) == 2 * AT_MOST + 1  # each also by the mention in its thread
         here = await env["ben"].dm(env.emulator.bot_user_id)
         posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]

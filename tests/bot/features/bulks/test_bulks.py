@@ -242,7 +242,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         view = await reviewed(env, "ben", message, "Deny all 12")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")
         text = text_of(view)
-        assert "*anna* asks to run *Ban an address* on *12 targets*" in text
+        assert "*Ban an address on 12 targets?*\\n*anna* asks" in text
         for words in (
             "Reason: C2 &lt;seen&gt;",
             "Which list: inbound",

@@ -70,7 +70,7 @@ async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_a
         alert = await env.create_alert()
         card = await env.card_of("anna", alert)
         await block(env, alert.id)
-        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
         await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
         await env.ended_run(alert)
         await env["anna"].command(SOC, "/responder active")

@@ -65,12 +65,12 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     refused = await env["anna"].submit(form["id"], {})
     assert field["block_id"] in refused["errors"]
     await env["anna"].submit(form["id"], chosen(field, by_data(alert)["srv-dc01"]))
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     assert await acted_on(env, alert) == ["srv-dc01"]
-    assert f"on hostname srv-dc01, for {alert.id} (" in text_of(request)
+    assert "on hostname srv-dc01?*" in text_of(request)
     assert "on hostname srv-dc01 · " in request["text"]  # what a locked phone shows
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
-    assert "*Target*\\n• hostname `srv-dc01` · host inside" in asked
+    assert "\\nhostname `srv-dc01` · host inside\\n" in asked
     assert "203[.]0[.]113[.]7" not in asked
     await env.until("anna", in_thread(card["ts"], f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
@@ -170,6 +170,6 @@ async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None
     question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))
     assert "It gets the alert's 3 observables, and may act on any." in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     assert "It may act on any of 3 observables:" in text_of(form)

@@ -201,7 +201,7 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     await env.told("ben", "lea")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["lea"].open_home()
-    home = await env.until("lea", lambda s: s.home if "asks to run *Isolate*" in text_of(s.home or {}) else None)
+    home = await env.until("lea", lambda s: s.home if "*Isolate on " in text_of(s.home or {}) else None)
     assert "Can be approved by: lea." in text_of(home)
     await approve(env["lea"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     assert (await env.ended_run(alert)).status == "Success"
@@ -220,7 +220,7 @@ async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: 
         alert, card = await env.alert_and_card("anna")
         body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
         action = await env.client.run(body)
-        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
         for name in ("ben", "lea"):
             await approve(env[name], SOC, request["ts"], action_id=button(request, ids.APPROVE))
         await env.ended_run(alert)
@@ -240,7 +240,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     alert, card = await env.alert_and_card("anna")
     body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
     action = await env.client.run(body)
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.ended_run(alert)
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
@@ -283,7 +283,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         alert, card = await env.alert_and_card("anna")
         body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
         action = await env.client.run(body)
-        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
         await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
         await env.ended_run(alert)
         shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))

@@ -29,7 +29,7 @@ async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnviron
     await env["anna"].command(SOC, f"/responder actions {alert.id}")
     assert "Vendor_Ban_1_0" not in text_of(await env.told("anna", f"*{BAN}*"))
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    asked = await env.until("ben", topmost(ids.APPROVE_VIEW, f"asks to run *{BAN}*"))
+    asked = await env.until("ben", topmost(ids.APPROVE_VIEW, f"*{BAN} on "))
     await env["ben"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.DENY, action.id))
     await deny(env, "ben")
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"You denied {BAN}"))

@@ -61,7 +61,7 @@ async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: Feature
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off.")))
     assert SHOWN in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    asked = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    asked = await env.until("ben", in_thread(card["ts"], "asks · "))
     assert SHOWN in text_of(asked)
     await env["ben"].open_home()
     await env.until("ben", lambda view: SHOWN in text_of(view.home or {}) or None)

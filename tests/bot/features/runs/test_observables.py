@@ -225,8 +225,8 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
 
     await pick("anna", "Quarantine")
     await env.told("anna", "needs 2 approvals until")
-    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks to run")))
-    assert f"*Quarantine* on {DEFANGED}" in text_of(request)
+    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks · ")))
+    assert f"*Quarantine on {DEFANGED}?*" in text_of(request)
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
     await env.told("anna", "somebody else must approve or deny it")
     for name, then in (("ben", "it needs 1 more approval"), ("lea", "it starts now")):

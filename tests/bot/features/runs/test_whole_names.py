@@ -43,7 +43,7 @@ async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: Featur
     for host in HOSTS:
         assert f"• hostname `{plain(host['data'])}` · {host['message']}" in text_of(form)
     await env["anna"].submit(form["id"], chosen(field, first["value"]))
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     assert plain(ENCRYPTING) in request["text"]
     assert await env.until("anna", lambda view: card_in(view, SOC, alert.id, plain(ENCRYPTING)))
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
@@ -76,7 +76,7 @@ async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(en
     form = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "lt-0198")))
     assert "hostname `lt-0198` · Host inside" in text_of(form)
     await env["anna"].click(None, view_id=form["id"], action_id=ids.RUN)
-    request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+    request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await env.client.create_case_from_alert(alert.id)
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
     assert "hostname `lt-0198` · Host inside" in asked
@@ -90,7 +90,7 @@ async def test_a_run_on_an_observable_of_a_case_shows_what_its_alert_said(tmp_pa
         await env.client.create_case_from_alert(alert.id)
         artifact = (await env.client.alert(alert.id)).artifacts[0]
         await env["anna"].command(SOC, f"/responder run quarantine {artifact.id}")
-        request = await env.until("ben", in_thread(card["ts"], "asks to run"))
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
         asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
         assert "ip `10[.]20[.]1[.]50` · Host inside" in asked
 

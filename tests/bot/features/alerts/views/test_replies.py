@@ -190,23 +190,24 @@ def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
 
 
 def request(request_action: Any, now_ms: int = NOW) -> Any:
-    return approval_request(
-        request_action, SUBJECT, clearance=2, button=button, now_ms=now_ms, confirm="Blocks the host."
-    )
+    return approval_request(request_action, SUBJECT, clearance=2, button=button, now_ms=now_ms)
 
 
 def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
-    assert texts_of(request(awaiting()))[:3] == [
-        "*anna* asks to run *Close False Positive* on ~12 (ET MALWARE Beacon to known C2).",
-        "Blocks the host.",
+    assert texts_of(request(awaiting()))[:2] == [
+        "*Close False Positive on ~12?*\n*anna* asks · 🟠 HIGH ET MALWARE Beacon to known C2 (~12)\n"
+        "No button ends it earlier.",
         "1 approval, answer by <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>",
     ]
 
 
 def test_an_approval_request_shows_all_inputs_and_those_too_long_for_a_message_in_a_file() -> None:
+    def lines(asked: Action) -> str:
+        return texts_of(request(asked))[0].split("\n", 2)[2].removesuffix("\nNo button ends it earlier.")
+
     def shown(**given: Any) -> tuple[str, tuple[str, str] | None]:
         asked = awaiting(parameters=json.dumps(given))
-        return texts_of(request(asked))[1], whole_request(asked, SUBJECT, clearance=2)
+        return lines(asked), whole_request(asked, SUBJECT, clearance=2)
 
     assert shown(minutes=60, reason="lateral movement", hosts=["web-3", "192.0.2.1"]) == (
         '• minutes: 60\n• reason: lateral movement\n• hosts: ["web-3", "192[.]0[.]2[.]1"]',
@@ -224,12 +225,13 @@ def test_an_approval_request_shows_the_observables_that_the_run_gets_and_many_in
         return awaiting().model_copy(update={"artifacts": list(artifacts)})
 
     few = asked(artifact(), artifact(tlp=3))
-    assert texts_of(request(few))[1] == (
-        "It may act on any of 2 observables:\n• ip 203[.]0[.]113[.]1\nand 1 withheld (TLP:RED)"
+    assert (
+        "\nIt may act on any of 2 observables:\n• ip 203[.]0[.]113[.]1\nand 1 withheld (TLP:RED)\n"
+        in (texts_of(request(few))[0])
     )
     assert whole_request(few, SUBJECT, clearance=2) is None
     many = asked(*(artifact().model_copy(update={"data": f"192.0.2.{number}"}) for number in range(12)))
-    shown = texts_of(request(many))[1]
+    shown = texts_of(request(many))[0]
     assert "• ip 192[.]0[.]2[.]9\n*and 2 more*: the thread of the card has request-40.txt." in shown
     file = whole_request(many, SUBJECT, clearance=2)
     assert file is not None
