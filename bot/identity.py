@@ -1,5 +1,6 @@
 """From a Slack user to a user of core, see `bot/docs/slack.md#identity-of-slack-users`."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class Identity:
         try:
             response = await self._slack.users_info(user=user)
         except SlackApiError as error:
-            if error.response.get("error") in ("user_not_found", "user_not_visible"):
+            if error.response.get("error") in ("user_not_found", "user_not_visible", "missing_scope"):
                 return None
             raise
         email = _trusted_email(response["user"], team)
@@ -88,11 +89,13 @@ def _trusted_email(user: Mapping[str, Any], team: str) -> str:
     """The confirmed e-mail address of a full member of the team, in lower case; "" for anybody else.
 
     Slack omits most of these fields for deactivated users, and `is_stranger` for members. A field that is missing
-    never lets somebody in.
+    never lets somebody in. Nor does an enterprise (`E...`) as team, since a guest is one of a workspace, nor an address
+    beyond ASCII: lower case makes other letters plain ones.
     """
     is_full_member = all(user.get(field) is False for field in _NOT_FULL_MEMBER)
     if not is_full_member or user.get("is_stranger") or user.get("is_email_confirmed") is not True:
         return ""
-    if not team or user.get("team_id") != team:
+    if not team.startswith("T") or user.get("team_id") != team:
         return ""
-    return str((user.get("profile") or {}).get("email") or "").lower()
+    email = str((user.get("profile") or {}).get("email") or "")
+    return email.lower() if re.fullmatch(r"[!-?A-~]+@[!-?A-~]+", email) else ""

@@ -441,7 +441,12 @@ class Dispatcher:
         try:
             if item.entry.modal_title and not (await asyncio.wait({lookup}, timeout=SKELETON_S))[0]:
                 await replies.show_modal(modals.loading(item.entry.modal_title))
-            return await lookup
+            try:
+                return await lookup
+            except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                code = classify(error, "").code
+                sentence = f"Slack doesn't say who you are now ({code}), so nothing was done; try again in a moment."
+                raise ResponderBotError("unavailable", sentence) from error
         finally:
             lookup.cancel()
 

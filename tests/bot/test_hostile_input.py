@@ -237,6 +237,17 @@ async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_p
         assert await env.client.search(ACTIONS) == []
 
 
+@pytest.mark.parametrize("fault", ["error", "lose_request"])
+async def test_whom_slack_does_not_tell_of_reads_so(tmp_path: Path, fault: str) -> None:
+    async with http_bot(tmp_path, link_by_email=True) as (env, slack, responses):
+        if fault == "error":
+            env.emulator.faults.error("users.info", "ratelimited")
+        else:
+            env.emulator.faults.lose_request("users.info", times=4)
+        await slack.send(click(ids.MORE, "x", responses, user=NINA))
+        await responses.until("Slack doesn't say who you are now")
+
+
 async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert(title="Quiet words")

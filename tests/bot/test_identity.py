@@ -95,3 +95,29 @@ async def test_only_confirmed_email_of_a_full_member_is_trusted(tmp_path: Path, 
         true = await people.person("T0LOCAL", "U0TRUE")
     assert true is not None
     assert true.login == "nina@responder-bot.local"
+
+
+@pytest.mark.parametrize(
+    "email", ["nina", "n\u0131na@responder-bot.local", "\u212aim@responder-bot.local", "n\u00efna@x.example"], ids=ascii
+)
+async def test_only_an_address_that_can_be_a_login_is_looked_up(tmp_path: Path, email: str) -> None:
+    """Lower case of the Kelvin sign is a plain k, and a name alone would get the domain of the settings."""
+    async with running_bot(tmp_path) as env:
+        for name in ("nina", "kim"):
+            await env.core.core.people.add(name, "org-admin")
+        env.emulator.add_user("U0FALSE", name="nina", email=email)
+        assert await identity(env, Clock(), link_by_email=True).person("T0LOCAL", "U0FALSE") is None
+
+
+async def test_nobody_is_linked_by_email_as_a_member_of_the_whole_enterprise(tmp_path: Path) -> None:
+    """Who is a guest in one workspace of it is told for that workspace only."""
+    async with running_bot(tmp_path) as env:
+        await env.core.core.people.add("nina", "org-admin")
+        env.emulator.add_user("U0GRID", name="nina", email="nina@responder-bot.local", team_id="E0GRID")
+        assert await identity(env, Clock(), link_by_email=True).person("E0GRID", "U0GRID") is None
+
+
+async def test_nobody_is_linked_by_email_without_the_scope_for_it(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
+        env.emulator.faults.error("users.info", "missing_scope")
+        assert await identity(env, Clock(), link_by_email=True).person("T0LOCAL", NINA) is None

@@ -44,6 +44,6 @@ def _shown_user(api: WebApi, user: User) -> Json:
     }
     if user.is_email_confirmed is not None:
         shown["is_email_confirmed"] = user.is_email_confirmed
-    if team_id != api.team.id:
+    if team_id != api.team.id and not team_id.startswith("E"):  # people of one enterprise are no strangers
         shown["is_stranger"] = True
     return shown
