@@ -8,6 +8,7 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import STORE
+from core.models import PROFILES
 from core.store.database import schema
 from tests.documents import ROOT, files, links, prose, slugs
 
@@ -69,6 +70,14 @@ def test_every_name_in_contributing_exists() -> None:
     file_names = {file.name for file in files("")}
     assert names
     assert sorted(name for name in names - file_names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code)) == []
+
+
+def test_the_table_of_profiles_has_each_with_its_permissions() -> None:
+    page = (ROOT / "core/docs/semantics.md").read_text().partition("\n### Profiles")[2].partition("\n### ")[0]
+    rows = [row.split("|")[1:3] for row in page.splitlines() if row.startswith("| `")]
+    named = {name.strip(" `"): set(re.findall(r"`(\w+)`", permissions)) for name, permissions in rows}
+    named["org-admin"] |= named["analyst"]  # it says so
+    assert named == {name: set(permissions) for name, permissions in PROFILES.items()}
 
 
 def test_every_test_that_the_threat_model_names_exists() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
-from tests import programs
+from tests import programs, stores
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
 from tests.core.running import running_core
 from tests.programs import PIPE, AnyProcess, Program
@@ -70,6 +70,26 @@ async def test_bot_exits_at_once_if_core_refuses_its_key(tmp_path: Path) -> None
             assert (process.returncode, out) == (2, b"")
             assert err.decode().startswith(f"[bot] core_api_key: {words}")
             assert err.decode().count("\n") == 1
+
+
+async def test_a_bot_alone_follows_the_level_of_the_log(tmp_path: Path) -> None:
+    emulator = SlackEmulator(rates=False)
+    async with emulator, running_core(tmp_path) as core:
+        environment = {
+            "RESPONDER_BOT_BOT_CORE_URL": core.url,
+            "RESPONDER_BOT_BOT_CORE_API_KEY": await core.key("service", "bot"),
+            "RESPONDER_BOT_BOT_DATABASE": stores.setting(tmp_path / "slack.db"),
+            "SLACK_BOT_TOKEN": emulator.bot_token,
+            "SLACK_APP_TOKEN": emulator.app_token,
+            "SLACK_API_URL": emulator.api_url,
+        }
+        for level, events in (("info", ["slack_connected"]), ("warning", [])):
+            leveled = {**environment, "RESPONDER_BOT_CORE_LOG_LEVEL": level}
+            process = await started(tmp_path, ["bot"], leveled, asyncio.subprocess.PIPE)
+            assert await output_after(process, "bot: ") == "connected"
+            process.terminate()
+            _, err = await process.communicate()
+            assert [json.loads(line)["event"] for line in err.splitlines()] == events
 
 
 @asynccontextmanager
