@@ -400,7 +400,9 @@ def covers(later: Row, earlier: Row) -> bool:
 
 def to_store(reads: Reads, target: Target) -> str:
     """The JSON of a target for its action, with digests of a case's artifacts, which no responder gets."""
-    known = target.stored or {_digest(artifact): artifact["tlp"] for artifact in artifacts_of(reads, target)}
+    known = target.stored
+    if known is None:  # an undo keeps those of its run, even none
+        known = {_digest(artifact): artifact["tlp"] for artifact in artifacts_of(reads, target)}
     stored = {
         "tlp": target.tlp,
         "pap": target.pap,

@@ -12,7 +12,7 @@ from core.actions.documents import Documents
 from core.actions.in_force import LAST_RETRY_MS
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
-from core.models import Action, AlertUpdate, ArtifactsInput, ArtifactUpdate, CaseUpdate, Kind, UndoInput
+from core.models import Action, AlertUpdate, ArtifactsInput, ArtifactUpdate, CaseInput, CaseUpdate, Kind, UndoInput
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.settings import ResponderSection
@@ -312,6 +312,22 @@ async def test_what_only_the_earlier_run_ran_on_is_released_after_the_later_one(
         harness.clock.now_ms += LAST_RETRY_MS
         await harness.due.look()
         assert data_in((await first.undone()).data) == ["198.51.100.7", "evil.example"]
+
+
+async def test_the_undo_of_a_run_on_a_case_ends_no_later_one_that_got_more(tmp_path: Path) -> None:
+    options = undoable()
+    options["engine"].offered = [replace(one, data_types=("thehive:case",)) for one in options["engine"].offered]
+    async with open_harness(tmp_path, **options) as harness:
+        cases = Cases(harness.database, harness.clock)
+        case = await cases.create(LEAD, CaseInput(title="t", description="d"))
+        on_case = {"objectType": "case", "objectId": case.id}
+        first = await blocked(harness, **on_case)
+        await cases.add_artifacts(LEAD, case.id, ArtifactsInput.model_validate(DOMAIN))
+        second = await blocked(harness, **on_case)
+        await harness.undos.undo(ANNA, first.action.id, UndoInput())
+        await first.undone()
+        undos = [(await harness.action(run.action.id)).undo for run in (first, second)]
+        assert [undo and undo.status for undo in undos] == ["undone", "available"]
 
 
 async def test_a_run_that_waits_for_approval_extends_no_earlier_one(tmp_path: Path) -> None:
