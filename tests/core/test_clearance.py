@@ -88,6 +88,7 @@ async def test_a_run_on_an_object_above_the_clearance_is_refused_through_the_bot
         assert reasons == []
         assert "it is TLP:RED and you may see up to TLP:AMBER" in str(explained.json())
         assert (await cleared.run("red", alert)).status_code == 201
+        is_refused(await cleared.act(login, "GET", "/api/audit/~999"))  # nobody knows what it was
         run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert}
         assert (await cleared.own("POST", ACTION, run))["createdBy"] == "amber@responder-bot.local"
 

@@ -425,6 +425,9 @@ async def test_a_case_is_the_target_that_its_alert_is(tmp_path: Path) -> None:
         for target in (harness.alert_id, case.id):
             kind = "alert" if target == harness.alert_id else "case"
             assert (await refused(harness, objectId=target, objectType=kind))[0] == "rate_limited"
+        harness.clock.now_ms += 24 * HOUR_MS
+        await ran(harness, objectId=case.id, objectType="case")
+        assert (await refused(harness))[0] == "rate_limited"
 
 
 # --- reasons --------------------------------------------------------------------------------------------------------
@@ -473,7 +476,9 @@ async def test_a_group_without_members_is_a_problem_that_health_tells(tmp_path: 
 
 
 async def test_a_login_that_nobody_has_is_a_problem_that_health_tells(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, policies=rules(run_by=["anna", "nobody-at-all"])) as harness:
+    """It is the only one: who could approve a run that nobody may ask for is no question."""
+    policies = rules(run_by=["nobody-at-all"], approval=9, approve_by=["anna"])
+    async with open_harness(tmp_path, policies=policies) as harness:
         (problem,) = await harness.database.read(harness.guards.problems)
         assert problem.startswith(f"run_by of {NAME} names nobody-at-all, which is nobody's login; correct it, or")
 

@@ -50,6 +50,7 @@ async def test_it_takes_as_many_others_as_the_settings_ask_for(
         assert (verdict, refusals) == (
             ("cannot_run", [f"approval: {said} could approve it; {lift}"]) if said else ("can_run", [])
         )
+        assert len(await problems(harness)) == bool(said)
         if said:
             error = await refused(harness.actions.start(ANNA, run_input(harness)))
             assert (error.code, error.message) == ("conflict", f"{BLOCK} can't run: {said} could approve it; {lift}.")
