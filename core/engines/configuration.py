@@ -90,7 +90,7 @@ def _configure(definition: Definition, given: Mapping[str, Any]) -> ConfiguredRe
     for item in definition.items:
         given_value = values.get(item.name, values.get(variable_name(item.name)))
         value = _item_value(item, given_value)
-        is_missing = value in (None, [], "") or (item.is_secret and given_value is None)
+        is_missing = value in (None, [], "") or (item.has_placeholder and given_value is None)
         if item.required and is_missing and item.name not in sources:
             missing.append(item.name)
         config[item.name] = value

@@ -20,6 +20,9 @@ BUNDLED = Path(__file__).parents[1] / "bundled"
 
 _LIMIT_BYTES = 4 * 1024**2
 _ITEM_TYPES = ("text", "string", "number", "boolean")
+_PLACEHOLDER = re.compile(
+    r"abcdef|012345|xxx|x\.x\.x|example|my-?company|(change|update)-?me|localhh|hurukai|^(foo|bar|user|password)$", re.I
+)
 _NAME = re.compile(r"[^\x00-\x1f\x7f/\\]{1,200}")
 
 
@@ -40,6 +43,12 @@ class ConfigurationItem:
     is_secret: bool = False
     """True when its name or description contains one of SECRET_WORDS: reports never show its value."""
     description: str = ""
+
+    @property
+    def has_placeholder(self) -> bool:
+        """Whether its default only shows what a value looks like, so that it counts as none."""
+        is_given = self.default not in (None, "", [])
+        return is_given and (self.is_secret or _PLACEHOLDER.search(str(self.default)) is not None)
 
 
 @dataclass(frozen=True)

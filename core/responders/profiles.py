@@ -4,14 +4,14 @@ See core/docs/responders.md#public-responders.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from core.common.settings_file import SettingsSection, checked
+from core.common.settings_file import SettingsSection, checked, variable_name
 from core.responders.target import Target
 from core.settings import ResponderSection, by_commas
 
@@ -36,6 +36,8 @@ class Profile(SettingsSection):
     """Whether `[protect]` holds for it."""
     needs: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = ()
     """What its code reads beside the target: `case`, or the names of custom fields."""
+    config: Annotated[tuple[str, ...], BeforeValidator(by_commas)] = ()
+    """Configuration items that its code requires and its definition doesn't; of `a|b` one."""
 
 
 @cache
@@ -69,6 +71,18 @@ def lacking(responder_name: str, target: Target) -> Sequence[str]:
     has_case = target.kind == "case" or bool(json.get("case")) or bool(json.get("case_task"))
     fields = of.get("customFields") or {} if isinstance(of, Mapping) else {}
     return [need for need in profile.needs if not (has_case if need == CASE else _has_value(fields.get(need)))]
+
+
+def why_not_configured(responder_name: str, items: Container[str], config: Mapping[str, Any]) -> str:
+    """The reason why it can't run with what the settings give of its configuration items, or `""`."""
+    profile = profiles().get(responder_name)
+    if profile is None or not profile.config:
+        return ""
+    given = {variable_name(name) for name, value in config.items() if value not in (None, "")}
+    ways = [need.split("|") for need in profile.config]
+    missing = [way for way in ways if way[0] in items and not given & set(map(variable_name, way))]
+    names = ", ".join(" or ".join(way) for way in missing)
+    return names and f"not configured: {names} missing; an administrator can set it"
 
 
 def why_lacking(lacks: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
-from core.responders.profiles import is_undo, lacking, profiles, why_lacking, with_profile
+from core.responders.profiles import is_undo, lacking, profiles, why_lacking, why_not_configured, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -401,6 +401,8 @@ class Registry:
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""
         reasons = _reasons_not(responder, target)
+        unset = why_not_configured(merged.name, responder.items, self._section(merged.name).config)
+        reasons += [unset] if unset else []
         if _fits(responder, target):
             lacks = why_lacking(lacking(merged.name, target)) if target.json else ""  # `names_for` has no object
             reasons += filter(None, (targets.why_none_fits(target, self.target_types(merged)), lacks))

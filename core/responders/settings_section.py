@@ -3,13 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from core.engines.definitions import ConfigurationItem, Definition
 from core.responders.profiles import CASE, profiles
 
-_PLACEHOLDER = re.compile(
-    r"abcdef|012345|xxx|x\.x\.x|example|my-?company|(change|update)-?me|localhh|hurukai|^(foo|bar|user|password)$", re.I
-)
 _COLUMN = 40
 
 
@@ -18,7 +16,7 @@ def settings_section(definition: Definition) -> str:
     key = json.dumps(definition.name, ensure_ascii=False)
     lines = [f"# {_one_line(definition.description)}", f"[responder.{key}]", *_policy(definition.name)]
     if definition.items:
-        lines += ["", f"[responder.{key}.config]", *(_line(*_item(item)) for item in definition.items)]
+        lines += ["", f"[responder.{key}.config]", *(_line(*_item(item, definition.name)) for item in definition.items)]
     return "\n".join(lines) + "\n"
 
 
@@ -44,19 +42,24 @@ def _listed(needs: Sequence[str]) -> str:
     return " and ".join(parts + ([f"the custom fields {', '.join(fields)}"] if fields else []))
 
 
-def _item(item: ConfigurationItem) -> tuple[str, str]:
+def _item(item: ConfigurationItem, responder_name: str) -> tuple[str, str]:
     """Its line, and what is said of it."""
     name = item.name if re.fullmatch(r"[A-Za-z0-9_-]+", item.name) else json.dumps(item.name, ensure_ascii=False)
     has_default = item.default not in (None, "", [])
-    default = json.dumps(item.default if has_default else [] if item.multi else "", ensure_ascii=False)
+    nothing: Any = [] if item.multi else ""
+    default = json.dumps(item.default if has_default else nothing, ensure_ascii=False)
     about = [_one_line(item.description)]
     if item.is_secret:
         about.append('a secret: { file = "..." } and { command = [...] } work too')
+    profile = profiles().get(responder_name)
+    for way in profile.config if profile else ():
+        if item.name in (names := way.split("|")):
+            about.insert(0, " or ".join(["required", *(name for name in names if name != item.name)]))
     if not item.required:
         return f"#{name} = {default}", "; ".join(filter(None, about))
-    if has_default and not item.multi and (item.is_secret or _PLACEHOLDER.search(str(item.default))):
+    if item.has_placeholder:
         about.insert(0, f"{_one_line(str(item.default))} is a placeholder")
-        default = '""'
+        default = json.dumps(nothing)
     return f"{name} = {default}", "; ".join(filter(None, ["required", *about]))
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,11 @@ def test_it_is_valid_and_says_what_is_missing_until_that_is_filled_in(tmp_path: 
     assert section.config["groups"] == ["all"]
     config = tomllib.loads(text)["responder"][found.name]["config"]
     assert config == {"tenantId": "", "appSecret": "", "oAuthUri": "https://login.microsoftonline.com", "verify": True}
-    skipped = configure(found, config)
-    assert isinstance(skipped, Skipped)
-    assert skipped.public_reason.startswith("not configured: tenantId, appSecret missing")
+    given: Mapping[str, Any]
+    for given in (config, {}):
+        skipped = configure(found, given)
+        assert isinstance(skipped, Skipped)
+        assert skipped.public_reason.startswith("not configured: tenantId, appSecret missing")
     assert not isinstance(configure(found, {**config, "tenantId": "t", "appSecret": "s"}), Skipped)
     lines = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
     assert "required; abcdef12-ab12 is a placeholder; Tenant" in lines["tenantId"]

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +17,14 @@ from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.responders import target as targets
 from core.responders.profiles import profiles
-from core.settings import ResponderSection
+from core.settings import ResponderSection, SecretSource
 from tests.core.actions.harness import ANNA, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.scripted_engine import ScriptedEngine
 
 ISOLATE, RELEASE = "CrowdStrikeFalcon_HostContainment_1_0", "CrowdStrikeFalcon_LiftContainmentHost_1_0"
 DEFENDER = "MSDefender-IsolateMachine_1_0"
 WAZUH, WAZUH_FIELDS = "Wazuh_1_0", ["wazuh_agent_id", "wazuh_alert_id", "wazuh_rule_id"]
+ZSCALER = "ZscalerZIA_AddToATPDenylist_1_0"
 ARTIFACTS = [{"dataType": "hostname", "data": "SRV-DC01"}, {"dataType": "hash", "data": "a" * 64}]
 DONE = Report(True, full={"message": "done"})
 
@@ -101,6 +104,27 @@ async def test_custom_fields_that_are_read_are_named_where_they_have_no_value(tm
         )
         reason = "it reads the custom field wazuh_rule_id, without a value here; set it"
         assert await why_not(harness, address, WAZUH) == ([reason], ["wazuh_rule_id"])
+
+
+@pytest.mark.parametrize(
+    ("config", "missing"),
+    [
+        ({}, "zia_vanity_domain or zia_username, zia_client_id or zia_password, zia_client_secret or zia_api_key"),
+        ({"ZIA_USERNAME": "a", "zia_password": "b", "zia_api_key": ""}, "zia_client_secret or zia_api_key"),
+        ({"zia_vanity_domain": "a", "zia_client_id": "b", "zia_client_secret": SecretSource(command=("c",))}, ""),
+    ],
+)
+async def test_what_the_code_requires_of_the_configuration_is_missed_before_the_click(
+    tmp_path: Path, config: dict[str, Any], missing: str
+) -> None:
+    items = ("zia_vanity_domain", "zia_client_id", "zia_client_secret", "zia_username", "zia_password", "zia_api_key")
+    engine = offering(replace(public(ZSCALER), items=items))
+    policies = {ZSCALER: ResponderSection(config=config)}
+    artifacts = [{"dataType": "domain", "data": "evil.example"}]
+    async with open_harness(tmp_path, engine=engine, artifacts=artifacts, policies=policies) as harness:
+        (domain,) = await artifact_ids(harness)
+        reasons, _ = await why_not(harness, domain, ZSCALER)
+    assert reasons == [f"not configured: {missing} missing; an administrator can set it"] * bool(missing)
 
 
 async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(tmp_path: Path) -> None:

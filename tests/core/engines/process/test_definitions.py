@@ -253,7 +253,7 @@ def test_an_item_is_secret_by_its_name_or_by_its_description(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("given", "missing"),
-    [({}, ["app_secret"]), ({"app_id": "x"}, ["app_secret"]), ({"APP_SECRET": "mine"}, [])],
+    [({}, ["app_id", "app_secret"]), ({"app_id": "x"}, ["app_secret"]), ({"app_id": "x", "APP_SECRET": "mine"}, [])],
 )
 def test_a_credential_that_is_only_the_default_is_not_configured(
     tmp_path: Path, given: dict[str, Any], missing: list[str]
