@@ -1,24 +1,29 @@
-"""A key with the profile `source` creates alerts and can do nothing else."""
+"""A key with the profile `source` creates alerts, one with `reader` reads block lists; they can do nothing else."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.common.errors import ResponderBotError
-from core.models import PROFILES
+from core.models import PROFILES, Profile
+from core.protection.blockable import LISTS
 from tests.core.running import RunningCore, running_core
 
 ALERT = {"type": "siem", "source": "s", "title": "t", "description": "d"}
-OPEN_TO_SOURCES = {
-    ("POST", "/api/alert"),
-    ("POST", "/api/v1/alert"),
-    ("POST", "/api/ingest/{name}"),
-    ("POST", "/api/ingest/{name}/api/v2/alerts"),
-    *(
-        ("GET", f"/api/{path}")
-        for path in ("user/current", "v1/user/current", "status", "v1/status", "v1/status/public")
-    ),
+OPEN: Mapping[Profile, set[tuple[str, str]]] = {
+    "source": {
+        ("POST", "/api/alert"),
+        ("POST", "/api/v1/alert"),
+        ("POST", "/api/ingest/{name}"),
+        ("POST", "/api/ingest/{name}/api/v2/alerts"),
+        *(
+            ("GET", f"/api/{path}")
+            for path in ("user/current", "v1/user/current", "status", "v1/status", "v1/status/public")
+        ),
+    },
+    "reader": {("GET", f"/api/blocklist/{name}.txt") for name in LISTS},
 }
 
 
@@ -46,7 +51,8 @@ async def test_sources_and_analysts_create_alerts(tmp_path: Path) -> None:
     assert (who["profile"], who["permissions"]) == ("source", ["createAlert"])
 
 
-async def test_every_other_endpoint_is_forbidden_to_a_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("profile", "only"), [("source", "create alerts"), ("reader", "read the block lists")])
+async def test_every_other_endpoint_is_forbidden_to_a_program(tmp_path: Path, profile: Profile, only: str) -> None:
     async with running_core(tmp_path) as core:
         made = (await core.send("POST", "/api/alert", {**ALERT, "sourceRef": "1"}, profile="source")).json()
         described = (await core.send("GET", "/api/openapi.json")).json()["paths"]
@@ -60,14 +66,18 @@ async def test_every_other_endpoint_is_forbidden_to_a_source(tmp_path: Path) -> 
             address = path.replace("{kind}", "alert").replace("{idOrName}", "x")
             for name in ("id", "caseId", "team", "user"):
                 address = address.replace(f"{{{name}}}", made["id"])
-            if (method, path) not in OPEN_TO_SOURCES:
-                answers[method, path] = await core.send(method, address, body_of(method, path), profile="source")
+            if (method, path) not in OPEN[profile]:
+                answers[method, path] = await core.send(method, address, body_of(method, path), profile=profile)
         left = (await core.send("GET", f"/api/alert/{made['id']}")).json()
     assert len(answers) > 40
     unlike = {path: answer.text for path, answer in answers.items() if answer.status_code not in (400, 403)}
     assert unlike == {}
     refused = [answer.json()["message"] for answer in answers.values() if answer.status_code == 403]
-    assert all(message.endswith("a key with the profile source may only create alerts") for message in refused)
+    sentences = (
+        f"a key with the profile {profile} may only {only}",
+        "with the profile source, may send to {name}; use that user's key.",
+    )
+    assert [message for message in refused if not message.endswith(sentences)] == []
     # A wrong body comes before the right: what is left is not looked at any further.
     assert [path for path, answer in answers.items() if answer.status_code == 400 and path[0] == "GET"] == []
     assert (left["status"], left["updatedAt"]) == ("New", None)

@@ -1,10 +1,14 @@
 """What tests of the block lists share: alerts with one observable each, Block and Unblock on them, the lists."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 
+from core.common.clock import now_ms
+from core.common.database import Transaction
+from core.store import blocklist as stored
 from tests.core.running import RunningCore
 
 BLOCK, UNBLOCK = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
@@ -47,6 +51,23 @@ async def block(core: RunningCore, data: str, data_type: str = "ip", **more: Any
 
 async def unblock(core: RunningCore, data: str, data_type: str = "ip") -> dict[str, Any]:
     return await ended(core, await asked(core, UNBLOCK, await observable(core, data, data_type)))
+
+
+async def fill(core: RunningCore, kind: str, values: Sequence[str]) -> None:
+    """Have these targets of a kind in force of one Block, of the first of them; needs `audited=False`."""
+    action = await block(core, values[0], {"address": "ip"}.get(kind, kind))
+    number = int(action["_id"][1:])
+
+    def work(tx: Transaction) -> None:
+        row = tx.row("SELECT * FROM in_force WHERE action_id = :id", {"id": number})
+        assert row is not None
+        names = list(row.keys())
+        sql = f"INSERT INTO in_force ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - columns
+        whole = {name: row[name] for name in names}
+        tx.run_all(sql, [{**whole, "id": 10**9 + n, "target": one, "digest": one} for n, one in enumerate(values[1:])])
+        stored.changed(tx, now_ms())
+
+    await core.core.database.transaction(work)
 
 
 async def listed(core: RunningCore, name: str = "ip", query: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Every list is what is in force, at each step of blocks, releases, ends and restarts; what 10,000 entries take."""
+"""Each core lists what is in force, at each step of blocks, releases, ends and restarts; what 10,000 entries take."""
 
 import asyncio
 import random
@@ -7,9 +7,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from core.common.clock import now_ms
-from core.common.database import Transaction
 from core.store import blocklist as stored
-from tests.core.blocklist.harness import BLOCK, RUN, UNBLOCK, asked, ended, listed, observable
+from core.store.database import backup
+from tests.core.blocklist.harness import BLOCK, LISTS, RUN, UNBLOCK, asked, ended, fill, listed, observable
 from tests.core.running import running_core
 
 POOL = [(f"198.51.100.{n}", "ip") for n in range(5)] + [(f"h{n}.evil.example", "domain") for n in range(4)]
@@ -20,20 +20,37 @@ async def test_the_lists_equal_what_is_in_force_at_each_step(tmp_path: Path) -> 
     expected: set[tuple[str, str]] = set()
     keys: dict[str, str] = {}
     made: list[str] = []
-    for _ in range(4):  # restarts
-        async with running_core(tmp_path) as core:
-            core.keys, core.made = keys, made
+    there = tmp_path / "there"
+    there.mkdir()
+    for number in range(4):  # starts
+        async with (
+            running_core(tmp_path) as core,
+            running_core(tmp_path, core={"state": there, "host_name": "there"}) as other,
+        ):
+            for one in (core, other):
+                one.keys, one.made = keys, made
+            if number == 2:
+                held = [
+                    (await one.send("GET", f"/api/blocklist/{name}.txt")).status_code
+                    for one in (core, other)
+                    for name in LISTS
+                ]
+                assert held == [503] * 8
+                await core.core.database.transaction(stored.resume)
             for _ in range(12):
                 some = rng.sample(POOL, rng.choice((1, 1, 3)))
-                runs = [(rng.choice((BLOCK, BLOCK, UNBLOCK)), *one) for one in some]
-                answers = [await asked(core, name, await observable(core, *one)) for name, *one in runs]
-                await asyncio.gather(*(ended(core, answer) for answer in answers))
-                for name, data, kind in runs:
+                runs = [(rng.choice((core, other)), rng.choice((BLOCK, BLOCK, UNBLOCK)), *one) for one in some]
+                answers = [await asked(by, name, await observable(by, *one)) for by, name, *one in runs]
+                await asyncio.gather(*(ended(by, answer) for (by, *_), answer in zip(runs, answers, strict=True)))
+                for _, name, data, kind in runs:
                     (expected.add if name == BLOCK else expected.discard)((kind, data))
-                assert await listed(core) == sorted(data for kind, data in expected if kind == "ip")
-                assert await listed(core, "domain") == sorted(data for kind, data in expected if kind == "domain")
+                for one in (core, other):
+                    assert await listed(one) == sorted(data for kind, data in expected if kind == "ip")
+                    assert await listed(one, "domain") == sorted(data for kind, data in expected if kind == "domain")
                 measures = (await core.send("GET", "/api/connector/engine/measure")).json()
                 assert {one["target"][0]["data"] for one in measures} == {data for _, data in expected}
+            if number == 1:
+                await core.core.database.transaction(lambda tx: backup.mark(tx, now_ms()))
 
 
 async def test_an_end_that_has_come_takes_it_off(tmp_path: Path) -> None:
@@ -56,26 +73,8 @@ async def test_an_end_that_has_come_takes_it_off(tmp_path: Path) -> None:
 async def test_ten_thousand_entries_are_read_whole_and_a_304_costs_little(tmp_path: Path) -> None:
     """Figures are printed; they are asserted only against what a stuck loop breaks."""
     async with running_core(tmp_path, audited=False) as core:
-        action = await ended(core, await asked(core, BLOCK, await observable(core, "198.51.100.23")))
-        number = int(action["_id"][1:])
-
-        def fill(tx: Transaction) -> None:
-            row = tx.row("SELECT * FROM in_force WHERE action_id = :id", {"id": number})
-            assert row is not None
-            names = [*row.keys()]
-            sql = f"INSERT INTO in_force ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - columns
-            first = int(ip_address("203.0.0.0"))
-            whole = {name: row[name] for name in names}
-            tx.run_all(
-                sql,
-                [
-                    {**whole, "id": 10**9 + n, "target": str(ip_address(first + n)), "digest": str(n)}
-                    for n in range(9_999)
-                ],
-            )
-            stored.changed(tx, now_ms())
-
-        await core.core.database.transaction(fill)
+        first = int(ip_address("203.0.0.0"))
+        await fill(core, "address", [str(ip_address(first + n)) for n in range(10_000)])
         await core.key("reader")
         started = time.perf_counter()
         lines = await listed(core)
