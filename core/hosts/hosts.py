@@ -161,7 +161,7 @@ class Hosts:
                 seconds, which = abs(ahead_ms) // 1000, "ahead of" if ahead_ms > 0 else "behind"
                 sentence = f"The clock of host {running[host_id]} is some {seconds} s {which} that of {self.host.name}"
                 problems.append(f"{sentence}; keep both in step, with NTP for instance.")
-        # Whom nobody here has seen renew a lease may have left.
+        # One that nobody here has seen renew a lease may have left.
         seen = [name for host_id, name in running.items() if self.is_here(host_id) or host_id in self._ahead_ms]
         for name, hosts in Counter(seen).items():
             if hosts > 1:
