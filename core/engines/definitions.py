@@ -47,8 +47,7 @@ class ConfigurationItem:
     @property
     def has_placeholder(self) -> bool:
         """Whether its default only shows what a value looks like, so that it counts as none."""
-        is_given = self.default not in (None, "", [])
-        return is_given and (self.is_secret or _PLACEHOLDER.search(str(self.default)) is not None)
+        return self.default not in (None, "", []) and (self.is_secret or bool(_PLACEHOLDER.search(str(self.default))))
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def why_not_configured(responder_name: str, items: Container[str], config: Mappi
     if profile is None or not profile.config:
         return ""
     given = {variable_name(name) for name, value in config.items() if value not in (None, "")}
-    ways = [need.split("|") for need in profile.config]
-    missing = [way for way in ways if way[0] in items and not given & set(map(variable_name, way))]
+    ways = (need.split("|") for need in profile.config)
+    missing = [way for way in ways if way[0] in items and given.isdisjoint(map(variable_name, way))]
     names = ", ".join(" or ".join(way) for way in missing)
     return names and f"not configured: {names} missing; an administrator can set it"
 

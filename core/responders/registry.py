@@ -400,9 +400,8 @@ class Registry:
 
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""
-        reasons = _reasons_not(responder, target)
         unset = why_not_configured(merged.name, responder.items, self._section(merged.name).config)
-        reasons += [unset] if unset else []
+        reasons = [*_reasons_not(responder, target), *filter(None, [unset])]
         if _fits(responder, target):
             lacks = why_lacking(lacking(merged.name, target)) if target.json else ""  # `names_for` has no object
             reasons += filter(None, (targets.why_none_fits(target, self.target_types(merged)), lacks))

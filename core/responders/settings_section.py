@@ -45,16 +45,13 @@ def _listed(needs: Sequence[str]) -> str:
 def _item(item: ConfigurationItem, responder_name: str) -> tuple[str, str]:
     """Its line, and what is said of it."""
     name = item.name if re.fullmatch(r"[A-Za-z0-9_-]+", item.name) else json.dumps(item.name, ensure_ascii=False)
-    has_default = item.default not in (None, "", [])
     nothing: Any = [] if item.multi else ""
-    default = json.dumps(item.default if has_default else nothing, ensure_ascii=False)
-    about = [_one_line(item.description)]
+    default = json.dumps(nothing if item.default in (None, "") else item.default, ensure_ascii=False)
+    profile = profiles().get(responder_name)
+    ways = [way for way in (profile.config if profile else ()) if item.name in way.split("|")]
+    about = [*(f"required: {way.replace('|', ' or ')}" for way in ways), _one_line(item.description)]
     if item.is_secret:
         about.append('a secret: { file = "..." } and { command = [...] } work too')
-    profile = profiles().get(responder_name)
-    for way in profile.config if profile else ():
-        if item.name in (names := way.split("|")):
-            about.insert(0, " or ".join(["required", *(name for name in names if name != item.name)]))
     if not item.required:
         return f"#{name} = {default}", "; ".join(filter(None, about))
     if item.has_placeholder:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -124,6 +125,21 @@ class _Observable:
     section: ObservableSection
 
 
+class _Sentence:
+    """A path, or a text with paths in braces such as `{user.name} at {host.name}`."""
+
+    def __init__(self, text: str) -> None:
+        self.is_path = "{" not in text
+        self._texts = ["", ""] if self.is_path else re.split(r"\{[^{}]*\}", text)
+        self.paths = [parse(path) for path in ([text] if self.is_path else re.findall(r"\{([^{}]*)\}", text))]
+
+    def of(self, item: Any, reader: Reader) -> str:
+        """The text with what is at its paths; `""` if one of them has nothing."""
+        found = [", ".join(map(_text, values_at(reader, (path,), item))).strip() for path in self.paths]
+        is_whole = not any(text.casefold() in _NOTHING for text in found)
+        return "".join(chain(*zip_longest(self._texts, found, fillvalue=""))) if is_whole else ""
+
+
 class BodyMap:
     """The map of a source, its paths parsed."""
 
@@ -151,7 +167,8 @@ class BodyMap:
         self._when = _conditions(section.when)
         self._resolved = _conditions(section.resolved)
         self._ends = (parse(section.ends),) if section.ends else ()
-        self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS}
+        self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS if name != "description"}
+        self._description = [_Sentence(text) for text in section.map.get("description", ())]
         self._custom = {name: tuple(map(parse, paths)) for name, paths in section.custom_fields.items()}
         self._severity = _Table(section.severity)
         self._observables = [_Observable(parse(item.path), item) for item in section.observables]
@@ -164,6 +181,7 @@ class BodyMap:
         yield from (path for fields in (self._fields, self._custom) for paths in fields.values() for path in paths)
         yield from (path for conditions in (self._when, self._resolved) for path, _ in conditions)
         yield from self._ends
+        yield from (path for sentence in self._description for path in sentence.paths)
         yield from (observable.path for observable in self._observables)
 
     def read(self, content: bytes) -> Reading:
@@ -226,7 +244,7 @@ class BodyMap:
         notes: list[str] = []
         tlp = max(self._tlp, _tlp_of(values_at(reader, self._fields["tlp"], item)))
         artifacts = self._artifacts(item, reader, budget, tlp, notes)
-        description = self._description(item, reader)
+        description = self._text(item, reader)
         if budget.left_out:
             description += f"\n\n{budget.left_out} observables were left out: a body may have {MAX_ARTIFACTS}."
             budget.left_out = 0
@@ -253,16 +271,17 @@ class BodyMap:
         ends_at = _date(values_at(reader, self._ends, item), notes)
         return Incoming(request, is_resolved, ends_at, tuple(notes))
 
-    def _description(self, item: Mapping[str, Any], reader: Reader) -> str:
-        """The text at the first path, then what is at the others; without any, the alert as it was sent."""
-        paths = self._fields["description"]
-        found = [", ".join(map(_text, values_at(reader, (path,), item))) for path in paths]
-        named = [one for path in paths[1:] for one in _named(path, reader.get(path, item))]
-        first = (found[0].strip() if found else "") or ", ".join(f"{label} {text}" for label, text in named)
-        lines = [f"{label}: {text}" for label, text in named] if found and found[0].strip() else []
-        text = "\n\n".join(part for part in (first, "\n".join(lines)) if part)
-        text = text or json.dumps(item, ensure_ascii=False, indent=1)
-        return clean(text)[:DESCRIPTION_LIMIT]
+    def _text(self, item: Mapping[str, Any], reader: Reader) -> str:
+        """A sentence, or what the first path has, then what the others have; without any, the alert as it was sent."""
+        fields = [one for one in self._description if one.is_path]
+        texts = ((one, one.of(item, reader)) for one in self._description if one in fields[:1] or not one.is_path)
+        first, text = next(((one, text) for one, text in texts if text), (None, ""))
+        paths = (one.paths[0] for one in fields if one is not first)
+        named = [pair for path in paths for pair in _named(path, reader.get(path, item))]
+        if text and named:
+            text += "\n\n" + "\n".join(f"{label}: {value}" for label, value in named)
+        text = text or ", ".join(f"{label} {value}" for label, value in named)
+        return clean(text or json.dumps(item, ensure_ascii=False, indent=1))[:DESCRIPTION_LIMIT]
 
     def _tags(self, texts: Iterable[str], notes: list[str]) -> list[str]:
         tags = list(dict.fromkeys(line for text in texts if (line := _line(text, TAG_LIMIT))))

@@ -57,6 +57,13 @@ def test_it_is_valid_and_says_what_is_missing_until_that_is_filled_in(tmp_path: 
     assert "# It reads the case.\n" in text
 
 
+def test_what_only_the_code_requires_is_marked(tmp_path: Path) -> None:
+    items = [{"name": "zia_client_id", "description": "Id"}]
+    home = write_responder(tmp_path, "ZscalerZIA_AddToATPDenylist", "", configurationItems=items)
+    text = settings_section(read_definition(home / "ZscalerZIA_AddToATPDenylist.json"))
+    assert re.search(r"^#zia_client_id = \"\" +# required: zia_client_id or zia_password; Id$", text, re.M)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,6 +1,7 @@
 """Each preset makes of a recorded body the alerts beside it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from core.common.clock import now_ms
 from core.settings import SourceSection
 from core.sources import preset
 from core.sources.mapping import BodyMap
+from core.sources.paths import parse
 from tests.core.sources.running import running_source
 
 PAGE = Path(__file__).parents[3] / "core/docs/sources.md"
@@ -51,6 +53,16 @@ def test_a_recorded_body_becomes_the_alerts_beside_it(name: str) -> None:
         for alert in [incoming.request]
     ] == alerts_of(name)
     assert [note for incoming in reading.incoming for note in incoming.notes] == []
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_second_line_of_each_card_is_a_sentence_and_no_list_of_fields(name: str) -> None:
+    paths = preset.load(name.partition(".")[0]).map["description"]
+    fields = [parse(path).label for path in paths if "{" not in path]
+    for alert in alerts_of(name):
+        sentence = alert["description"].partition("\n\n")[0]
+        named = [field for field in fields if re.search(rf"(?:^|, |\n){re.escape(field)}:? ", sentence)]
+        assert (named, sentence.startswith(("alertname", "{"))) == ([], False), sentence
 
 
 @pytest.mark.parametrize(("name", "body"), [("defender", b'{"value": []}'), ("elastic", b'{"alerts": []}')])
