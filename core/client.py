@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -75,6 +75,8 @@ class CoreClient:
         """Number of an event at or after what this client changed last; None before it changed anything."""
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
+        self.on_response: Callable[[str], Awaitable[None]] | None = None
+        """Awaited with the JSON of each response before it is returned."""
 
     def as_user(self, login: str, slack_origin: str = "") -> "CoreClient":
         """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections.
@@ -426,6 +428,8 @@ class CoreClient:
         last_event = response.headers.get("x-last-event", "")
         if last_event.isascii() and last_event.isdigit():
             self.last_event = int(last_event)
+        if self.on_response is not None:
+            await self.on_response(response.text)
         return response
 
     def _unreachable(self, reason: str) -> ResponderBotError:

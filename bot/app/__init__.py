@@ -25,6 +25,7 @@ from bot.features.base import Check, Services
 from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
+from bot.names import SlackNames
 from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
@@ -75,6 +76,8 @@ class Bot:
         self.outbox = MessageOutbox(store, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
+        names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
+        core.on_response = names.learn
         access = ChannelAccess(
             channels.routes,
             channels.clearance,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, foreign, plain, section
+from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, core_says, plain, section
 from bot.message import Block, Message
 from core.common.decoding import mapping
 
@@ -70,7 +70,7 @@ def errors(problems: Mapping[str, str]) -> dict[str, Any]:
 
 def problem(sentence: str) -> dict[str, Any]:
     """The acknowledgement of an error that belongs to no field."""
-    return update(notice("Not done", foreign(sentence, 2800, lines=True) or "That did not work."))
+    return update(notice("Not done", core_says(sentence, 2800, lines=True) or "That did not work."))
 
 
 # --- fields ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,17 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import DAY_AND_TIME, MESSAGE_TEXT_LIMIT, clip, escape, foreign, section, slack_date
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    core_says,
+    escape,
+    plain_name,
+    said,
+    section,
+    slack_date,
+)
 from bot.clearance import tlp_name
 from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
@@ -40,7 +50,7 @@ def notice(text: str) -> Message:
 
 def error(text: str) -> Message:
     """An error's sentence, which may hold foreign text."""
-    return notice(foreign(text, 2800, lines=True) or "That did not work.")
+    return notice(core_says(text, 2800, lines=True) or "That did not work.")
 
 
 def for_error(cause: ResponderBotError, who: str = "") -> Message:
@@ -61,7 +71,7 @@ def sentence(cause: ResponderBotError, who: str = "") -> str:
         return f"You can't {task}. Ask {who or 'an administrator of responder-bot'}."
     if cause.code == "invalid_fields" and all(str(entry.get("name")).startswith(INPUT) for entry in cause.fields):
         return f"{' '.join(map(_wrong_input, cause.fields))} Nothing was run." if cause.fields else cause.message
-    return cause.message
+    return said(cause.message)
 
 
 def _wrong_input(entry: Mapping[str, Any]) -> str:
@@ -79,7 +89,7 @@ def withheld_from(clearance: object, who: str = "") -> str:
 
 def either(people: Sequence[Person]) -> str:
     """`ann`, `ann or ben`, `ann, ben or cleo`: people to ask; foreign text, not escaped."""
-    names = [person.login.partition("@")[0] for person in people][:MAX_PEOPLE]
+    names = [plain_name(person.login) for person in people][:MAX_PEOPLE]
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
@@ -121,17 +131,16 @@ def _parts(text: str) -> list[str]:
     return [*parts, text or " "]
 
 
-def expired_button(subject_id: str, button: ButtonIds) -> Message:
-    """For a button that is expired, forwarded or forged. With no subject Refresh renders the channel's cards."""
-    text = "This button is no longer valid (too old, or the message was passed on). Nothing was run."
-    refresh = button_element("Refresh", ids.REFRESH, button(Intent("refresh", subject_id)))
-    return Message(text, (section(text), actions(refresh)))
+def expired_button(object_id: str) -> Message:
+    """For a button that is expired, forwarded or forged; the cards of its object are updated."""
+    then = f" The card of {object_id} has new ones now." if object_id.startswith("~") else ""
+    return notice(f"This button is too old, or its message was passed on. Nothing was run.{then}")
 
 
 def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
     """For a button of a message that the bot no longer keeps, which is about this object."""
     text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
-    again = button_element("Show again", ids.REFRESH, button(Intent("show_again", object_id, channel)))
+    again = button_element("Show again", ids.SHOW_AGAIN, button(Intent("show_again", object_id, channel)))
     return Message(text, (section(text), actions(again)))
 
 

@@ -155,9 +155,22 @@ def _defanged(match: re.Match[str]) -> str:
     return defang(indicator) + match[0][len(indicator) :]
 
 
+NAMES: dict[str, str] = {}
+"""What Slack calls people, by login ("" if it doesn't know them), as far as `bot/names.py` has looked them up."""
+TITLES: dict[str, str] = {}
+"""Of responders, by name, as far as core has told them."""
+_WORD = re.compile(r"[^\s,;:()\"'`]+")
+_UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
+
+
+def plain_name(login: str) -> str:
+    """What Slack calls somebody, or else the part of the login before the `@`; foreign text, not escaped."""
+    return NAMES.get(login) or login.partition("@")[0]
+
+
 def person_name(login: str) -> str:
-    """The part of a login before the `@`, so that nobody is mentioned."""
-    return foreign(login.partition("@")[0], 60) or "somebody"
+    """Likewise, for mrkdwn; no mention, so that nobody is notified."""
+    return foreign(plain_name(login), 60) or "somebody"
 
 
 def mentions(slack_ids: Iterable[str]) -> str:
@@ -173,6 +186,27 @@ def readable_name(responder: str) -> str:
 def slack_date(at_ms: int, style: str = "{time}") -> str:
     """A time in each reader's own time zone; `style` is Slack's (`{ago}`, `{date_short_pretty} {time}`)."""
     return f"<!date^{at_ms // 1000}^{style}|{utc_time(at_ms)}>"
+
+
+def said(sentence: str) -> str:
+    """A sentence of core's with people and responders as they are called here; foreign text, not escaped."""
+    return _WORD.sub(_called, sentence)
+
+
+def _called(match: re.Match[str]) -> str:
+    word = match[0].rstrip(".")
+    called = plain_name(word) if word in NAMES else TITLES.get(word, word)
+    return called + match[0][len(word) :]
+
+
+def core_says(sentence: str, limit: int, *, lines: bool = False) -> str:
+    """Likewise, for mrkdwn, with times in each reader's own time zone."""
+    return _UTC.sub(_dated, foreign(said(sentence), limit, lines=lines))
+
+
+def _dated(match: re.Match[str]) -> str:
+    at = datetime.strptime(match[1], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    return slack_date(int(at.timestamp()) * 1000, DAY_AND_TIME)
 
 
 def utc_time(at_ms: int) -> str:

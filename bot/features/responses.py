@@ -103,10 +103,10 @@ async def clicked_intent(context: Context, too_old: str = "") -> Intent:
             )
             raise OutOfDateError from error
         of_message = next(iter(known), "")
-        object_id = str(error.details.get("root_id") or "") or of_message  # "" stands for the whole channel
-        await show_with_buttons(
-            context, "Out of date", f"stale:{object_id}", lambda b: notices.expired_button(object_id, b)
-        )
+        object_id = str(error.details.get("root_id") or "") or of_message
+        if object_id:
+            context.refresh(object_id)
+        await show(context, "Out of date", notices.expired_button(object_id))
         raise OutOfDateError from error
 
 

@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW)
 OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
-_TARGET = re.compile(r"~\d+|[Oo]bservable")
+_TARGET = re.compile(r"~\d+|[Oo]bservable|`[^`]+`")
 _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
     r"|by itself|[Uu]ntil somebody presses|ends it earlier"

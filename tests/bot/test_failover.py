@@ -228,7 +228,7 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
             modal = await here.anna.until(lambda view: view.modal if "from long ago" in str(view.modal) else None)
             assert modal is not None
             assert "Nothing was run" in str(modal)
-            await here.anna.click(None, view_id=modal["id"], action_id=ids.REFRESH)
+            await here.anna.click(None, view_id=modal["id"], action_id=ids.SHOW_AGAIN)
             await here.anna.until(lambda view: f"{closed[0]} was deleted" in str(view.modal))
 
 

@@ -7,14 +7,11 @@ from bot.features import responses, subjects
 from bot.features.alerts import assign, close, details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.cases import handlers as cases
-from bot.features.payload import is_ephemeral, is_in_modal
 from bot.features.runs import actions
 from bot.message import Intent
 from bot.outbox import RefreshRequest
 from bot.outbox.models import card_key
 from core.common.errors import ResponderBotError
-
-REFRESH_LIMIT = 5  # cards that are refreshed at once in a channel
 
 
 async def on_overflow_menu(context: Context) -> None:
@@ -43,19 +40,6 @@ async def _mark_unread(context: Context, intent: Intent) -> None:
 
 async def _create_case(context: Context, intent: Intent) -> None:
     await cases.ask(context, intent.object_id)
-
-
-async def _refresh(context: Context, intent: Intent) -> None:
-    """Refresh one card, or the newest ones of this channel if the button names no object."""
-    of = f" of {intent.object_id}" if intent.object_id.startswith("~") else ""  # else the key of a group or a bulk
-    object_ids, done = [intent.object_id], f"The card{of} is refreshed."
-    if not intent.object_id:
-        object_ids = list(await context.services.outbox.roots_in(context.channel, REFRESH_LIMIT))
-        done = "The newest cards of this channel are refreshed."
-    for object_id in object_ids:
-        context.refresh(object_id)
-    if is_ephemeral(context) or is_in_modal(context):
-        await responses.respond(context, notices.notice(done), "Refreshed")
 
 
 async def _show_again(context: Context, intent: Intent) -> None:
@@ -89,7 +73,6 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "read": close.ask,
     "unread": _mark_unread,
     "case": _create_case,
-    "refresh": _refresh,
     "show_again": _show_again,
 }
 
@@ -101,7 +84,7 @@ async def on_link_button(context: Context) -> None:
 FEATURE = Feature(
     actions={
         ids.MORE: Entry(on_overflow_menu, Ack.WRITE),
-        ids.REFRESH: Entry(on_overflow_menu, Ack.WRITE),
+        ids.SHOW_AGAIN: Entry(on_overflow_menu, Ack.WRITE),
         ids.ASSIGN: Entry(on_overflow_menu, Ack.WRITE),
         ids.UNASSIGN: Entry(on_overflow_menu, Ack.WRITE),
         ids.DETAILS: Entry(on_overflow_menu),

@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     clip,
     clip_apart,
     context,
+    core_says,
     defang_indicators,
     escape,
     foreign,
@@ -517,5 +518,5 @@ def not_approved(
     can_run = responder is not None and responder.can_run
     policy = responder.policy if responder is not None else None
     again = run_again_button(action, RedactedView(subject, clearance), button, policy) if can_run else None
-    blocks: list[Block] = [section(foreign(reason, 1500))]
+    blocks: list[Block] = [section(core_says(reason, 1500))]
     return Message(reason, (*blocks, *([{"type": "actions", "elements": [again]}] if again else [])))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import DAY_AND_TIME, defang_indicators, foreign, slack_date
+from bot.block_kit.text import DAY_AND_TIME, defang_indicators, foreign, plain_name, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -31,7 +31,7 @@ def _line(row: AuditRow) -> str:
 def _said(row: AuditRow) -> str:
     """The sentence of a row, with people by the first part of their logins, which are no indicators."""
     names = {
-        value: value if field == "through" else value.partition("@")[0]
+        value: value if field == "through" else plain_name(value)
         for field, values in row.row.items()
         for value in (values if isinstance(values, list) else [values])
         if isinstance(value, str) and _LOGIN.fullmatch(value)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bot.block_kit import notices
+from bot.block_kit import ids, notices
 from bot.block_kit.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import closest_match, normalize
@@ -66,4 +66,7 @@ def _may_use(person: Person | None, command: Command) -> bool:
 UNKNOWN = Entry(on_unknown_command, Ack.RESPONSE, is_public=True)
 MISTYPED = Entry(on_mistyped_command, Ack.RESPONSE)
 
-FEATURE = Feature(commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this list")})
+FEATURE = Feature(
+    commands={"help": Command(Entry(on_help_command, is_public=True), USAGE, "this list")},
+    actions={ids.HELP: Entry(on_help_button, modal_title="Help")},
+)

@@ -12,7 +12,7 @@ from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
 from bot.features.home import active, found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
-from bot.features.home.views import home, overview
+from bot.features.home.views import home
 from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert, HomeAlerts
 from bot.features.runs.views import runs
@@ -51,7 +51,7 @@ async def _view(context: Context) -> dict[str, Any]:
 
     def view(button: ButtonIds) -> dict[str, Any]:
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained, lists=[overview.buttons()])
+        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained)
 
     return await responses.with_buttons(context, "home", view)
 

@@ -1,18 +1,15 @@
-"""`/responder failed`, `mine` and `pending`: what matters over all alerts. The App Home has buttons too."""
+"""`/responder failed`, `mine` and `pending`: what matters over all alerts."""
 
 import asyncio
 from collections.abc import Sequence
 
-from bot.block_kit import ids
 from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Command, Context, Entry, Feature, Handler
-from bot.features.help import handlers as help
 from bot.features.home import found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import overview
 from bot.features.home.views.home import HomeRun, by_bulk
-from bot.features.payload import clicked_element
 from bot.features.runs.views import runs
 from core.common.clock import DAY_MS
 from core.models import Action, Person
@@ -72,14 +69,6 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
     return shown, len(listed) - len(shown)
 
 
-async def on_overview_button(context: Context) -> None:
-    """Show the list that a button of the App Home names."""
-    verb = str(clicked_element(context).get("action_id") or "").partition(":")[2]
-    handler = help.on_help_button if verb == overview.HELP[0] else _HANDLERS.get(verb)
-    if handler is not None:
-        await handler(context)
-
-
 _HANDLERS: dict[str, Handler] = {
     "pending": on_pending_command,
     "failed": on_failed_command,
@@ -95,8 +84,5 @@ FEATURE = Feature(
     commands={
         verb: Command(Entry(handler, modal_title=overview.VERBS[verb]), verb, _SUMMARIES[verb])
         for verb, handler in _HANDLERS.items()
-    },
-    actions={
-        ids.OVERVIEW: Entry(on_overview_button, modal_title="Runs"),
     },
 )

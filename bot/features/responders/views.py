@@ -15,6 +15,7 @@ from bot.block_kit.text import (
     clip_apart,
     code,
     context,
+    core_says,
     foreign,
     foreign_plain,
     plain,
@@ -117,7 +118,7 @@ def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
     notes = [*(responder.reasons or []), *_asks(responder)]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
-    return line + (f" _({foreign('; '.join(notes), 200)})_" if notes else "")
+    return line + (f" _({core_says('; '.join(notes), 200)})_" if notes else "")
 
 
 def _asks(responder: OfferedResponder) -> list[str]:
@@ -139,7 +140,7 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
     """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
-    return _until(responder, lambda at: slack_date(at, DAY_AND_TIME)) + foreign(_why_not(responder, view), limit)
+    return _until(responder, lambda at: slack_date(at, DAY_AND_TIME)) + core_says(_why_not(responder, view), limit)
 
 
 def _until(responder: OfferedResponder, shown: Callable[[int], str]) -> str:

@@ -324,7 +324,7 @@ def test_the_fullest_home_fits() -> None:
         part(600, status="Success", **ended),
         [("C0SOC", "x" * 100)] * 9,
     )
-    view = home.home_view(shown, ANNA, button=button, now_ms=NOW, lists=[overview.buttons()])
+    view = home.home_view(shown, ANNA, button=button, now_ms=NOW)
     assert problems("home", view) == []
     assert 80 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000

@@ -48,7 +48,7 @@ async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) 
         await env["ben"].command(SOC, f"/responder run tell {second.id}")
         question = await env.until("ben", topmost(ids.NOTICE_VIEW, "It ends *Isolate*"))
         await env["ben"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("ben", "Only who may run Isolate_1_0 may undo what it left in force.")
+        await env.told("ben", "Only who may run Isolate may undo what it left in force.")
         assert len(await env.client.measures()) == 1
 
 

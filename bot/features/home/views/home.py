@@ -88,12 +88,8 @@ def home_view(
     button: ButtonIds,
     now_ms: int,
     in_force: Sequence[Block] = (),
-    lists: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance; `lists` lead to longer ones.
-
-    `in_force` shows what anybody's runs have left in force.
-    """
+    """The Home of a person, within their clearance; `in_force` shows what anybody's runs have left in force."""
     blocks: list[Block] = [
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
         *([context(home.replicas)] if home.replicas else []),
@@ -120,7 +116,11 @@ def home_view(
         rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
         rest += _rest(len(shown) - MAX_SHOWN)
     blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - 1 - len(blocks) - len(rest))
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, *rest, *lists]}
+    return {
+        "type": "home",
+        "callback_id": ids.HOME_VIEW,
+        "blocks": [*blocks, *rest, actions(button_element("Help", ids.HELP))],
+    }
 
 
 def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int, *, room: int) -> list[Block]:

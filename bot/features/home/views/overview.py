@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from bot.block_kit import ids
-from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import context, section
 from bot.features.home.views import home
 from bot.features.home.views.home import HomeRun
@@ -18,8 +16,7 @@ VERBS = {
     "pending": "Approvals",
     "failed": "Failed",
     "mine": "My runs",
-}  # and the buttons of the App Home
-HELP = ("help", "Help")
+}
 
 
 def run_list(
@@ -50,11 +47,6 @@ def pending(
     blocks += [home.run_block(run, person, button, now_ms) for run in others[:MAX_OTHERS]]
     text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"
     return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
-
-
-def buttons() -> Block:
-    """A button for each of these lists, and one for help."""
-    return actions(*(button_element(label, ids.OVERVIEW, of=verb) for verb, label in (*VERBS.items(), HELP)))
 
 
 def _rest(left_out: int, hidden: int) -> list[Block]:

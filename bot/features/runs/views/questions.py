@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     clip_middle,
     code,
     context,
+    core_says,
     defang_indicators,
     foreign,
     person_name,
@@ -178,7 +179,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
         for note in responder.reasons or ()
         if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
     ]
-    noted = [section(foreign("\n".join(notes), 1500, lines=True))] if notes else []
+    noted = [section(core_says("\n".join(notes), 1500, lines=True))] if notes else []
     return [*policy_words(policy), *noted, context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
 
 

@@ -16,6 +16,7 @@ from bot.block_kit.text import (
     clip_middle,
     code,
     context,
+    core_says,
     defang_indicators,
     escape,
     foreign,
@@ -477,7 +478,7 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
         message = message.partition(": ")[2] if state_of(action) == "denied" else ""
-    return foreign(view.report(message), limit) if message else ""
+    return core_says(view.report(message), limit) if message else ""
 
 
 def result_labels(action: Action, view: RedactedView) -> str:

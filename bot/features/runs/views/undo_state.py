@@ -2,7 +2,7 @@
 
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.text import DAY_AND_TIME, code, foreign, person_name, readable_name, slack_date
+from bot.block_kit.text import DAY_AND_TIME, code, core_says, foreign, person_name, readable_name, slack_date
 from bot.clearance import RedactedView, defang
 from bot.message import Block
 from core.common.clock import MINUTE_MS
@@ -115,7 +115,7 @@ def _until(action: Action, view: RedactedView) -> str:
 
 def why(undo: Undo, view: RedactedView) -> str:
     """Core's sentence on why it was not undone, without its full stop; mrkdwn."""
-    return foreign(view.inputs(undo.message or ""), MESSAGE_LIMIT).rstrip(".")
+    return core_says(view.inputs(undo.message or ""), MESSAGE_LIMIT).rstrip(".")
 
 
 def minutes(number: int) -> str:

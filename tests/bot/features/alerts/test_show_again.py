@@ -42,7 +42,7 @@ async def show_again(anna: EmulatedUser, card: dict[str, Any]) -> None:
     assert modal is not None
     assert "Nothing was run" in str(modal)
     assert "Show again" in str(modal)
-    await anna.click(None, view_id=modal["id"], action_id=ids.REFRESH)
+    await anna.click(None, view_id=modal["id"], action_id=ids.SHOW_AGAIN)
 
 
 def rows(env: BotEnvironment) -> int:

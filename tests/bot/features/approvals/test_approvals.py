@@ -104,7 +104,7 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     assert "🟠 HIGH <" in shown
     assert f"|{mine.title}> ({mine.id}) · " in shown
     assert "*Your last runs* (1)" in shown
-    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.OVERVIEW}:help")
+    await env["anna"].click(None, view_id=home["id"], action_id=ids.HELP)
     await env.until("anna", topmost(ids.NOTICE_VIEW, "`/responder list ~12`"))
     await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.ASSIGN}:{free.id}")
     await env.until("anna", lambda s: s.home if "*Your alerts and cases* (3)" in text_of(s.home or {}) else None)

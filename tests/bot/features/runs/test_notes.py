@@ -62,9 +62,10 @@ async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: Feature
     assert SHOWN in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
     asked = await env.until("ben", in_thread(card["ts"], "asks · "))
-    assert SHOWN in text_of(asked)
+    quoted = SHOWN.removeprefix("Note: ")
+    assert f' · \\"{quoted}\\"' in text_of(asked)
     await env["ben"].open_home()
-    await env.until("ben", lambda view: SHOWN in text_of(view.home or {}) or None)
+    await env.until("ben", lambda view: quoted in text_of(view.home or {}) or None)
 
 
 async def test_a_form_takes_a_note_and_starts_with_that_of_the_command(env: FeatureEnvironment) -> None:

@@ -1,0 +1,24 @@
+"""People are called what Slack calls them, also those who never met this bot; who isn't in Slack, by their login."""
+
+from core.client import CoreClient
+from tests.bot.features.approvals.test_decisions import in_thread
+from tests.bot.features.environment import FeatureEnvironment, card_in, text_of
+from tests.bot.running import SOC
+
+KAI = "Kai (night shift)"
+
+
+async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_them(env: FeatureEnvironment) -> None:
+    env.emulator.add_user("U0KAI", name=KAI, real_name="Kai Winter")
+    async with CoreClient(env.core.url, await env.core.key("analyst", "kai")) as kai:
+        await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
+        alert, card = await env.alert_and_card("ben")
+        await env.client.request("PATCH", f"/api/alert/{alert.id}", {"assignee": "kai@responder-bot.local"})
+        await env.until("ben", lambda view: card_in(view, SOC, alert.id, f"assigned to *{KAI}*"))
+        await kai.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+        request = await env.until("ben", in_thread(card["ts"], f"*{KAI}* asks · "))
+        assert f"asked by {KAI}" in request["text"]
+        await env["ben"].command(SOC, f"/responder audit {alert.id}")
+        story = text_of(await env.told("ben", "Audit of"))
+        assert KAI in story
+        assert "kai" not in text_of(request).replace(KAI, "")
