@@ -139,7 +139,7 @@ _INDICATOR = re.compile(
 
 def defang_indicators(text: str) -> str:
     """A sentence with its observables defanged; its own full stops stay."""
-    return _INDICATOR.sub(_defanged, text)
+    return _INDICATOR.sub(_defanged, text) if "." in text or "://" in text else text
 
 
 _FILE = re.compile(

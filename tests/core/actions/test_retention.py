@@ -426,7 +426,7 @@ days = st.integers(0, 2 * DAYS)
 
 
 @pytest.mark.hypothesis
-@given(st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5), days), min_size=20, max_size=60))
+@given(st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5), days), min_size=15, max_size=30))
 def test_nothing_open_in_force_or_waiting_ever_goes(deeds: Sequence[tuple[str, int, int]]) -> None:
     async def check() -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -38,27 +38,6 @@ async def hostile(core: RunningCore, content: bytes, **headers: str) -> httpx.Re
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/api/alert/~1"),
-        ("GET", "/api/no/such/address"),
-        ("PUT", "/api/event"),
-        ("POST", PATH),
-        ("GET", "/api"),
-        ("GET", "/api/"),
-        ("GET", "/api/docsx"),
-        ("GET", "/api/connector/cortex/responder/alert/~1"),
-    ],
-)
-async def test_everything_under_api_needs_a_key(tmp_path: Path, method: str, path: str) -> None:
-    async with running_core(tmp_path) as core:
-        response = await core.send(method, path, profile=None)
-    assert response.status_code == 401
-    assert response.json()["type"] == "AuthenticationError"
-    assert response.json()["message"] == "Authentication failure"
-
-
-@pytest.mark.parametrize(
     "path", ["/%61pi/user/current", "/api%2Fuser/current", "//api/user/current", "/x/../api/user/current", "/API/event"]
 )
 async def test_no_spelling_of_a_path_bypasses_authentication(tmp_path: Path, path: str) -> None:
