@@ -38,7 +38,7 @@ class SlackNames:
         self._lock = asyncio.Lock()
 
     async def learn(self, response: str) -> None:
-        """Look up whom core names in a response, unless that was done within the hour."""
+        """Look up the people that core names in a response, unless that was done within the hour."""
         for name in _RESPONDER.findall(response):
             TITLES.setdefault(name, readable_name(name))
         TITLES.update(title for titles in _TITLES.findall(response) for title in _TITLE.findall(titles))

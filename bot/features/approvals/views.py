@@ -59,7 +59,7 @@ def inputs(action: Action, view: RedactedView) -> list[str]:
 
 
 def _may_act_on(action: Action, view: RedactedView) -> list[str]:
-    """The observables of the alert, one line each, of a run of which nobody has declared what it acts on."""
+    """The observables of the alert, one line each, where nobody has declared what the run acts on."""
     shown = _titles(action, view)
     number, hidden = _number_of_observables(action, view)
     if action.target is not None or not number:
@@ -148,7 +148,7 @@ def request_blocks(
 def _request(
     action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
 ) -> list[Block]:
-    """What is asked for, how that was decided or by when and whom it has to be; `who` is mentioned."""
+    """What is asked for, how that was decided, or who has to decide it by when; `who` is mentioned."""
     needs = [decision(action, now_ms), named_approvers(policy), *also_read(action, view)]
     return [*_asked(action, view, link=link, who=who), context(*filter(None, needs))]
 
