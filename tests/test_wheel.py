@@ -1,5 +1,6 @@
 """The wheel works outside the source tree, and beside another distribution with a package `core`."""
 
+import ensurepip
 import json
 import os
 import subprocess
@@ -61,11 +62,12 @@ def zipped(file: Path, content: Mapping[str, str]) -> Path:
 def test_pip_installs_a_command_that_works_beside_another_core(wheel: Path, tmp_path: Path) -> None:
     """The plain pip of a plain environment, which takes the dependencies from that of the tests."""
     made = tmp_path / "environment"
-    venv.create(made, with_pip=True)
+    venv.create(made)
+    pip = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")) / "pip"  # as it is, to save its installation
     packages = sysconfig.get_path("purelib", "venv", {"base": str(made), "platbase": str(made)})
     Path(packages, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
-    run(made / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", wheel, other, cwd=tmp_path)
+    run(made / "bin" / "python", pip, "install", "--quiet", "--no-deps", wheel, other, cwd=tmp_path)
     command = made / "bin" / "responder-bot"
     steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=tmp_path).splitlines()]
     assert steps[-1]["ok"]
