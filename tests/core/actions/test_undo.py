@@ -23,6 +23,7 @@ from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInpu
 from core.records.alerts import Alerts
 from core.responders.settings_problems import settings_problems
 from core.settings import ResponderSection, load
+from core.store import blocklist
 from core.store.database.backup import copy, restore_backup
 from tests import stores
 from tests.clock import SetClock
@@ -591,6 +592,7 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
         await core.lifecycle.end_restored()
         assert await core.due.look() == 0
         undo = (await core.action(action.id)).undo
+        assert await database.read(blocklist.held_since) is None  # of lists that nobody has, none has to wait
     assert undo is not None
     assert (undo.status, undo.at) == ("failed", None)
     assert str(undo.message).startswith("Core was restored from a backup of ")
