@@ -329,7 +329,7 @@ def defang(data: str, data_type: str = "") -> str:
     """An observable that nobody can click by mistake, such as `hxxps[://]evil[.]example`."""
     if data_type.lower() in _PLAIN_KINDS:
         return data
-    safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", data)
+    safe = re.sub(r"(?i)\bhttp(s?)(?=:)", r"hxxp\1", re.sub(r"\[(://|[.@])\]", r"\1", data))
     safe = re.sub(r"(?i)\bftp(s?)(?=:)", r"fxp\1", safe)
     return safe.replace("://", "[://]").replace(".", "[.]").replace("@", "[@]")
 

@@ -66,6 +66,7 @@ def test_clipped_text_ends_with_an_ellipsis() -> None:
     ("data", "kind", "shown"),
     [
         ("https://evil.example/a.exe", "url", "hxxps[://]evil[.]example/a[.]exe"),
+        ("hxxps://evil[.]example", "url", "hxxps[://]evil[.]example"),
         ("203.0.113.7", "ip", "203[.]0[.]113[.]7"),
         ("a@evil.example", "mail", "a[@]evil[.]example"),
         ("d41d8cd9.bin", "filename", "d41d8cd9.bin"),
