@@ -145,7 +145,7 @@ async def test_no_route_acts_on_what_its_caller_may_not_see(tmp_path: Path) -> N
         keys = [await people.add_key(login, "bound", clearance=0) for login in ("lead", "bot")]
         keys.append(await people.add_key("bot", "free", clearance=3))
         of_whom = [{}, {"X-On-Behalf-Of": "lead"}, {"X-On-Behalf-Of": "low"}]
-        callers = [{"Authorization": f"Bearer {key}", **whom} for key, whom in zip(keys, of_whom, strict=True)]
+        callers = [{"Authorization": f"Bearer {key}", **acting} for key, acting in zip(keys, of_whom, strict=True)]
         world = await red_world(core)
         before = await world.state()
         assert isinstance(core.core.asgi, Router)
