@@ -1,10 +1,10 @@
 """Searches by `keyword`, `_match` and `_string`."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +13,8 @@ from core.records.search import parse_query
 from core.store.search import Conditions
 from tests.core.object_api import ALERT, ObjectApi, object_api
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 ALERTS: dict[str, dict[str, Any]] = {
     "a": {"title": "Phishing mail from boss", "tags": ["mail", "100%"], "severity": 3, "tlp": 1},
     "b": {"title": "Beacon", "artifacts": [{"dataType": "domain", "data": "evil.example"}], "tlp": 3},
@@ -20,9 +22,9 @@ ALERTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ObjectApi]:
-    async with object_api(tmp_path) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ObjectApi]:
+    async with object_api(tmp_path_factory.mktemp("core")) as opened:
         for reference, more in ALERTS.items():
             await opened.post("/api/alert", {**ALERT, "title": "t", "description": "d", "sourceRef": reference, **more})
         yield opened
@@ -111,7 +113,7 @@ async def test_keyword_can_not_be_sorted_by_or_used_for_actions(api: ObjectApi) 
 
 
 @given(st.text(alphabet='ab:()"\\!-+*&| \tANDORT[{~^.', max_size=40))
-def test_any_text_is_a_query_or_refused(text: str) -> None:
+async def test_any_text_is_a_query_or_refused(text: str) -> None:
     try:
         parse_query({"_string": text}, "alert", Conditions())
     except ResponderBotError as error:
