@@ -20,12 +20,13 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
-from bot.message import ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Policy
+from core.models import Action, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
+PROBLEMS_SHOWN = 5  # of the targets of one run
 
 
 # --- buttons --------------------------------------------------------------------------------------------------------
@@ -112,30 +113,36 @@ def has_problem(action: Action) -> bool:
 
 
 def problem_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
-    """Says that a run was to be undone and was not, why, and what to do; later, how that went."""
+    """Says what of a run was to be undone and was not, why, and what to do; later, how that went."""
     view = RedactedView(subject, clearance)
-    undo = action.undo
-    if undo is None or not view.is_open:
+    if action.undo is None or not view.is_open:
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
+    parts = [(part, id_) for part, id_ in undo_state.in_force_by_target(action) if has_problem(part)]
+    texts, blocks = [], list[Block]()
+    for part, id_ in parts[:PROBLEMS_SHOWN] or [(action, "")]:
+        texts.append(_problem(part, part.undo or action.undo, view))
+        shown = buttons(part, view, button, part=id_)
+        blocks += [section(texts[-1]), *([actions(*shown)] if shown else [])]
+    if left := len(parts[PROBLEMS_SHOWN:]):
+        blocks.append(context(f"{count(left, 'target')} more; /responder active shows all."))
+    return Message(texts[0], tuple(blocks))
+
+
+def _problem(action: Action, undo: Undo, view: RedactedView) -> str:
+    """What is wrong on one target, or what became of it; mrkdwn."""
     on = runs.heading(action, view)
     if undo.status == "waiting":
-        text = (
+        return (
             f"⚠️ {on} was to end {slack_date(undo.at or 0, DAY_AND_TIME)} and is still in force: "
             f"{undo_state.why(undo, view)}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it "
             "more time."
         )
-    elif undo.status == "failed":
-        why = (
-            f": {undo_state.why(undo, view)}"
-            if undo.message
-            else f": {undo.action_id} did not succeed; the thread has its reason"
-        )
-        text = f"⚠️ {on} was not undone{why}. It may still be in force. Check the target, then press *Undo now*."
-    else:
-        text = f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
-    shown = buttons(action, view, button)
-    return Message(text, (section(text), *([actions(*shown)] if shown else [])))
+    if undo.status == "failed":
+        because = f"{undo.action_id} did not succeed; the thread has its reason"
+        why = undo_state.why(undo, view) if undo.message else because
+        return f"⚠️ {on} was not undone: {why}. It may still be in force. Check the target, then press *Undo now*."
+    return f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
 
 
 def is_told(action: Action) -> bool:

@@ -1,5 +1,6 @@
 """Where several observables fit, somebody chooses what a run acts on: in the form, by command, for several alerts."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
-from core.models import Alert
+from bot.clearance import Subject
+from bot.features.undos import views as undos
+from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
+from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
 from tests.bot.running import SOC, approve
@@ -173,3 +177,30 @@ async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     assert "It may act on any of 3 observables:" in text_of(form)
+
+
+def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
+    states: dict[str, dict[str, Any]] = {
+        "web-1": {"status": "failed", "message": "It was no use"},
+        "web-2": {"status": "available"},
+    }
+    states["web-3"] = {"status": "waiting", "message": "Nobody may", "at": samples.NOW}
+    target = [TargetArtifact(id=f"~{n}", data_type="hostname", data=name, tlp=1) for n, name in enumerate(states, 1)]
+    of_targets = [
+        {"id": f"~5{n}", "target": f"~{n}", "state": "in_force", "since": samples.NOW, "undo": state}
+        for n, state in enumerate(states.values(), 1)
+    ]
+    measure = MeasureOfRun.model_validate({"state": "in_force", "since": samples.NOW, "targets": of_targets})
+    undo = Undo.model_validate({"responder": "Release_1_0", **states["web-3"]})
+    action = samples.ended(target=target, measure=measure, undo=undo)
+
+    subject = Subject("alert", "~12", "t", 1, 1)
+    intents = samples.intents_in(lambda button: undos.problem_reply(action, subject, clearance=2, button=button))
+    assert {(one.what, one.argument) for one in intents} == {("undo", "~51"), ("undo", "~53"), ("extend", "~53")}
+    first, second = (
+        text_of(block)
+        for block in undos.problem_reply(action, subject, clearance=2, button=samples.button).blocks
+        if block["type"] == "section"
+    )
+    assert re.search(r"web-1\b.* was not undone: It was no use\.", first)
+    assert re.search(r"web-3\b.* is still in force: Nobody may\.", second)
