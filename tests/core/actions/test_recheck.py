@@ -7,10 +7,11 @@ import pytest
 
 from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
+from core.engines.base import Report
 from core.models import Action, ArtifactsInput, CaseInput, CaseUpdate
 from core.records.cases import Cases
 from tests import statements, stores
-from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, open_harness
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness
 from tests.core.actions.test_guards import finish, message_of, restarted, rules, started, stop, take_over
 from tests.core.scripted_engine import ScriptedEngine
 
@@ -73,6 +74,19 @@ async def test_a_dispatch_counts_the_rate_of_now_after_the_last_vote(tmp_path: P
         async with restarted(harness, policies=rules(approval=1, rate=["1/1h"])) as core:
             await take_over(harness, core)
             assert "did not run: 1 of 1 runs in 1 hour are used" in await message_of(harness, actions[1])
+
+
+async def test_the_next_core_goes_on_with_what_has_begun_whoever_lost_their_rights(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        action = await started(harness)
+        await stop(harness)
+        await harness.people.disable(COMMAND_LINE, "anna")
+        async with restarted(harness) as core:
+            await core.runner.tick()
+            run = await next_run(harness.engine)
+            assert (run.job.resumed, run.job.cancelled) == (True, False)
+            run.finish(Report(True))
+            assert (await core.ended(action.id)).status == "Success"
 
 
 async def test_who_lost_their_rights_after_authentication_starts_nothing(tmp_path: Path) -> None:
