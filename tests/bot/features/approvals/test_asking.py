@@ -74,12 +74,16 @@ def asked(words: str = "asks · ") -> Any:
 
 
 def calls(env: FeatureEnvironment) -> Counter[str]:
-    """Posts and edits in channels and in direct messages, so far; progress isn't counted, which a quick run skips."""
+    """Posts and edits in channels and in direct messages, so far; edits for progress, which a quick run skips, aren't
+    counted.
+    """
     counts: Counter[str] = Counter()
     for _, what, body, _ in env.emulator.traffic:
-        if what in ("chat.postMessage", "chat.update") and not re.search("waiting|running|being undone", str(body)):
-            where = "" if str(body["channel"]).startswith("C") else "direct "
-            counts[where + ("post" if what == "chat.postMessage" else "edit")] += 1
+        where = "" if str(body.get("channel")).startswith("C") else "direct "
+        if what == "chat.postMessage":
+            counts[f"{where}post"] += 1
+        elif what == "chat.update" and not re.search("waiting|running|being undone", str(body)):
+            counts[f"{where}edit"] += 1
     return counts
 
 
