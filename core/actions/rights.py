@@ -224,7 +224,7 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, a
     `what` is `run` or `extension`.
     """
     if not may_run(reads, caller.login):
-        sentence = "You are not authorized to approve or deny an action, you haven't the permission manageAction"
+        sentence = "You have no right to decide on runs; an administrator can give it."
         raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
     if asked_by == caller.login:
         raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")

@@ -382,7 +382,7 @@ class Registry:
         """
         more_reasons = [why_not] if why_not else []
         if not may_run:
-            more_reasons.append("you haven't the permission manageAction; an administrator can give it")
+            more_reasons.append("you have no right to run responders; an administrator can give it")
         usable = [
             self._explain(
                 merged, target, more_reasons, open_runs.get(merged.name), rules, clearance, lookalikes

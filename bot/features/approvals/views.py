@@ -24,12 +24,13 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
+from bot.features.responders import views as responders
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy
+from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
 TITLE_LIMIT = 200  # characters
@@ -55,7 +56,7 @@ def inputs(action: Action, view: RedactedView) -> list[str]:
     if not _needs_file(action, view):
         return [f"• {line}" for line in runs.input_lines(without_note, view, INPUTS_LIMIT)]
     lines = [f"• {line}" for line in runs.input_lines(without_note, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
-    return [*lines, f"*These are not the whole inputs*: the thread of the card has {_file_name(action)}."]
+    return [*lines, f"*Not all inputs fit here*: {_file_name(action)} in the thread of the card has them."]
 
 
 def _may_act_on(action: Action, view: RedactedView) -> list[str]:
@@ -66,7 +67,9 @@ def _may_act_on(action: Action, view: RedactedView) -> list[str]:
         return []
     lines = [f"• {escape(title)}" for title in clip_apart(shown[:MAX_OBSERVABLES], runs.TARGET_LIMIT)]
     if len(shown) > MAX_OBSERVABLES:
-        lines.append(f"*and {len(shown) - MAX_OBSERVABLES} more*: the thread of the card has {_file_name(action)}.")
+        lines.append(
+            f"*and {len(shown) - MAX_OBSERVABLES} more*: {_file_name(action)} in the thread of the card has them."
+        )
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
     return ["It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:", *lines]
@@ -177,13 +180,7 @@ def question(action: Action, view: RedactedView) -> str:
     number = len(action.target or ())
     on = f" on {count(number, 'target')}" if number > 1 else runs.on_target(action, view)
     on = on or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
-    return f"{runs.name(action)}{on}{for_how_long(action)}?"
-
-
-def for_how_long(action: Action) -> str:
-    """` for 1 hour`; "" for what ends when somebody ends it, or never."""
-    minutes = action.undo.after_minutes if action.undo is not None else None
-    return f" for {undo_state.minutes(minutes)}" if minutes else ""
+    return f"{runs.name(action)}{on}{undo_state.for_how_long(action)}?"
 
 
 def _note(action: Action, view: RedactedView) -> str:
@@ -245,7 +242,7 @@ def _push(what: str, decided: str) -> str:
 
 def deed_on(action: Action, view: RedactedView) -> str:
     """`Isolate Host on hostname LT-0777 for 1 hour`; mrkdwn."""
-    return f"{runs.name(action)}{runs.on_target(action, view)}{for_how_long(action)}"
+    return f"{runs.name(action)}{runs.on_target(action, view)}{undo_state.for_how_long(action)}"
 
 
 def may_decide(action: Action, person: Person, subject: Subject, extension: Extension | None = None) -> bool:
@@ -263,12 +260,19 @@ def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     override = action.override
     if override is None or not view.is_open:
         return []
-    overrides = "; ".join(view.inputs(refusal.message) for refusal in override.overrides)
-    by = f" and *{person_name(override.approved_by)}*" if override.approved_by else ""
-    who = f"*{person_name(action.created_by)}*{by} {'override' if by else 'overrides'}"
+    rules = "; ".join(
+        foreign(view.inputs(responders.with_names(refusal.message, view)), 800) + _free_at(refusal)
+        for refusal in override.overrides
+    )
+    by = f"*{person_name(override.approved_by)}* let *{person_name(action.created_by)}*" if override.approved_by else ""
+    who = by or f"*{person_name(action.created_by)}* asks to"
     why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
     asks = "" if override.approved_by else "\nAnother administrator has to approve it."
-    return [section(f"🔴 *Override*: {who} {foreign(overrides, 800)}.\n>{why}{asks}")]
+    return [section(f"🔴 *Override*: {who} run it although {rules}.\n>{why}{asks}")]
+
+
+def _free_at(refusal: Refusal) -> str:
+    return f" (free again {slack_date(refusal.until, DAY_AND_TIME)})" if refusal.until is not None else ""
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:

@@ -223,7 +223,7 @@ def review_view(
     """
     total = len(waiting)
     actions_waiting = [target.action for target in waiting if target.action is not None]
-    lasts = approvals.for_how_long(actions_waiting[0]) if actions_waiting else ""
+    lasts = undo_state.for_how_long(actions_waiting[0]) if actions_waiting else ""
     shown: list[Block] = [
         section(f"*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
         *sections(_review_line(target) for target in waiting),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import notices
+from bot.block_kit.notices import TASKS
 from bot.block_kit.text import foreign
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
@@ -54,9 +55,9 @@ def _link_check(person: Person) -> Check:
 
 def _permissions_check(person: Person) -> Check:
     if "manageAction" in person.permissions:
-        return Check("your rights", True, ", ".join(person.permissions))
+        return Check("your rights", True, ", ".join(TASKS.get(one, one) for one in person.permissions))
     return Check(
-        "your rights", False, "no manageAction: buttons that run something refuse you; an administrator gives it"
+        "your rights", False, "you can't run responders: their buttons refuse you, and an administrator can let you"
     )
 
 

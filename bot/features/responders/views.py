@@ -1,6 +1,7 @@
 """What one person asked for: responders with reasons, menus of them, actions, an alert in full."""
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,11 +25,13 @@ from bot.block_kit.text import (
     strip_markup,
     utc_time,
 )
-from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged
+from bot.clearance import RedactedView, Subject, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
 from core.models import OBJECT_TYPES, OfferedResponder
 
+NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
+_OBSERVABLE = re.compile(r"the observable (~[0-9]+)")
 MAX_TITLES = 6  # of responders, in the line of an artifact
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
@@ -80,7 +83,7 @@ def responder_list(
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
-    why_not = [f"✗ *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
+    why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
     blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
@@ -152,7 +155,20 @@ def _why_not(responder: OfferedResponder, view: RedactedView) -> str:
     refusals = responder.refusals or ()
     lifts = dict.fromkeys(refusal.lift for refusal in refusals)
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
-    return view.text("; ".join(sentences)) or "it gives no reason"
+    sentences = [_on_kinds(responder) if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
+    return view.text(with_names("; ".join(sentences), view)) or "it gives no reason"
+
+
+def _on_kinds(responder: OfferedResponder) -> str:
+    """What it runs on, such as `only on its ip`, and so not on this object."""
+    kinds = [OBJECT_TYPES.get(kind.removeprefix("thehive:"), kind) for kind in responder.data_type_list]
+    return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
+
+
+def with_names(sentence: str, view: RedactedView) -> str:
+    """A sentence of core's with observables of the view's subject by their data, as far as they may be shown."""
+    names = {artifact.id: defang(artifact.label, artifact.data_type) for artifact in view.artifacts()}
+    return _OBSERVABLE.sub(lambda match: names.get(match[1], match[0]), sentence)
 
 
 # --- menus ----------------------------------------------------------------------------------------------------------

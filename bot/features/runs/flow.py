@@ -38,7 +38,7 @@ from core.common.errors import ResponderBotError
 from core.common.words import count
 from core.models import Action, BulkAnswer, Measure, OfferedResponder, TargetArtifact
 
-NONE_CHOSEN = "several of its observables fit, and none was chosen; run it on that alert alone"
+NONE_CHOSEN = "several observables fit: run it on this alert alone, and choose"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
 
 

@@ -108,9 +108,7 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     if by_object:
         return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
     shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
-    could = (
-        f"It can act on {', '.join(shown)}" if shown else "Nobody has declared what it acts on here, so leave it out"
-    )
+    could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave target= out"
     raise ResponderBotError(
         "bad_request",
         f"target={defang_indicators(typed[:100])} is none of what it can act on. {could}. Nothing was run.",

@@ -431,7 +431,7 @@ async def test_a_vote_is_refused_if_the_voter_lost_their_rights_after_authentica
         await harness.people.disable(COMMAND_LINE, "ben")
         choices: tuple[Choice, ...] = ("approve", "deny")
         for choice in choices:
-            with pytest.raises(ResponderBotError, match="haven't the permission manageAction") as caught:
+            with pytest.raises(ResponderBotError, match="You have no right to decide on runs") as caught:
                 await harness.actions.decide(BEN, action.id, choice)
             assert caught.value.code == "forbidden"
         waiting = await harness.action(action.id)

@@ -165,7 +165,7 @@ async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:
     listed = await offered(core, "alert", alert["id"], "?explain=true")
     assert {one["verdict"] for one in listed} == {"cannot_run"}
     bare = next(one for one in listed if one["name"] == "Bare_1_0")
-    assert bare["reasons"] == ["you haven't the permission manageAction; an administrator can give it"]
+    assert bare["reasons"] == ["you have no right to run responders; an administrator can give it"]
     assert bare["policy"] == {"confirm": "", "approval": 0}
 
 

@@ -102,10 +102,10 @@ def confirm_several(
     if not ready:
         return Message(text, (*blocks, context("Nothing was run.")))
     if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
-        blocks.append(section(f"⚠️ Its rate is {' and '.join(limits)}: the runs beyond it are refused."))
+        blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
     lasts = _lasts("Each", policy, request.undo_after_minutes)
-    blocks.append(context(f"{begins} {lasts} Each is checked as a run on that target alone."))
+    blocks.append(context(f"{begins} {lasts} Each is checked by itself."))
     value = button(intent_of("run", request, ready[0]))
     label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
     run = button_element(label, ids.BULK_START, value, style=style(responder))
@@ -150,7 +150,7 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
 def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested."""
     if not policy.undo:
-        return "Nothing takes it back." if policy.contains else "What it has done by then stays."
+        return "No button ends it earlier." if policy.contains else "What it has done by then stays."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
     return f"{which} {until}, by {_undo_name(policy)}."
@@ -173,14 +173,14 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
-        lasts = f"It lasts as long as you choose here, and {_undo_name(policy)} takes it back."
+        lasts = f"After that time {_undo_name(policy)} by itself; *Undo now* ends it earlier."
     notes = [
         note
         for note in responder.reasons or ()
         if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
     ]
     noted = [section(core_says("\n".join(notes), 1500, lines=True))] if notes else []
-    return [*policy_words(policy), *noted, context(f"{begins}. Until it ends you can cancel it on the card. {lasts}")]
+    return [*policy_words(policy), *noted, context(f"{begins}. {lasts} *Cancel* is on the card.")]
 
 
 def policy_words(policy: Policy) -> list[Block]:

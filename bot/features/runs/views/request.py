@@ -142,11 +142,11 @@ def option_fields(request: RunRequest, key: str, responder: OfferedResponder) ->
     """How long the run lasts, and why it is run; those of another `key` are other fields."""
     blocks = undo_state.time_field(_undo_block(key), responder.policy) if responder.policy is not None else []
     if request.override_reason is not None:
-        hint = "Whoever looks at it later reads this."
+        hint = "Who approves reads it, and everybody who sees the run."
         why = request.override_reason or request.note
         blocks.insert(0, modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint))
     else:
-        hint = "Whoever sees the run reads it, so don't put secrets here."
+        hint = "Everybody who sees the run reads this: no secrets."
         blocks.append(modals.text_field("note", "Note", initial=request.note, hint=hint))
     return blocks
 

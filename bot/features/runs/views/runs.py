@@ -306,8 +306,13 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     if not view.is_open:
         return f"{mark(action, view)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     values = inputs_in_brackets(action, view)
-    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{values} {state(action)}"
-    return f"{what} · {_by_whom(action)}, {at}{_tail(action, view, now_ms)}"
+    waits = awaits_approval(action)
+    lasts = undo_state.for_how_long(action) if waits else ""
+    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values} {state(action)}"
+    if waits and action.approval is not None:
+        until = slack_date(action.approval.expires_at, DAY_AND_TIME)
+        what += f", answer by {until}" if action.approval.expires_at > now_ms else f", was to be answered by {until}"
+    return f"{what} · {_by_whom(action)}, {at}{_tail(action, view)}"
 
 
 def in_force_line(action: Action, view: RedactedView) -> str:
@@ -337,13 +342,8 @@ def _by_whom(action: Action) -> str:
     return f"{word} {person_name(action.created_by)}"
 
 
-def _tail(action: Action, view: RedactedView, now_ms: int) -> str:
-    approval = action.approval
-    if approval is not None and awaits_approval(action):
-        left = approval.expires_at - now_ms
-        until = f"expires {slack_date(approval.expires_at, DAY_AND_TIME)}" if left > 0 else "expired"
-        return f"{_approved(action)}{override_text(action, view)} · {until}"
-    more = undo_state.summary(action, view)
+def _tail(action: Action, view: RedactedView) -> str:
+    more = "" if awaits_approval(action) else undo_state.summary(action, view)
     return f"{_approved(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 

@@ -53,16 +53,22 @@ def summary(action: Action, view: RedactedView) -> str:
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
 
+def for_how_long(action: Action) -> str:
+    """` for 1 hour`; "" for what ends when somebody ends it, or never."""
+    length = action.undo.after_minutes if action.undo is not None else None
+    return f" for {minutes(length)}" if length else ""
+
+
 def planned(action: Action, *, in_short: bool = False) -> str:
     """How long what a run does will last, and how it is taken back; mrkdwn."""
     undo = action.undo
     if action.undoes:
-        return f"It takes back what {action.undoes} did, and stays until somebody runs that again."
+        return f"It ends what {action.undoes} did."
     if undo is None:
         return "No button ends it earlier."
     by = foreign(title(undo), NAME_LIMIT)
     if undo.installed is False:
-        return f"Nothing takes it back until {by} is installed."
+        return f"No button ends it before {by} is installed."
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:

@@ -272,7 +272,7 @@ async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnviro
     await env["eve"].command(SOC, "/responder doctor")
     told = text_of(await env.ephemeral("eve", "this channel"))
     assert "✓ *you*: linked to eve@responder-bot.local, who may see up to TLP:AMBER" in told
-    assert "✗ *your rights*: no manageAction" in told
+    assert "✗ *your rights*: you can't run responders" in told
     assert "checks of responder-bot need attention; ask admin or lea, who sees them here" in told
     assert [words for words in ("engine", "confinement", OPEN, f"channel {SOC}", "token") if words in told] == []
     await env["uma"].command(SOC, "/responder doctor")

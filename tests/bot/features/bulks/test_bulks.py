@@ -133,7 +133,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
     async with feature_environment(tmp_path, {"Report": {"rate": ["2/1h"]}}) as env:
         alert_ids = await alerts(env, 3)
         question = await asked(env, "anna", "report", alert_ids)
-        assert "Its rate is 2/1h: the runs beyond it are refused." in text_of(question)
+        assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         message = await shown(env, "3 of 3, 0 failed, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)

@@ -42,7 +42,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
-    assert "It lasts as long as you choose here, and Tell takes it back." in text_of(form)
+    assert "After that time Tell by itself; *Undo now* ends it earlier." in text_of(form)
     field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
     assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
     assert field["element"]["initial_option"]["value"] == "60"
@@ -183,13 +183,13 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submit(form["id"], {"override": {"value:override": why}}))["errors"]
     await env["lea"].submit(form["id"], {"override": {"value:override": "The beacon <!channel> spreads"}})
-    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* overrides")))
+    asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* asks to run it although")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "administrator")
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.client.approve(newest.id)
-    await env.until("anna", in_thread(card["ts"], "*lea* and *admin* override"))
+    await env.until("anna", in_thread(card["ts"], "*admin* let *lea* run it although"))
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Override*, approved by admin: The beacon"))
 
 

@@ -39,7 +39,7 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     assert "✓ *Tell*" in shown
     assert "asks first" in shown
     assert "needs 1 approval" in shown
-    assert "✗ *Secret*" in shown
+    assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
 
 

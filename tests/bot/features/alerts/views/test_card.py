@@ -223,10 +223,12 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
 
 def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expires() -> None:
     line = texts_of(card(awaiting(("cleo@x",), needed=2)))[1]
-    assert line.startswith("⏳ *Close False Positive* needs 1 approval · asked by anna, ")
-    assert line.endswith(
-        " · approved by cleo · expires <!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
-    )
+    until = "<!date^1763694000^{date_short_pretty} {time}|2025-11-21 03:00 UTC>"
+    assert line.startswith(f"⏳ *Close False Positive* needs 1 approval, answer by {until} · asked by anna, ")
+    assert line.endswith(" · approved by cleo")
+    hour = Undo(responder="Release_1_0", after_minutes=60)
+    timed = texts_of(card(awaiting(needed=2).model_copy(update={"undo": hour})))[1]
+    assert timed.startswith("⏳ *Close False Positive* for 1 hour needs 2 approvals, answer by")
 
 
 def test_a_run_that_waits_for_approval_shows_inputs_with_approve_and_deny() -> None:

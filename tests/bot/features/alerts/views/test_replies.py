@@ -216,7 +216,7 @@ def test_an_approval_request_shows_all_inputs_and_those_too_long_for_a_message_i
     first, file = shown(reason="a" * 5000, target="the boss")
     assert first.startswith("• reason: aaa")
     assert file == ("request-40.txt", f"reason:\n{'a' * 5000}\n\ntarget:\nthe boss")
-    assert "*These are not the whole inputs*" in str(request(awaiting(parameters=json.dumps({"a": "&" * 900}))).blocks)
+    assert "*Not all inputs fit here*" in str(request(awaiting(parameters=json.dumps({"a": "&" * 900}))).blocks)
     assert whole_request(awaiting(parameters=json.dumps({"a": "b" * 5000})), SUBJECT, clearance=1) is None
 
 
@@ -232,7 +232,7 @@ def test_an_approval_request_shows_the_observables_that_the_run_gets_and_many_in
     assert whole_request(few, SUBJECT, clearance=2) is None
     many = asked(*(artifact().model_copy(update={"data": f"192.0.2.{number}"}) for number in range(12)))
     shown = texts_of(request(many))[0]
-    assert "• ip 192[.]0[.]2[.]9\n*and 2 more*: the thread of the card has request-40.txt." in shown
+    assert "• ip 192[.]0[.]2[.]9\n*and 2 more*: request-40.txt in the thread of the card has them." in shown
     file = whole_request(many, SUBJECT, clearance=2)
     assert file is not None
     assert file[1].startswith("Observables:\nip 192[.]0[.]2[.]0\n")
