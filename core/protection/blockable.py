@@ -2,13 +2,13 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from core.protection.parsing import KINDS, Network, Parsed, network_in
-from core.protection.protected import ProtectedTargets, embedded_in, host_of
+from core.protection.protected import ProtectedList, ProtectedTargets, embedded_in, host_of
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -36,40 +36,37 @@ class Blockable:
     """Which targets can be blocked, with those that `[blocklist] never` names."""
 
     def __init__(self, never: Sequence[str] = ()) -> None:
-        self._never, self._own = ProtectedTargets(never), ProtectedTargets(_OWN)
+        self._never = ProtectedTargets(never)
 
     def why_not(self, target: Parsed) -> str:
         """Why a target can't be blocked, as a sentence without its full stop, or `""`."""
         if target.kind not in LIST_OF:
             return f"{target.value[:100]} is no address, domain, URL or hash, so no list can have it"
-        if problem := self._network_problem(target) or self._host_problem(target):
+        if problem := _problem(target):
             return problem
-        if self._own.current().entry_for(target) is not None:
-            return f"{target.value} is a part of Slack, through which blocks are ended"
-        entry = self._never.current().entry_for(target)
+        entry = self._never.current().entry_for(target) if self._never else None
         return "" if entry is None else f"{target.value} is {entry} by [blocklist] never"
 
-    def _network_problem(self, target: Parsed) -> str:
-        host = host_of(target.value) if target.kind == "url" else target.value
-        if (network := _network(target.kind, host)) is None:
-            return ""
+
+@lru_cache(maxsize=4_096)  # an alert may have hundreds, of which a run acts on one
+def _problem(target: Parsed) -> str:
+    host = host_of(target.value) if target.kind == "url" else target.value
+    network = _network(target.kind, host)
+    if network is not None:
         for one in (network, *embedded_in(network)):
             if one.prefixlen < WIDEST[one.version]:
                 return f"{target.value} is wider than /{WIDEST[one.version]}"
             for word, special in _special():
                 if special.version == one.version and special.overlaps(one):
                     return f"{target.value} is of {word}, which is no host elsewhere"
-        return ""
-
-    def _host_problem(self, target: Parsed) -> str:
-        host = host_of(target.value) if target.kind == "url" else target.value
-        if target.kind not in ("host", "url") or _network(target.kind, host) is not None:
-            return ""
+    elif target.kind in ("host", "url"):
         if "." not in host:
             return f"{target.value} has no dot, so it is the name of a host inside"
         if _is_suffix(host, only_icann=True):
             return f"{host} is a public suffix: nobody owns it, and blocking it would block all below it"
-        return ""
+        if _own().entry_for(target) is not None:
+            return f"{target.value} is a part of Slack, through which blocks are ended"
+    return ""
 
 
 def hint(target: Parsed) -> str:
@@ -91,6 +88,11 @@ def hint(target: Parsed) -> str:
 def _network(kind: str, host: str) -> Network | None:
     """The network that an address, or the host of a URL, is."""
     return network_in(host) if kind in ("address", "url") else None
+
+
+@cache
+def _own() -> ProtectedList:
+    return ProtectedList(_OWN)
 
 
 @cache

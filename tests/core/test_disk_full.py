@@ -12,7 +12,7 @@ import resource
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pytest
 
 from core.common.database.sqlite.connection import WAL_BYTES
 from core.common.database.sqlite.database import LOG_BOUND_BYTES
+from core.protection import BLOCK
 from tests import programs
 from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, run_body, setup_in
 
@@ -132,6 +133,54 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
     async with core_process(setup) as again:
         for alert_id in acknowledged:
             assert (await again.client("lead").alert(alert_id)).id == alert_id
+
+
+@pytest.mark.sqlite
+async def test_the_block_list_is_read_on_a_full_disk_and_has_what_was_acknowledged(small_disk: Path) -> None:
+    setup = await setup_in(small_disk)
+    await setup.users(("edge-fw", "reader"))
+    reader, lead = ({"Authorization": f"Bearer {setup.keys[name]}"} for name in ("edge-fw", "lead"))
+    async with core_process(setup) as core, httpx.AsyncClient(base_url=core.url, headers=lead, timeout=30) as http:
+        artifacts = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in range(40)]
+        alert = (await http.post("/api/alert", json={**ALERT, "artifacts": artifacts})).json()["id"]
+        blocked = set[str]()
+
+        async def block(number: int) -> int:
+            target = f"198.51.100.{number}"
+            answer = await http.post("/api/connector/engine/action", json=run_body(alert, BLOCK, target=target))
+            if answer.status_code == 201:
+                blocked.add(target)
+            return answer.status_code
+
+        async def listed() -> set[str]:
+            answer = await http.get("/api/blocklist/ip.txt", headers=reader)
+            assert answer.status_code == 200
+            return set(answer.text.split())
+
+        assert await block(0) == 201
+        await until_listed(listed, {"198.51.100.0"})
+        fill(small_disk / "filler")
+        statuses = []
+        while 503 not in statuses:
+            statuses.append(await block(len(statuses) + 1))
+            assert "198.51.100.0" in await listed() <= blocked
+        os.unlink(small_disk / "filler")
+        await until(core, "ok")
+        assert await block(39) == 201
+        await until_listed(listed, blocked)
+        shown = [one["readers"][0] for one in (await http.get("/api/connector/engine/measure")).json()]
+        await core.kill()
+    async with core_process(setup) as core:
+        answer = await core.client().measures()
+    assert {one.data for measure in answer for one in measure.target or ()} == blocked
+    assert {reader["name"] for reader in shown} == {"edge-fw"}
+
+
+async def until_listed(listed: Callable[[], Awaitable[set[str]]], wanted: set[str]) -> None:
+    """A run ends after its request is answered."""
+    async with asyncio.timeout(60):
+        while await listed() != wanted:  # noqa: ASYNC110 - no event: another process looks
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.sqlite
