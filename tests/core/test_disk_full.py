@@ -160,7 +160,7 @@ async def test_the_block_list_is_read_on_a_full_disk_and_has_what_was_acknowledg
         assert await block(0) == 201
         await until_listed(listed, {"198.51.100.0"})
         fill(small_disk / "filler")
-        statuses = []
+        statuses = list[int]()
         while 503 not in statuses:
             statuses.append(await block(len(statuses) + 1))
             assert "198.51.100.0" in await listed() <= blocked
