@@ -72,7 +72,8 @@ async def _ask_to_approve(context: Context, action_id: str, extension_id: str = 
         return
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     if extension is not None:
-        shown = views.later_end_view(action, view, extension, is_in_home=is_home(context))
+        render = partial(views.later_end_view, action, view, extension, is_home(context))
+        shown = await responses.with_buttons(context, f"approve:{extension.id}", render)
     else:
         shown = await _approve_view(context, action, view, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):

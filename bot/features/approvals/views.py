@@ -19,6 +19,7 @@ from bot.block_kit.text import (
     escape,
     foreign,
     person_name,
+    plain,
     section,
     sections,
     slack_date,
@@ -136,7 +137,7 @@ def request_blocks(
     It is for a later end if one waits.
     """
     if not sees_all(view.clearance, view.subject):
-        return [section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")]
+        return [_withheld_request(view)]
     extension = undo_state.later_end(action, now_ms)
     if extension is not None:
         can_decide = can_decide and not has_voted(action, voter, extension)
@@ -194,6 +195,24 @@ def _note(action: Action, view: RedactedView) -> str:
 def also_read(action: Action, view: RedactedView) -> list[str]:
     """What a run gets beside its targets, for a line below all else."""
     return [text for text in [_can_also_read(action, view)] if text]
+
+
+def _withheld_request(view: RedactedView) -> Block:
+    return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
+
+
+def request_line(action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, link: str) -> Block:
+    """The request in two lines, with the button that opens all that a decision needs, Deny too."""
+    if not sees_all(view.clearance, view.subject):
+        return _withheld_request(view)
+    extension = undo_state.later_end(action, now_ms)
+    review, _ = runs.decision_buttons(action, button, extension)
+    if extension is not None:
+        return section(runs.later_end_line(action, extension, view), accessory=review)
+    override = "🔴 *Override*: " if action.override is not None else ""
+    asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
+    on = f"{runs.of_root(view.subject, view, link)} · {decision(action, now_ms)}"
+    return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review")})
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
@@ -395,7 +414,9 @@ def run_on(action: Action, view: RedactedView) -> str:
     return f"{runs.name(action)}{acts_on}"
 
 
-def later_end_view(action: Action, view: RedactedView, extension: Extension, *, is_in_home: bool) -> dict[str, Any]:
+def later_end_view(
+    action: Action, view: RedactedView, extension: Extension, is_in_home: bool, button: ButtonIds
+) -> dict[str, Any]:
     """Asks once more before a later end is approved, with the target and both ends."""
     targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
     named = sections(["*Target*", *targets]) if targets else []
@@ -409,6 +430,7 @@ def later_end_view(action: Action, view: RedactedView, extension: Extension, *, 
             *named,
             section(change),
             context(undo_state.needed(extension)),
+            actions(*runs.decision_buttons(action, button, extension)[1:]),
         ],
         callback_id=ids.APPROVE_VIEW,
         submit=label,

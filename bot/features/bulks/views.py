@@ -83,7 +83,7 @@ def extend_all_view(bulk: BulkCounts, timed: Sequence[Action], policy: Policy, n
     )
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - last) // MINUTE_MS)))
     if not field:
-        return modals.notice("Extend all", f"{about['text']['text']} The settings allow no later end.")
+        return modals.notice("Extend all", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     return modals.modal(
         "Extend all",
         [about, *field],

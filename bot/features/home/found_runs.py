@@ -1,7 +1,7 @@
 """Runs that a search found, with what is shown beside them: what they ran on, the policy, the titles, the card."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot.block_kit import names
 from bot.clearance import Subject
@@ -13,12 +13,6 @@ from bot.features.runs.views import undo_state
 from core.models import Action, Document, Person, Policy
 
 MANY, SOME = 500, 50
-
-
-async def whole(context: Context, run: HomeRun) -> HomeRun:
-    """With all inputs, since searches shorten long ones, and somebody decides by them."""
-    read = await context.core.action(run.action.id)
-    return replace(run, action=names.titled_as(read, run.action))
 
 
 @dataclass(frozen=True)
@@ -57,6 +51,7 @@ class FoundRuns:
         return HomeRun(titled, subject, policy, self.links[subject.root_id])
 
     def to_decide(self, person: Person, actions: Sequence[Action], now_ms: int) -> list[HomeRun]:
-        """Those of these that this person may approve or deny, or whose later end."""
+        """Those of these that this person may approve or deny, or whose later end; the most severe first."""
         listed = [(self.run(action), undo_state.later_end(action, now_ms)) for action in actions]
-        return [run for run, later in listed if approvals.may_decide(run.action, person, run.subject, later)]
+        able = (run for run, later in listed if approvals.may_decide(run.action, person, run.subject, later))
+        return sorted(able, key=lambda run: run.subject.severity, reverse=True)

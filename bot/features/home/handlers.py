@@ -10,7 +10,7 @@ from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
-from bot.features.home import active, found_runs
+from bot.features.home import active
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home
 from bot.features.home.views.active import MAX_IN_HOME, in_home
@@ -71,15 +71,13 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
     to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0], now_ms))
-    whole = [await found_runs.whole(context, run) for run in to_approve[: home.MAX_SHOWN]]
     shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since, DAY_AND_TIME))) for storm in found_storms]
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
-    to_decide = [*whole, *to_approve[home.MAX_SHOWN :]]
-    return Home(to_decide, alerts, unassigned, running, failed_runs, recent, storms, which)
+    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, which)
 
 
 async def _own(context: Context, login: str) -> HomeAlerts:

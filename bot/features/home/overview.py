@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Command, Context, Entry, Feature, Handler
-from bot.features.home import found_runs
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import overview
 from bot.features.home.views.home import HomeRun, by_bulk
@@ -42,7 +41,6 @@ async def on_pending_command(context: Context) -> None:
     decided = {run.action.id for run in to_decide}
     others = by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = by_bulk(to_decide)
-    to_decide = [await found_runs.whole(context, run) for run in to_decide[: overview.MAX_REQUESTS]]
     await responses.show_with_buttons(
         context,
         "Approvals",
@@ -75,7 +73,7 @@ _HANDLERS: dict[str, Handler] = {
     "mine": on_mine_command,
 }
 _SUMMARIES = {
-    "pending": "what waits for approval, with Approve and Deny",
+    "pending": "what waits for approval, with Review",
     "failed": "what failed in the last day, with Run again",
     "mine": "what you started, and how it went",
 }

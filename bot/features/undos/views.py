@@ -16,7 +16,6 @@ from bot.block_kit.text import (
     person_name,
     section,
     slack_date,
-    utc_time,
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
@@ -35,7 +34,9 @@ PROBLEMS_SHOWN = 5  # of the targets of one run
 def buttons(
     action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None, *, part: str = ""
 ) -> list[dict[str, Any]]:
-    """Undo; of a run that core is to undo also Extend. `policy` is that of the responder that undoes it.
+    """Undo; also Extend, of what core is to undo while no later end waits for approval.
+
+    `policy` is that of the responder that undoes it.
 
     `part` is the id of one of several targets, which are undone one by one.
     """
@@ -51,7 +52,8 @@ def buttons(
         confirm=dialog,
         about=_about(action, view),
     )
-    if not is_timed:
+    waiting = undo.extension if undo.extension is not None and undo.extension.outcome is None else None
+    if not is_timed or (waiting is not None and (not part or part in waiting.targets)):
         return [press]
     return [
         button_element(
@@ -74,7 +76,7 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
     approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
     more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
     on, who = runs.target_in_plain(action, view, 110), person_name(action.created_by)
-    until = f"would end {utc_time(undo.at)}" if undo is not None and undo.at is not None else "lasts until it is undone"
+    until = "would end by itself" if undo is not None and undo.at is not None else "lasts until it is undone"
     text = f"Runs {name[:40]} on {on}. {who} asked for it, and it {until}.{approvals}{more}"
     title = foreign_plain(f"Undo {runs.title(action)}?", 100)
     return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
@@ -91,7 +93,7 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int,
     about = section(f"{runs.heading(action, view)}. {who} {undo_state.end(undo.at if undo is not None else None)}")
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
     if not field:
-        return modals.notice("How much longer?", f"{about['text']['text']} The settings allow no later end.")
+        return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     until = undo.approved_until if undo is not None else None
     after = f"Beyond {slack_date(until, DAY_AND_TIME)} it needs approval again." if until else ""
     return modals.modal(

@@ -158,7 +158,7 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
         await leave_modal(page)
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('Run a responder')")
-    for typed, shown_then in ((alert_id, title), ("Block", "Minutes")):
+    for typed, shown_then in ((alert_id, title), ("Block", "How long")):
         await page.locator("#modal .select-box").last.click()
         await choose_first(page, typed)
         await expect(modal(page)).to_contain_text(shown_then)

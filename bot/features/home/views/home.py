@@ -26,10 +26,10 @@ from bot.storms import common
 from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part
+MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
 NOBODY = "Nobody works on"
 TITLE_LIMIT = 200  # characters
-MAX_BLOCKS = 100  # which is Slack's limit
 
 
 @dataclass(frozen=True)
@@ -99,39 +99,25 @@ def home_view(
         blocks.append(section("\n".join(lines)))
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
-    rest: list[Block] = []
+        blocks += [request(run, person, button, now_ms) for run in home.waiting[:MAX_REQUESTS]]
+        blocks += _rest(len(home.waiting) - MAX_REQUESTS, "pending")
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
-        rest += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
-        rest += [_alert(alert, person, button) for alert in alerts.shown]
-        rest += _rest(alerts.total - sum(map(_size, alerts.shown)))
+        blocks += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
+        blocks += [_alert(alert, person, button) for alert in alerts.shown]
+        blocks += _rest(alerts.total - sum(map(_size, alerts.shown)))
         if alerts.total > 1 and title == NOBODY and "manageAlert" in person.permissions:
-            rest.append(actions(several_button(Intent("several_open", ""), button)))
-    rest += in_force
-    for title, shown in (
-        ("Running for you", home.running),
-        ("Failed or expired in the last day", home.failed),
-        ("Your last runs", home.recent),
+            blocks.append(actions(several_button(Intent("several_open", ""), button)))
+    blocks += in_force
+    for title, shown, verb in (
+        ("Running for you", home.running, "mine"),
+        ("Failed or expired in the last day", home.failed, "failed"),
+        ("Your last runs", home.recent, ""),
     ):
-        rest += [{"type": "divider"}, *head(title, len(shown))] if shown else []
-        rest += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
-        rest += _rest(len(shown) - MAX_SHOWN)
-    blocks += _requests(home.waiting, person, button, now_ms, room=MAX_BLOCKS - 1 - len(blocks) - len(rest))
-    return {
-        "type": "home",
-        "callback_id": ids.HOME_VIEW,
-        "blocks": [*blocks, *rest, actions(button_element("Help", ids.HELP))],
-    }
-
-
-def _requests(waiting: Sequence[HomeRun], person: Person, button: ButtonIds, now_ms: int, *, room: int) -> list[Block]:
-    """The first requests, whole, in so many blocks; and how many more there are."""
-    blocks: list[Block] = []
-    for number, run in enumerate(waiting):
-        of_run = request(run, person, button, now_ms)
-        if number == MAX_SHOWN or len(blocks) + len(of_run) >= room:
-            return [*blocks, *_rest(len(waiting) - number)]
-        blocks += of_run
-    return blocks
+        blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
+        blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
+        blocks += _rest(len(shown) - MAX_SHOWN, verb)
+    help_button = actions(button_element("Help", ids.HELP))
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, help_button]}
 
 
 def notice_home(text: str) -> dict[str, Any]:
@@ -144,18 +130,18 @@ def head(title: str, number: int) -> list[Block]:
     return [section(f"*{title}* ({number:,})" if number else f"*{title}*: nothing")]
 
 
-def _rest(left_out: int) -> list[Block]:
-    return [context(f"and {left_out:,} more")] if left_out > 0 else []
+def _rest(left_out: int, verb: str = "") -> list[Block]:
+    """How many more there are, and the command that lists them all where there is one."""
+    listed = f": `/responder {verb}` lists all" if verb else ""
+    return [context(f"and {left_out:,} more{listed}")] if left_out > 0 else []
 
 
-def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> list[Block]:
-    """A request for approval with all that this person's decision needs."""
+def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
+    """A request for approval, with the button that opens all that this person's decision needs."""
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
-        return [approvals.bulk_request(run.action, run.together, button)]
-    return approvals.request_blocks(
-        run.action, view, button=button, now_ms=now_ms, policy=run.policy, link=run.link, voter=person.login
-    )
+        return approvals.bulk_request(run.action, run.together, button)
+    return approvals.request_line(run.action, view, button=button, now_ms=now_ms, link=run.link)
 
 
 def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:

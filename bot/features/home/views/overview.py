@@ -10,7 +10,6 @@ from core.common.words import count
 from core.models import Person
 
 MAX_LINES = 20  # each with a button
-MAX_REQUESTS = 8  # as in the App Home
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
 VERBS = {
     "pending": "Approvals",
@@ -38,11 +37,10 @@ def pending(
     now_ms: int,
     hidden: int = 0,
 ) -> Message:
-    """What waits for this person's approval with all that a decision needs, then what waits for somebody else's."""
+    """What waits for this person's approval, then what waits for somebody else's."""
     blocks: list[Block] = [*home.head("Waiting for your approval", len(to_decide))]
-    for run in to_decide[:MAX_REQUESTS]:
-        blocks += home.request(run, person, button, now_ms)
-    blocks += _rest(len(to_decide) - MAX_REQUESTS, 0)
+    blocks += [home.request(run, person, button, now_ms) for run in to_decide[:MAX_LINES]]
+    blocks += _rest(len(to_decide) - MAX_LINES, 0)
     blocks += home.head("Waiting for others", len(others)) if others else []
     blocks += [home.run_block(run, person, button, now_ms) for run in others[:MAX_OTHERS]]
     text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"

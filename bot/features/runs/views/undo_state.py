@@ -162,6 +162,11 @@ def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
     return [modals.choice_field(block_id, "How much longer", options, options[0][0])] if options else []
 
 
+def no_later_end(policy: Policy) -> str:
+    """Why nobody can extend what ends as late as the settings allow."""
+    return f"The settings allow no later end than {minutes(policy.undo_after_minutes or 0)} from now."
+
+
 def minutes_of(value: str) -> int | None:
     """The minutes of a chosen option; None for what isn't one."""
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None

@@ -63,7 +63,9 @@ async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: 
     assert ids.APPROVE not in withheld
 
 
-async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs(env: FeatureEnvironment) -> None:
+async def test_home_has_a_line_for_what_waits_for_approval_and_review_all_that_a_decision_needs(
+    env: FeatureEnvironment,
+) -> None:
     alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, title="Lemur calls home")
     card = await env.card_of("ben", alert)
     for one in (alert, red):
@@ -72,12 +74,14 @@ async def test_home_lists_what_waits_for_approval_with_all_that_a_decision_needs
     await env["anna"].open_home()
     home = await env.until("anna", lambda s: s.home)
     shown = text_of(home)
-    for part in ("*Waiting for your approval* (1)", "• reason: lateral movement", "1 approval, answer by ", "🟠 HIGH"):
+    for part in ("*Waiting for your approval* (1)", "🟠 *Isolate on ", "1 approval, answer by ", "Review"):
         assert part in shown
+    assert "lateral movement" not in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert red.id not in shown  # anna may see up to TLP:AMBER
-    assert shown.count('"Approve"') == shown.count('"Deny"') == 1
-    await approve(env["anna"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    form = await approve(env["anna"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    assert "• reason: lateral movement" in text_of(form)
+    assert '"Deny"' in text_of(form)
     assert (await env.ended_run(alert)).status == "Success"
     assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
 
@@ -114,15 +118,18 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
 
 
 async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(env: FeatureEnvironment) -> None:
-    alerts = [await env.create_alert(sourceRef=str(n)) for n in range(12)]
+    alerts = [await env.create_alert(sourceRef=str(n), title=f"Beacon {n}") for n in range(12)]
+    alerts.insert(0, await env.create_alert(sourceRef="worst", title="Ransomware", severity=4))
     for alert in alerts:
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
         await env.client.run({**body, "parameters": {"reason": "x" * 5000}})
     await env["ben"].open_home()
     home = await env.until("ben", lambda s: s.home)
-    assert "*Waiting for your approval* (12)" in text_of(home)
-    assert "and 4 more" in text_of(home)
-    assert len(home["blocks"]) <= 100
+    shown = text_of(home)
+    assert "*Waiting for your approval* (13)" in shown
+    assert "and 10 more: `/responder pending` lists all" in shown
+    assert shown.index("Ransomware") < shown.index("Beacon 11") < shown.index("Beacon 10")
+    assert len(shown[: shown.index("*Nobody works on*")]) < 6000  # five sections: it fits a phone's screen
 
 
 async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: FeatureEnvironment) -> None:

@@ -201,9 +201,9 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     await env.told("ben", "lea")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["lea"].open_home()
-    home = await env.until("lea", lambda s: s.home if "*Isolate on " in text_of(s.home or {}) else None)
-    assert "Can be approved by: lea." in text_of(home)
-    await approve(env["lea"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+    home = await env.until("lea", lambda s: s.home if "🟠 *Isolate on " in text_of(s.home or {}) else None)
+    form = await approve(env["lea"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    assert "Can be approved by: lea." in text_of(form)
     assert (await env.ended_run(alert)).status == "Success"
 
 
@@ -299,10 +299,12 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
             assert "*with no end* (now until <!date" in text_of(place)
             keep = next(e for e in buttons_in(place) if e["action_id"].startswith(f"{ids.APPROVE}:"))
             assert (keep["text"]["text"], keep["style"]) == ("Keep with no end", "danger")
-            assert any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
+            assert place in (home, listed) or any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
+            assert f'"{ids.EXTEND}:' not in text_of(place)  # nobody asks for more while more is asked for
         await env["ben"].command(SOC, f"/responder approve {action.id}")
         form = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks to keep")))
         assert (form["title"]["text"], form["submit"]["text"]) == ("Keep with no end?", "Keep with no end")
+        assert any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(form))
         await env["ben"].submit(form["id"], {})
         await env.told("ben", "It lasts until somebody undoes it.")
 
