@@ -13,18 +13,13 @@ from core.actions.due import AFTER_REFUSAL, Due, Followup
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
-from core.engines.base import Report
-from core.settings import ResponderSection
 from core.store import due as stored
 from core.store.database import sequences
 from tests.clock import SetClock
-from tests.core.actions.harness import ANNA, BEN, another_core, open_harness, run_input, started_run
-from tests.core.scripted_engine import ScriptedEngine
 from tests.stores import opened
 
 START_MS = 1_700_000_000_000
 MONTH_MS = 30 * DAY_MS
-ASKS = {"BlockHost_1_0": ResponderSection(approval=1, approval_expires_minutes=10)}
 
 
 class Machine:
@@ -239,51 +234,3 @@ async def test_what_the_database_could_not_commit_is_done_later(tmp_path: Path) 
         core.before = lambda tx, number: None
         await core.due.look()
         assert [number for number, _ in core.done] == [1]
-
-
-@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_run_expires_after_its_time_whichever_way_the_clock_jumps(tmp_path: Path, jump_ms: int) -> None:
-    uptime = SetClock(5_000)
-    async with (
-        open_harness(tmp_path, policies=ASKS, lease_clock=uptime) as harness,
-        another_core(harness, ScriptedEngine(), policies=ASKS, lease_clock=uptime) as second,
-    ):
-        for core in (harness, second):
-            await core.due.look()
-        waiting, approved = [(await harness.actions.start(ANNA, run_input(harness))).action for _ in range(2)]
-        await harness.actions.decide(BEN, approved.id, "approve")
-        for passed_ms, jumped_ms in ((0, 0), (MINUTE_MS, jump_ms), (9 * MINUTE_MS - 1, 0)):
-            harness.clock.now_ms += passed_ms + jumped_ms
-            uptime.now_ms += passed_ms
-            await asyncio.gather(harness.due.look(), second.due.look())
-        assert (await harness.action(waiting.id)).status == "Waiting"
-        harness.clock.now_ms += 1
-        uptime.now_ms += 1
-        await asyncio.gather(harness.due.look(), second.due.look())
-        assert (await harness.action(waiting.id)).outcome == "expired"
-        events = (await harness.feed.page(0, wait_s=0)).events
-        assert [event.object_id for event in events if event.type == "action.ended"].count(waiting.id) == 1
-
-
-@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_timed_undo_runs_after_its_time_whichever_way_the_clock_jumps(tmp_path: Path, jump_ms: int) -> None:
-    uptime = SetClock(5_000)
-    policies = {"BlockHost_1_0": ResponderSection(undo="Notify_2_1", undo_after_minutes=10)}
-    async with (
-        open_harness(tmp_path, policies=policies, lease_clock=uptime) as harness,
-        another_core(harness, ScriptedEngine(), policies=policies, lease_clock=uptime) as second,
-    ):
-        for core in (harness, second):
-            await core.due.look()
-        action, run = await started_run(harness)
-        run.finish(Report(True))
-        await harness.ended(action.id)
-        for passed_ms, jumped_ms in ((0, 0), (MINUTE_MS, jump_ms), (9 * MINUTE_MS - 1, 0)):
-            harness.clock.now_ms += passed_ms + jumped_ms
-            uptime.now_ms += passed_ms
-            assert list(await asyncio.gather(harness.due.look(), second.due.look())) == [0, 0]
-        harness.clock.now_ms += 1
-        uptime.now_ms += 1
-        await asyncio.gather(harness.due.look(), second.due.look())
-        sql = "SELECT undoes FROM action WHERE undoes IS NOT NULL"
-        assert [row["undoes"] for row in await harness.database.read(lambda reads: reads.rows(sql))] == [action.number]
