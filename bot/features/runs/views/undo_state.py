@@ -49,7 +49,8 @@ def summary(action: Action, view: RedactedView) -> str:
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · ends {minutes(length)} after it succeeded" if length else ""
-    ended = {"undone": f"undone{_readers(action)}", "replaced": "a later run decides when it ends"}
+    still = _readers(action)
+    ended = {"undone": f"released{still}" if still else "undone", "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
 
