@@ -579,8 +579,8 @@ class Lookalikes:
             for look, is_label in (*((look, False) for look in whole), (one["look_label"], True)):
                 self._by_look.setdefault((one["undone_by"], look), []).append((is_label, one))
 
-    def sentences(self, undone_by: str, artifacts: Iterable[TargetArtifact], now: int) -> list[str]:
-        """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until 15:31 UTC`, or that it is."""
+    def sentences(self, undone_by: str, artifacts: Iterable[TargetArtifact]) -> list[str]:
+        """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until ...`, or that it is."""
         found: dict[int, str] = {}
         for artifact in artifacts if undone_by and self._by_look else ():
             named = Parsed(artifact.kind, artifact.data.strip())
@@ -593,15 +593,15 @@ class Lookalikes:
             same = max((one for one in rows if one["digest"] == named.digest), key=end_of, default=None)
             for one in rows:
                 if one is same or one["digest"] != named.digest:
-                    found.setdefault(one["id"], self._sentence(artifact, one, now))
+                    found.setdefault(one["id"], self._sentence(artifact, one))
         return [sentence for _, sentence in sorted(found.items()) if sentence]
 
-    def _sentence(self, artifact: TargetArtifact, one: Row, now: int) -> str:
+    def _sentence(self, artifact: TargetArtifact, one: Row) -> str:
         row = stored_actions.find(self._reads, one["action_id"])
         if row is None or targets.of_action(self._reads, row)[0].clearance > self._sees_up_to:
             return ""
         other = next((item for item in _loaded(row).target or () if item.id == one["artifact"]), None)
-        until = f" until {time_text(one['ends_at'], now)}" if one["ends_at"] is not None else ""
+        until = f" until {time_text(one['ends_at'])}" if one["ends_at"] is not None else ""
         if other is None or other.tlp > self._sees_up_to:
             return ""
         if one["digest"] == Parsed(artifact.kind, artifact.data.strip()).digest:

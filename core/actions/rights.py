@@ -162,7 +162,7 @@ def explained(
 
     def notes(undone_by: str, artifacts: Sequence[TargetArtifact], now: int) -> list[str]:
         of_list = blocklist.notes(reads, artifacts, now) if undone_by == UNBLOCK else ()
-        return [*alike.sentences(undone_by, artifacts, now), *of_list]
+        return [*alike.sentences(undone_by, artifacts), *of_list]
 
     return registry.explained(
         target,

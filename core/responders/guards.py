@@ -547,14 +547,13 @@ def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
         return ResponderBotError(
             code, f"You are not authorized to run {name}: {refusal.message}; {refusal.lift}.", details=details
         )
-    free = f"; free again at {time_text(refusal.until, now)}" if refusal.until is not None else ""
+    free = f"; free again at {time_text(refusal.until)}" if refusal.until is not None else ""
     return ResponderBotError(code, f"{name} can't run: {refusal.message}{free}; {refusal.lift}.", details=details)
 
 
-def time_text(at: int, now: int) -> str:
-    """A time for people, such as `15:31 UTC`, with its day if that isn't the one of `now`."""
-    then, today = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (at, now))
-    return f"{then:%H:%M} UTC" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M} UTC"
+def time_text(at: int) -> str:
+    """A time in a sentence, with its day, so that who shows it can tell it in another time zone."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _period(rate: Rate) -> str:

@@ -23,7 +23,6 @@ from bot.block_kit.text import (
     section,
     slack_date,
     strip_markup,
-    utc_time,
 )
 from bot.clearance import RedactedView, Subject, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
@@ -138,25 +137,18 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
 
     A reason may name an artifact, such as one that is protected.
     """
-    return _until(responder, lambda at: f"at {utc_time(at)}") + _why_not(responder, view)
-
-
-def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
-    """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
-    return _until(responder, lambda at: slack_date(at, DAY_AND_TIME)) + core_says(_why_not(responder, view), limit)
-
-
-def _until(responder: OfferedResponder, shown: Callable[[int], str]) -> str:
-    times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
-    return f"free again {shown(max(times))}; " if times else ""
-
-
-def _why_not(responder: OfferedResponder, view: RedactedView) -> str:
     refusals = responder.refusals or ()
     lifts = dict.fromkeys(refusal.lift for refusal in refusals)
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
     sentences = [_on_kinds(responder) if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
     return view.text(with_names("; ".join(sentences), view)) or "it gives no reason"
+
+
+def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
+    """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
+    times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
+    free = f"free again {slack_date(max(times), DAY_AND_TIME)}; " if times else ""
+    return free + core_says(reasons(responder, view), limit)
 
 
 def _on_kinds(responder: OfferedResponder) -> str:

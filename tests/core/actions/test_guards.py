@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,7 @@ def run_input(harness: Harness, **more: Any) -> RunInput:
 
 def at(hours: float) -> str:
     """A time as sentences have it, so long after the tests' clock begins at 22:13 UTC."""
-    minutes = int(22 * 60 + 13 + hours * 60)
-    return f"{minutes // 60 % 24:02}:{minutes % 60:02} UTC"
+    return f"{datetime(2023, 11, 14, 22, 13, tzinfo=UTC) + timedelta(hours=hours):%Y-%m-%d %H:%M} UTC"
 
 
 async def member(harness: Harness, group: str, login: str, *, out: bool = False) -> None:
@@ -271,7 +271,7 @@ async def test_a_rate_is_kept_and_says_when_it_is_free_again(tmp_path: Path) -> 
         harness.clock.now_ms += HOUR_MS // 2
         await ran(harness)
         harness.clock.now_ms += HOUR_MS
-        assert "3 of 3 runs in 1 day are used; free again at 22:13 UTC" in (await refused(harness))[1]
+        assert "3 of 3 runs in 1 day are used; free again at 2023-11-15 22:13 UTC" in (await refused(harness))[1]
 
 
 async def test_a_restart_and_a_second_core_count_what_ran_before(tmp_path: Path) -> None:
