@@ -49,8 +49,7 @@ def summary(action: Action, view: RedactedView) -> str:
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · ends {minutes(length)} after it succeeded" if length else ""
-    still = _readers(action)
-    ended = {"undone": f"released{still}" if still else "undone", "replaced": "a later run decides when it ends"}
+    ended = {"undone": _readers(action), "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
 
@@ -83,12 +82,12 @@ def title(undo: Undo) -> str:
 
 
 def _readers(action: Action) -> str:
-    """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force, or who still has one that ended."""
+    """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force; of what was undone, who still has it."""
     readers = action.readers or ()
     has_read = [reader for reader in readers if reader.at is not None]
     if action.undo is not None and action.undo.status == "undone":
         names = ", ".join(foreign(reader.name, NAME_LIMIT) for reader in has_read)
-        return f" · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else ""
+        return f"released · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else "undone"
     by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at)}" for reader in has_read if reader.at]
     left = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is None]
     read = f" · read by {', '.join(by)}" if by else ""

@@ -9,7 +9,8 @@ import httpx
 from bot.block_kit import ids
 from core.protection import BLOCK
 from core.store import blocklist as stored
-from tests.bot.features.environment import SOC, card_in, feature_environment, text_of
+from tests.bot.features.environment import card_in, feature_environment, text_of
+from tests.bot.running import SOC
 
 UNREAD = "nothing reads the block list ip.txt: see core/docs/blocklist.md"
 
