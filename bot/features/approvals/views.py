@@ -206,13 +206,13 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, now_m
     if not sees_all(view.clearance, view.subject):
         return _withheld_request(view)
     extension = undo_state.later_end(action, now_ms)
-    review, _ = runs.decision_buttons(action, button, extension)
+    review = runs.decision_buttons(action, button, extension)[0]
     if extension is not None:
         return section(runs.later_end_line(action, extension, view), accessory=review)
     override = "🔴 *Override*: " if action.override is not None else ""
     asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action, now_ms)}"
-    return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review")})
+    return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review"), "style": "primary"})
 
 
 def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
