@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.actions.runner import WITHOUT_HOST_MS
+from core.actions.runner import CLAIM_AT_ONCE, WITHOUT_HOST_MS
 from core.common.database import Row
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -17,6 +17,7 @@ from core.hosts.host_list import drain
 from core.hosts.hosts import LEASE_MS, LOOKS, STOPPED_LEASE_MS, Host
 from core.models import Action, UndoInput
 from core.settings import ResponderSection
+from core.store import actions as stored_actions
 from core.store import hosts as stored
 from tests.clock import SetClock
 from tests.core.actions.harness import (
@@ -101,6 +102,18 @@ async def test_a_responder_of_another_host_is_offered_and_runs_there(tmp_path: P
 
 
 # --- lost hosts -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_engine_without_a_limit_goes_on_to_claim_after_many(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        await look(harness, other)
+        await lose(harness, other)
+        for _ in range(CLAIM_AT_ONCE + 1):  # which the core without its lease leaves to others
+            await harness.actions.start(ANNA, run_input(harness))
+        await look(other)
+        for _ in range(CLAIM_AT_ONCE + 1):
+            (await next_run(engine)).finish(Report(True))
 
 
 async def lose(harness: Harness, other: ActionParts) -> None:
@@ -221,6 +234,16 @@ async def test_a_run_that_is_recorded_as_the_core_finds_its_lease_lost_is_run(tm
         run = await next_run(harness.engine)
         run.finish(Report(True))
         assert (run.job.action_id, (await harness.ended(action.id)).status) == (action.id, "Success")
+
+
+async def test_a_stopped_core_leaves_to_any_other_what_it_has_claimed_and_not_begun(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
+        await started_run(harness)
+        claimed, holder = (await harness.actions.start(ANNA, run_input(harness))).action, harness.hosts.holder
+        await harness.database.transaction(lambda tx: stored_actions.set_owner(tx, claimed.number, holder))
+        await harness.runner.close()
+        owners = [row["owner"] for row in await rows(harness, "SELECT owner FROM action ORDER BY id")]
+        assert owners == [holder, None]
 
 
 async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_minute(tmp_path: Path) -> None:

@@ -353,6 +353,18 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
         assert gone.code == "conflict"
 
 
+async def test_an_extension_that_its_requester_may_no_longer_ask_for_is_not_approved(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1, undo_after_minutes=60) as harness:
+        action = await approved(harness, BEN, undoAfterMinutes=5)
+        due = (await undo_of(harness, action)).at
+        await harness.undos.set_time(ANNA, action.id, 60)
+        extension = await extension_of(harness, action)
+        await harness.people.disable(COMMAND_LINE, "anna")
+        error = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id))
+        assert (error.code, "may no longer do so" in error.message) == ("conflict", True)
+        assert (await undo_of(harness, action)).at == due
+
+
 async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(tmp_path: Path) -> None:
     async with harness_with(tmp_path, approval=1, undo_after_minutes=60, allow_permanent=True) as harness:
         action, start = await approved(harness, BEN, undoAfterMinutes=5), harness.clock.now_ms
