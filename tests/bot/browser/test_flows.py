@@ -134,7 +134,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await shown.locator(".thread-link").click()
     await approve.click()
     asked = modal(page, title[-20:])
-    await expect(asked).to_contain_text("How long")
+    await expect(asked).to_contain_text("for 1 hour?")
     await screenshot(page, "flow-approval-asked-again")
     await asked.get_by_role("button", name="Isolate Host").click()
     await expect(modal(page, "You approved Isolate Host")).to_be_visible()

@@ -64,7 +64,7 @@ async def test_an_alert_with_an_isolated_host_and_its_thread(flows: FlowEnvironm
     await choose(anna, await card(anna, title), "isolate")
     await modal(anna, "Starts after 1 approval").get_by_role("button", name="Ask to isolate host").click()
     await shown.get_by_role("button", name="Approve").click()
-    await modal(ben, "How long").get_by_role("button", name="Isolate Host").click()
+    await modal(ben, "for 1 hour?").get_by_role("button", name="Isolate Host").click()
     await expect(shown).to_contain_text("is in force until", timeout=RUN_ENDS_MS)
     await leave_modal(ben)
     await choose(ben, shown, "extract")
