@@ -48,7 +48,7 @@ class Blockable:
         return "" if entry is None else f"{target.value} is {entry} by [blocklist] never"
 
 
-@lru_cache(maxsize=4_096)  # an alert may have hundreds, of which a run acts on one
+@lru_cache(maxsize=4_096)  # an alert may have hundreds of targets, and is looked at often
 def _problem(target: Parsed) -> str:
     host = host_of(target.value) if target.kind == "url" else target.value
     network = _network(target.kind, host)

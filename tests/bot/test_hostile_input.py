@@ -279,7 +279,7 @@ async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path)
         offered = await env.client.responders("alert", alert_id)
         close = next(r.id for r in offered if r.name == EXTRACT)
         claimed = {"targets": f"alert {alert_id}", "responder_id": close, "anyway": "~1", "channel": SOC}
-        for user, words in ((ROB, "manageAction"), (NINA, "linked")):
+        for user, words in ((ROB, "no right to run responders"), (NINA, "linked")):
             payload = submission(ids.START_VIEW, json.dumps(claimed), {})
             status, text = await slack.send({**payload, "user": {"id": user, "team_id": TEAM}})
             assert (status, words in text) == (200, True)

@@ -153,7 +153,8 @@ def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -
 
 def _on_kinds(responder: OfferedResponder) -> str:
     """What it runs on, such as `only on its ip`, and so not on this object."""
-    kinds = [OBJECT_TYPES.get(kind.removeprefix("thehive:"), kind) for kind in responder.data_type_list]
+    names = {f"thehive:{kind}": name for kind, name in OBJECT_TYPES.items()}
+    kinds = [names.get(kind, kind) for kind in responder.data_type_list]
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
+from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.runs.test_runs import choose
 from tests.bot.running import SOC, approve
@@ -96,14 +97,11 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     assert "*Waiting for your approval* (1)" in text_of(home)
     assert f"|{alert.title}> ({alert.id})" in text_of(home)
     assert "You are ben, and see" in text_of(home)
-    press = next(
-        e for b in home["blocks"] for e in b.get("elements", []) if ids.family(str(e.get("action_id"))) == ids.APPROVE
-    )
     await env["anna"].open_home()
     mine = text_of(fine(await env.until("anna", lambda s: s.home)))
     assert "*Running for you* (1)" in mine
     assert "*Failed or expired in the last day* (1)" in mine
-    await approve(env["ben"], None, view_id=home["id"], action_id=press["action_id"])
+    await approve(env["ben"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
     await env.until("ben", lambda s: s.home if "*Waiting for your approval*" not in text_of(s.home or {}) else None)
     assert (await env.ended_run(alert)).status in ("Success", "Failure")
 

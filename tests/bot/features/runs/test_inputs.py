@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from core.authorization import COMMAND_LINE
-from tests.bot.features.approvals.test_decisions import deny
+from tests.bot.features.approvals.test_decisions import button, deny
 from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, card_in, fine, text_of, topmost
 from tests.bot.features.runs.test_runs import again, choose, menu_block
 from tests.bot.running import SOC
@@ -118,7 +118,9 @@ async def test_a_responder_asks_for_its_inputs_with_a_field_for_each_type(env: F
                  "Which list: outbound", "Until: 2026-01-31", "Who answers for it: ben"):  # fmt: skip
         assert f"• {line}" in text_of(request).replace("\\n", "\n")
     await env["ben"].open_home()
-    await env.until("ben", lambda s: s.home if "• Who answers for it: ben" in text_of(s.home or {}) else None)
+    home = await env.until("ben", lambda s: s.home)
+    await env["ben"].click(None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    await env.until("ben", lambda s: s.modal if "• Who answers for it: ben" in text_of(s.modal or {}) else None)
     assert "Reason: lateral" in text_of(await env.card_of("anna", alert))
 
 

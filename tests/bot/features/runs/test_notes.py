@@ -65,7 +65,9 @@ async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: Feature
     quoted = SHOWN.removeprefix("Note: ")
     assert f' · \\"{quoted}\\"' in text_of(asked)
     await env["ben"].open_home()
-    await env.until("ben", lambda view: quoted in text_of(view.home or {}) or None)
+    home = fine(await env.until("ben", lambda view: view.home))
+    await env["ben"].click(None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    await env.until("ben", lambda view: quoted in text_of(view.modal or {}) or None)
 
 
 async def test_a_form_takes_a_note_and_starts_with_that_of_the_command(env: FeatureEnvironment) -> None:
