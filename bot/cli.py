@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,12 +22,14 @@ from core.common.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
     from bot.app import Bot
-    from bot.outbox.sending.erasure import Erasure
     from bot.settings import BotSettings
     from core.app import Core
+    from core.common.database import Database
+    from core.common.database.location import Location
+    from core.common.database.schema import Opening
     from core.common.database.transfer import Store
     from core.common.settings_file import Sections
-    from core.models import Alert, ClosedObjects
+    from core.models import Alert
     from core.settings import CoreSettings
 
 MAX_PORT = 65_534  # core takes the next one
@@ -67,12 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
     )
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
-    text = "leave messages in Slack that belong to another core database as they are; the bot may be running"
-    _add_command(commands, "forget-messages", _forget_messages, text)
-    core_cli.register(commands, _erasure)
-    core_cli.register_store(commands, _bots_store)
-    core_cli.register_prune(commands, _prune)
-    core_cli.register_erase(commands, _erasure)
+    core_cli.register(commands, _open_both)
+    core_cli.register_store(commands, _bots_stores)
+    core_cli.register_prune(commands, _open_both)
+    core_cli.register_erase(commands, _open_both)
     core_cli.register_source(commands, _card_lines)
     return core_cli.run(parser.parse_args(argv))
 
@@ -236,10 +236,10 @@ async def core_and_bot(
     """Run both in this process; gives core's URL, too."""
     from core.app import serving
 
-    async with serving(core_settings) as (core, url):
+    async with serving(core_settings, open_=_open_database) as (core, url):
         core_cli.announce(f"core: {url}")
         key = bot_settings.bot.core_api_key or await core.people.temporary_key(SERVICE_LOGIN, "service")
-        async with _running_bot(bot_settings, url, key) as bot:
+        async with _running_bot(bot_settings, url, key, core.database) as bot:
             core.show_health("bot", bot.problem)
             yield core, bot, url
 
@@ -259,8 +259,9 @@ def _bot(args: argparse.Namespace) -> int:
 
     async def serve() -> int:
         await _check_key(settings)
-        async with _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key), systemd.alive():
-            await _wait_forever()
+        running = _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
+        async with running as bot, systemd.alive():
+            await bot.until_ended()
         return 0
 
     return _run_until_stopped(serve())
@@ -278,8 +279,10 @@ async def _check_key(settings: "BotSettings") -> None:
 
 
 @asynccontextmanager
-async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "AsyncIterator[Bot]":
-    """Run the bot, and say so once it is connected to Slack."""
+async def _running_bot(
+    settings: "BotSettings", core_url: str, key: str, database: "Database | None" = None
+) -> "AsyncIterator[Bot]":
+    """Run the bot, and say so once it is connected to Slack. `database`: core's, if it is in this process."""
     from bot.app import running
     from core.client import CoreClient
     from core.common.clock import now_ms
@@ -288,7 +291,7 @@ async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "Asy
         await bot.connected.wait()
         core_cli.announce(f"bot: {bot.transport.check().message}")
 
-    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms) as bot:
+    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms, database=database) as bot:
         announcing = asyncio.create_task(announce())
         try:
             yield bot
@@ -296,65 +299,48 @@ async def _running_bot(settings: "BotSettings", core_url: str, key: str) -> "Asy
             await cancel_and_wait(announcing)
 
 
-def _bots_store() -> "Store":
-    from bot.outbox.store import STORE
+def _open_database(location: "Location", opening: "Opening | None" = None) -> "Database":
+    """Core's database, on SQLite with the bot's tables, for a process that is both. Raises ResponderBotError."""
+    from bot.outbox.store import migrate
+    from core.store.database.opening import open_database
 
-    return STORE
+    return open_database(location, opening, beside=migrate)
 
 
-async def _prune(
-    args: argparse.Namespace, ask_core: "Callable[[Collection[str]], Awaitable[ClosedObjects]]"
-) -> Mapping[str, int]:
-    from bot.outbox.retention import Retention
-    from bot.outbox.store import open_store
-    from core.common.clock import now_ms
-    from core.common.database.location import files_of
+def _bots_stores() -> "Sequence[Store]":
+    from bot.outbox.store import STORES
 
-    settings = _bot_settings(args)
-    if not all(file.is_file() for file in files_of(settings.bot.database)):
-        return {}
-    store = open_store(settings.bot.database, core_cli.opening())
-    try:
-        retention = Retention(store, now_ms, settings.retention.message_days, ask_core)
-        return await (retention.preview() if args.dry_run else retention.prune())
-    finally:
-        await store.close()
+    return STORES
 
 
 @asynccontextmanager
-async def _erasure(args: argparse.Namespace) -> "AsyncIterator[Erasure | None]":
-    """What the bot has of something that is to be erased; None while it has no database."""
+async def _open_both(args: argparse.Namespace) -> AsyncIterator[core_cli.OpenDatabase]:
     import aiohttp
 
     from bot.app.transports import web_client
+    from bot.outbox.retention import Retention
     from bot.outbox.sending.erasure import Erasure
-    from bot.outbox.store import open_store
-    from core.common.database.location import files_of
+    from bot.outbox.store import open_stores
+    from core.common.clock import now_ms
 
-    settings = _bot_settings(args)
-    if not all(file.is_file() for file in files_of(settings.bot.database)):
-        yield None
-        return
-    store = open_store(settings.bot.database, core_cli.opening())
+    location, settings = core_cli.settings_with_database(args).core.database, _bot_settings(args)
+    database = _open_database(location, core_cli.opening())
     try:
-        async with aiohttp.ClientSession() as session:
-            token = settings.slack.bot_token
-            yield Erasure(store, web_client(token, settings.slack, session) if token else None)
+        stores = open_stores(location, core_cli.opening(), shared=database)
+        try:
+            async with aiohttp.ClientSession() as session:
+                token = settings.slack.bot_token
+                slack = web_client(token, settings.slack, session) if token else None
+
+                async def prune(ask_core: core_cli.AskCore, is_dry_run: bool) -> Mapping[str, int]:
+                    retention = Retention(stores, now_ms, settings.retention.message_days, ask_core)
+                    return await (retention.preview() if is_dry_run else retention.prune())
+
+                yield core_cli.OpenDatabase(database, Erasure(stores, slack), prune)
+        finally:
+            await stores.close()
     finally:
-        await store.close()
-
-
-def _forget_messages(args: argparse.Namespace) -> int:
-    from bot.outbox import forget_messages
-    from core.common.database.location import files_of
-
-    location = _bot_settings(args).bot.database
-    for path in files_of(location):
-        if not path.is_file():
-            raise ResponderBotError("not_found", f"There is no database {path} of the bot; see --config.")
-    count = asyncio.run(forget_messages(location, core_cli.opening()))
-    print(f"Forgot {count} message{'' if count == 1 else 's'}; the bot shows what comes from now on.", file=sys.stderr)
-    return 0
+        await database.close()
 
 
 # --- setup ----------------------------------------------------------------------------------------------------------
@@ -540,10 +526,10 @@ def _settings_checks(
         (not mode_problem, "settings", mode_problem or f"{file}, {channels} channel{'' if channels == 1 else 's'}")
     ]
     if _is_local_core(settings, core):
-        if problem := database_problem(core, settings.bot.database):
+        if problem := database_problem(core):
             lines.append((False, "database", problem))
         lines += [(False, "folders", problem) for problem in folder_problems(core)]
-        lines += [(False, "modes", problem) for problem in mode_problems(core, settings.bot.database)]
+        lines += [(False, "modes", problem) for problem in mode_problems(core)]
         if not core.engine or any(not engine.is_remote for engine in core.engine):
             lines.append(_confinement_check(core))
     return lines
@@ -644,6 +630,7 @@ class _EmbeddedCore:
     def __init__(self, core: "Core", url: str) -> None:
         self._core = core
         self.url = url
+        self.database = core.database
 
     async def add_user(self, login: str, profile: Any, clearance: int, slack_id: str) -> str:
         try:
@@ -661,7 +648,7 @@ async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_
     from core.common.settings_file import Sections
     from core.settings import core_settings
 
-    async with serving(core_settings(Sections(folder, "try", tables, {}))) as (core, url):
+    async with serving(core_settings(Sections(folder, "try", tables, {})), open_=_open_database) as (core, url):
         yield _EmbeddedCore(core, url)
 
 

@@ -12,13 +12,11 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from core.common.settings_file import (
-    BotDatabaseSection,
     RetentionSection,
     Sections,
     SettingsSection,
     SharedSection,
     SlackId,
-    bot_defaults,
     read_sections,
     section,
     section_list,
@@ -35,7 +33,7 @@ SLACK_NAMES = {
 }
 
 
-class BotSection(BotDatabaseSection):
+class BotSection(SettingsSection):
     """`[bot]`."""
 
     core_url: str = Field(
@@ -183,7 +181,7 @@ def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
 
 
 def _bot(sections: Sections) -> BotSection:
-    bot = section(BotSection, "bot", sections, defaults=bot_defaults(sections))
+    bot = section(BotSection, "bot", sections)
     url = urlsplit(bot.core_url)
     if url.scheme == "http" and not bot.allow_http and not _is_loopback(url.hostname or ""):
         raise settings_error(

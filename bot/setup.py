@@ -229,7 +229,7 @@ class Setup:
         """Have an alert arrive in the channel, then add the org-admin. Returns what to tell about the keys."""
         sections = Sections(self._file.parent, str(self._file), tables, self._environment)
         core_part, bot_part = core_settings(sections), bot_settings(sections)
-        if problem := database_problem(core_part, bot_part.bot.database):
+        if problem := database_problem(core_part):
             raise _wrong(problem)
         core_part = core_part.model_copy(update={"core": core_part.core.model_copy(update={"port": 0})})
         alert = {

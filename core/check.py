@@ -15,7 +15,6 @@ from core.responders.settings_problems import settings_problems
 from core.settings import (
     READERS,
     CoreSettings,
-    bot_database,
     core_settings,
     database_problem,
     folder_problems,
@@ -36,15 +35,14 @@ async def problems(sections: Sections) -> list[str]:
     """
     if found := problems_of(READERS, sections):
         return found
-    settings, bots = core_settings(sections), bot_database(sections)
-    found = [*folder_problems(settings), *mode_problems(settings, bots)]
-    found += [problem for problem in (database_problem(settings, bots),) if problem]
-    for setting, location in (("[core] database", settings.core.database), ("[bot] database", bots)):
-        if isinstance(location, PostgresqlUrl):
-            try:
-                check_installed(setting)
-            except ResponderBotError as error:
-                found.append(error.message)
+    settings = core_settings(sections)
+    found = [*folder_problems(settings), *mode_problems(settings)]
+    found += [problem for problem in (database_problem(settings),) if problem]
+    if isinstance(settings.core.database, PostgresqlUrl):
+        try:
+            check_installed("[core] database")
+        except ResponderBotError as error:
+            found.append(error.message)
     for engine in settings.engine:
         files = {"ca_file": engine.ca_file, "python": engine.python}
         found += [

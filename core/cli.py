@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar
@@ -39,13 +40,10 @@ if TYPE_CHECKING:
 PROFILES = ("analyst", "org-admin", "read-only", "auditor", "service", "source", "reader")
 CLEARANCES = {"clear": 0, "white": 0, "green": 1, "amber": 2, "red": 3}
 
-PruneBot = Callable[
-    [argparse.Namespace, "Callable[[Collection[str]], Awaitable[ClosedObjects]]"], "Awaitable[Mapping[str, int]]"
-]
-"""Prunes the bot's database, given the arguments and a function that tells which objects are closed."""
-
 CardLines = Callable[["Alert"], Sequence[str]]
 """The card of an alert as plain text."""
+
+AskCore = Callable[[Collection[str]], "Awaitable[ClosedObjects]"]
 
 T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int]
@@ -147,16 +145,26 @@ class ErasureElsewhere(Protocol):
         """Each row that has a text which matches."""
 
 
-OfBot = Callable[[argparse.Namespace], AbstractAsyncContextManager[ErasureElsewhere | None]]
-"""Gives the bot's part, or None while it has no database."""
+@dataclass(frozen=True)
+class OpenDatabase:
+    """The database while a command works on it; what is the bot's in it can be erased and pruned, too."""
+
+    database: "Database"
+    erasure: ErasureElsewhere | None = None
+    prune: "Callable[[AskCore, bool], Awaitable[Mapping[str, int]]] | None" = None
+    """Given what tells which objects are closed, and whether only to count."""
+
+
+OpenBoth = Callable[[argparse.Namespace], AbstractAsyncContextManager[OpenDatabase]]
 
 
 @asynccontextmanager
-async def _without_bot(_: argparse.Namespace) -> AsyncIterator[None]:
-    yield
+async def _without_bot(args: argparse.Namespace) -> AsyncIterator[OpenDatabase]:
+    async with _opened(settings_with_database(args).core.database) as database:
+        yield OpenDatabase(database)
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot = _without_bot) -> None:
+def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth = _without_bot) -> None:
     """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
@@ -176,41 +184,41 @@ def register(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot = _wit
     drain.add_argument("host", nargs="?", default="", metavar="HOST", help="as `hosts` shows it (default: this one)")
     drain.add_argument("--core", default="", metavar="ID", help="only this core of the host")
     drain.add_argument("--cancel", action="store_true", help="have them go on, unless they have ended")
-    backup = _add(subparsers, "backup", _backup, "copy the databases while they are in use")
-    backup.add_argument("file", type=Path, metavar="FILE", help="a new file; the bot's goes to FILE.slack")
-    text = "replace the databases with a backup; actions open in it end as Failure and are not run"
-    restore = _add(subparsers, "restore", partial(_restore, of_bot), text)
-    text = "made by backup; FILE.slack beside it is the bot's; without FILE, mark what is on PostgreSQL as restored"
+    backup = _add(subparsers, "backup", _backup, "copy the database while it is in use")
+    backup.add_argument("file", type=Path, metavar="FILE", help="a new file")
+    text = "replace the database with a backup; actions open in it end as Failure and are not run"
+    restore = _add(subparsers, "restore", partial(_restore, open_both), text)
+    text = "made by backup; without FILE, mark what is on PostgreSQL as restored"
     restore.add_argument("file", type=Path, nargs="?", metavar="FILE", help=text)
     text = "an export of the audit: what it says was erased since is erased again"
     restore.add_argument("--erasures", type=Path, metavar="LIST", help=text)
 
 
-def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_store: "Callable[[], Store]") -> None:
+def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_stores: "Callable[[], Sequence[Store]]") -> None:
     """Add `store`, which also moves the bot's rows, which core doesn't know."""
-    verb = _group(subparsers, "store", "move the databases of the settings from SQLite to PostgreSQL or back")
-    text = "write all rows to FILE, and the bot's to FILE.slack, as JSON lines; stop every responder-bot first"
-    export = verb("export", partial(_store_export, bots_store), text)
+    verb = _group(subparsers, "store", "move the database of the settings from SQLite to PostgreSQL or back")
+    text = "write all rows to FILE, as JSON lines; stop every responder-bot first"
+    export = verb("export", partial(_store_export, bots_stores), text)
     export.add_argument("file", type=Path, metavar="FILE", help="a new file")
-    text = "fill the empty databases of the settings with what export wrote"
-    verb("import", partial(_store_import, bots_store), text).add_argument("file", type=Path, metavar="FILE")
+    text = "fill the empty database of the settings with what export wrote"
+    verb("import", partial(_store_import, bots_stores), text).add_argument("file", type=Path, metavar="FILE")
 
 
-def register_prune(subparsers: "argparse._SubParsersAction[Any]", of_bot: PruneBot) -> None:
+def register_prune(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth) -> None:
     """Add `prune`, which also deletes what the bot keeps, which core doesn't know."""
     text = "delete now what [retention] lets go, and print how much"
-    prune = _add(subparsers, "prune", partial(_prune, of_bot), text)
+    prune = _add(subparsers, "prune", partial(_prune, open_both), text)
     prune.add_argument("--dry-run", action="store_true", help="only print how much it would delete")
 
 
-def register_erase(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot) -> None:
+def register_erase(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth) -> None:
     """Add `erase` and `export`, which also need what the bot keeps."""
-    verb = _group(subparsers, "erase", "delete for ever, in both databases and in Slack")
-    alert = verb("alert", partial(_erase_roots, of_bot, "alert"), "alerts that are in no case")
-    case = verb("case", partial(_erase_roots, of_bot, "case"), "cases with their alerts")
+    verb = _group(subparsers, "erase", "delete for ever, here and in Slack")
+    alert = verb("alert", partial(_erase_roots, open_both, "alert"), "alerts that are in no case")
+    case = verb("case", partial(_erase_roots, open_both, "case"), "cases with their alerts")
     for parser in (alert, case):
         parser.add_argument("ids", metavar="ID", nargs="+", help="such as ~12")
-    person = verb("person", partial(_erase_person, of_bot), "a user; what they decided stays under their login")
+    person = verb("person", partial(_erase_person, open_both), "a user; what they decided stays under their login")
     person.add_argument("login", metavar="LOGIN")
     text = "who undoes from now on what their runs have left in force"
     person.add_argument("--undo-for", metavar="LOGIN", default="", help=text)
@@ -219,7 +227,7 @@ def register_erase(subparsers: "argparse._SubParsersAction[Any]", of_bot: OfBot)
         parser.add_argument("--dry-run", action="store_true", help="only print what it would delete")
         parser.add_argument("--yes", action="store_true", help="don't ask")
     verb = _group(subparsers, "export", "print what is held")
-    person = verb("person", partial(_export_person, of_bot), "all rows that name somebody, as JSON lines")
+    person = verb("person", partial(_export_person, open_both), "all rows that name somebody, as JSON lines")
     person.add_argument("login", metavar="LOGIN")
 
 
@@ -391,12 +399,10 @@ def settings_with_database(args: argparse.Namespace, *, can_make: bool = False) 
 
     With `can_make` only if this is no first start, which makes it.
     """
-    from core.common.settings_file import read_sections
-    from core.settings import bot_database, core_settings, database_problem
+    from core.settings import database_problem
 
-    sections = read_sections(args.config, os.environ)
-    settings = core_settings(sections)
-    if problem := database_problem(settings, bot_database(sections)):
+    settings = _settings(args)
+    if problem := database_problem(settings):
         raise ResponderBotError("not_found", problem)
     if not can_make and (file := _missing_file(settings.core.database)):
         raise ResponderBotError("not_found", f"There is no database {file}; name the settings with --config.")
@@ -958,40 +964,36 @@ def _drain(args: argparse.Namespace) -> int:
 # --- backup, restore --------------------------------------------------------------------------------------------------
 
 
-def _databases(args: argparse.Namespace) -> "tuple[Location, Location]":
-    """Where core's database and the bot's are."""
-    from core.common.settings_file import read_sections
-    from core.settings import bot_database, core_settings
-
-    sections = read_sections(args.config, os.environ)
-    return core_settings(sections).core.database, bot_database(sections)
-
-
-def _database_files(args: argparse.Namespace, instead: str) -> tuple[Path, Path]:
-    """The files of both databases. Raises ResponderBotError("bad_request") if one is on PostgreSQL."""
-    core_database, bot_database = _databases(args)
-    if not isinstance(core_database, Path) or not isinstance(bot_database, Path):
+def _database_file(args: argparse.Namespace, instead: str) -> Path:
+    """The file of the database. Raises ResponderBotError("bad_request") if it is on PostgreSQL."""
+    database = _settings(args).core.database
+    if not isinstance(database, Path):
         raise ResponderBotError("bad_request", instead)
-    return core_database, bot_database
+    return database
 
 
-def _prune(of_bot: PruneBot, args: argparse.Namespace) -> int:
+def _prune(open_both: OpenBoth, args: argparse.Namespace) -> int:
     settings = settings_with_database(args)
     from core.common.clock import now_ms
     from core.retention.pruning import Retention
     from core.store.database import backup
 
-    async def work(database: "Database") -> None:
-        if await database.read(backup.made_at) is not None:
-            raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
-        retention = Retention.of(settings, database, now_ms)
-        own = await (retention.preview() if args.dry_run else retention.prune())
-        rows = [("IN", "KIND", "COUNT")]
-        for name, counts in (("core", own), ("bot", await of_bot(args, retention.closed))):
-            rows += [(name, kind, str(count)) for kind, count in sorted(counts.items())]
-        _print_table(rows)
+    async def work() -> None:
+        async with open_both(args) as opened:
+            if await opened.database.read(backup.made_at) is not None:
+                raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+            retention = Retention.of(settings, opened.database, now_ms)
+            counts: list[tuple[str, Mapping[str, int]]] = [
+                ("core", await (retention.preview() if args.dry_run else retention.prune()))
+            ]
+            if opened.prune:
+                counts.append(("bot", await opened.prune(retention.closed, args.dry_run)))
+            rows = [("IN", "KIND", "COUNT")]
+            for name, found in counts:
+                rows += [(name, kind, str(count)) for kind, count in sorted(found.items())]
+            _print_table(rows)
 
-    _on_database(settings.core.database, work)
+    asyncio.run(work())
     return 0
 
 
@@ -999,67 +1001,40 @@ def _backup(args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
     from core.store.database.backup import audit_head, copy
 
-    core_database, bot_database = _database_files(
-        args,
-        "This copies SQLite files, and the settings name a PostgreSQL: back it up with `pg_dump`, the bot's schema"
-        " before core's (core/docs/storage.md#backups).",
+    instead = (
+        "This copies a SQLite file, and the settings name a PostgreSQL: back it up with `pg_dump`"
+        " (core/docs/storage.md#backups)."
     )
-    beside = Path(f"{args.file}.slack")
-    for target in (args.file, beside):
-        if target.exists():
-            raise ResponderBotError("exists", f"{target} exists already; name another file.")
-    has_bot = bot_database.is_file()
-    if has_bot:  # first, so that it never has events that core's lacks
-        copy(bot_database, beside, now_ms())
-    try:
-        copy(core_database, args.file, now_ms())
-    except ResponderBotError:
-        if has_bot:
-            beside.unlink()
-        raise
-    copied = [args.file, beside] if has_bot else [args.file]
-    print(f"Copied to {' and '.join(map(str, copied))}; `responder-bot restore` restores it.", file=sys.stderr)
+    copy(_database_file(args, instead), args.file, now_ms())
+    print(f"Copied to {args.file}; `responder-bot restore` restores it.", file=sys.stderr)
     if head := audit_head(args.file):
         print(f"The head of the audit in it is {head}.", file=sys.stderr)
     return 0
 
 
-def _restore(of_bot: OfBot, args: argparse.Namespace) -> int:
+def _restore(open_both: OpenBoth, args: argparse.Namespace) -> int:
     from core.retention.erasure import erasures_in
 
     rows = [] if args.erasures is None else erasures_in(args.erasures)
-    code = _mark_restored(args) if args.file is None else _restore_files(args)
+    code = _mark_restored(args) if args.file is None else _restore_file(args)
     if rows:
-        _erase_again(of_bot, args, rows)
+        _erase_again(open_both, args, rows)
     return code
 
 
-def _restore_files(args: argparse.Namespace) -> int:
+def _restore_file(args: argparse.Namespace) -> int:
     from core.common.clock import as_time
     from core.store.database.backup import restore_backup
 
-    core_database, bot_database = _database_files(
-        args,
-        "This restores SQLite files, and the settings name a PostgreSQL: stop every responder-bot, restore with"
-        " `pg_restore`, and start again; the next start notices it (core/docs/storage.md#restoring).",
+    instead = (
+        "This restores a SQLite file, and the settings name a PostgreSQL: stop every responder-bot, restore with"
+        " `pg_restore`, and start again; the next start notices it (core/docs/storage.md#restoring)."
     )
-    beside = Path(f"{args.file}.slack")
-    has_bot = beside.is_file()
-    made_at, kept = restore_backup(args.file, core_database, "sequence")
-    before = [kept]
-    if has_bot:
-        _, bots = restore_backup(beside, bot_database, "message")
-        before.append(bots)
-    sentences = [
-        f"Restored {core_database}{f' and {bot_database}' if has_bot else ''} from a backup of {as_time(made_at)}."
-    ]
-    if any(before):
-        sentences.append(f"What was there is kept as {' and '.join(str(file) for file in before if file)}.")
-    if not has_bot and bot_database.is_file():
-        sentences.append(
-            f"There is no {beside}: a bot that has seen more than this backup knows will say so and wait for"
-            " `responder-bot forget-messages`."
-        )
+    database = _database_file(args, instead)
+    made_at, kept = restore_backup(args.file, database)
+    sentences = [f"Restored {database} from a backup of {as_time(made_at)}."]
+    if kept:
+        sentences.append(f"What was there is kept as {kept}.")
     print(*sentences, file=sys.stderr)
     return 0
 
@@ -1067,10 +1042,11 @@ def _restore_files(args: argparse.Namespace) -> int:
 def _mark_restored(args: argparse.Namespace) -> int:
     from core.store.database.opening import mark_restored
 
-    marked = mark_restored(*_databases(args))
-    if not marked:
+    location = _settings(args).core.database
+    if isinstance(location, Path):
         raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
-    print(f"Marked {' and '.join(marked)} as restored; the next start makes it live.", file=sys.stderr)
+    mark_restored(location)
+    print("Marked the database as restored; the next start makes it live.", file=sys.stderr)
     return 0
 
 
@@ -1078,7 +1054,9 @@ def _mark_restored(args: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _eraser(args: argparse.Namespace) -> "AsyncIterator[Eraser]":
+async def _eraser(
+    open_both: OpenBoth, args: argparse.Namespace
+) -> "AsyncIterator[tuple[Eraser, ErasureElsewhere | None]]":
     settings = settings_with_database(args)
     from core.common import logs
     from core.common.clock import now_ms
@@ -1086,27 +1064,27 @@ async def _eraser(args: argparse.Namespace) -> "AsyncIterator[Eraser]":
     from core.retention.pruning import Retention
 
     logs.silence()
-    async with _opened(settings.core.database) as database:
-        retention = Retention.of(settings, database, now_ms)
-        yield Eraser(database, now_ms, retention, settings.core.user_domain)
+    async with open_both(args) as opened:
+        retention = Retention.of(settings, opened.database, now_ms)
+        yield Eraser(opened.database, now_ms, retention, settings.core.user_domain), opened.erasure
 
 
-def _erase_roots(of_bot: OfBot, kind: "Root", args: argparse.Namespace) -> int:
-    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_roots(kind, args.ids)))
+def _erase_roots(open_both: OpenBoth, kind: "Root", args: argparse.Namespace) -> int:
+    return asyncio.run(_erase(open_both, args, lambda eraser: eraser.of_roots(kind, args.ids)))
 
 
-def _erase_person(of_bot: OfBot, args: argparse.Namespace) -> int:
-    return asyncio.run(_erase(of_bot, args, lambda eraser: eraser.of_person(args.login, args.undo_for)))
+def _erase_person(open_both: OpenBoth, args: argparse.Namespace) -> int:
+    return asyncio.run(_erase(open_both, args, lambda eraser: eraser.of_person(args.login, args.undo_for)))
 
 
 async def _erase(
-    of_bot: OfBot,
+    open_both: OpenBoth,
     args: argparse.Namespace,
     find: "Callable[[Eraser], Coroutine[Any, Any, Erasure]]",
 ) -> int:
     from core.store.database import backup
 
-    async with _eraser(args) as eraser, of_bot(args) as bot:
+    async with _eraser(open_both, args) as (eraser, bot):
         if await eraser.database.read(backup.made_at) is not None:
             raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
         erasure = await find(eraser)
@@ -1151,9 +1129,9 @@ def _is_confirmed() -> bool:
     return input("This can't be undone. Type yes to erase it: ").strip() == "yes"
 
 
-def _erase_again(of_bot: OfBot, args: argparse.Namespace, rows: "list[dict[str, Any]]") -> None:
+def _erase_again(open_both: OpenBoth, args: argparse.Namespace, rows: "list[dict[str, Any]]") -> None:
     async def work() -> None:
-        async with _eraser(args) as eraser, of_bot(args) as bot:
+        async with _eraser(open_both, args) as (eraser, bot):
             erasure = await eraser.again(rows)
             if bot:
                 await bot.find(erasure.names, [number for row in rows for number in row.get("messages", ())])
@@ -1163,9 +1141,9 @@ def _erase_again(of_bot: OfBot, args: argparse.Namespace, rows: "list[dict[str, 
     print(f"Erased again what {len(rows)} rows of {args.erasures} say.", file=sys.stderr)
 
 
-def _export_person(of_bot: OfBot, args: argparse.Namespace) -> int:
+def _export_person(open_both: OpenBoth, args: argparse.Namespace) -> int:
     async def work() -> None:
-        async with _eraser(args) as eraser, of_bot(args) as bot:
+        async with _eraser(open_both, args) as (eraser, bot):
             async for line in eraser.held_about(args.login, bot.rows if bot else None):
                 print(line)
 
@@ -1176,53 +1154,41 @@ def _export_person(of_bot: OfBot, args: argparse.Namespace) -> int:
 # --- store ------------------------------------------------------------------------------------------------------------
 
 
-def _store_export(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
+def _store_export(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> int:
     from core.common.clock import now_ms
     from core.common.database.transfer import export
-
-    written: list[Path] = []
-    try:
-        for store, location, path in reversed(_stores(bots_store, args)):  # the bot's first, as in `backup`
-            if isinstance(location, Path) and not location.is_file():
-                if store.name == "bot":
-                    continue  # it has never run
-                raise ResponderBotError("not_found", f"There is no database {location} to export; see --config.")
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except OSError as error:
-                raise _not_usable(path, error) from error
-            written.append(path)
-            with os.fdopen(descriptor, "w") as file:
-                _show_sums(store, _on_database(location, partial(export, store, file=file, now=now_ms()), store))
-    except BaseException:
-        for path in written:
-            path.unlink()
-        raise
-    print("Name the new databases in the settings, and run `responder-bot store import`.", file=sys.stderr)
-    return 0
-
-
-def _store_import(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> int:
-    from core.common.database.transfer import load
-
-    for store, location, path in reversed(_stores(bots_store, args)):  # core's last: until then no core can start
-        if store.name == "bot" and not path.exists():
-            continue
-        try:
-            with path.open() as file:
-                _show_sums(store, _on_database(location, partial(load, store, file=file), store))
-        except OSError as error:
-            raise _not_usable(path, error) from error
-    print("Start responder-bot on the new databases, and nothing on the old ones any more.", file=sys.stderr)
-    return 0
-
-
-def _stores(bots_store: "Callable[[], Store]", args: argparse.Namespace) -> "list[tuple[Store, Location, Path]]":
-    """Core's store and the bot's, where each is by the settings, and its file."""
     from core.store.database.opening import STORE
 
-    core_database, bot_database = _databases(args)
-    return [(STORE, core_database, args.file), (bots_store(), bot_database, Path(f"{args.file}.slack"))]
+    location = settings_with_database(args).core.database
+    try:
+        descriptor = os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise _not_usable(args.file, error) from error
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            for store in (*bots_stores(), STORE):
+                _show_sums(store, _on_database(location, partial(export, store, file=file, now=now_ms()), store))
+    except BaseException:
+        args.file.unlink()
+        raise
+    print("Name the new database in the settings, and run `responder-bot store import`.", file=sys.stderr)
+    return 0
+
+
+def _store_import(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> int:
+    from core.common.database.transfer import load
+    from core.store.database.opening import STORE
+
+    location = _settings(args).core.database
+    try:
+        with args.file.open() as file:
+            asyncio.run(STORE.open(location, opening()).close())  # the bot's tables are beside core's
+            for store in (*bots_stores(), STORE):  # core's last: a core without rows is another one to the bot
+                _show_sums(store, _on_database(location, partial(load, store, file=file), store))
+    except OSError as error:
+        raise _not_usable(args.file, error) from error
+    print("Start responder-bot on the new database, and nothing on the old one any more.", file=sys.stderr)
+    return 0
 
 
 def _not_usable(path: Path, error: OSError) -> ResponderBotError:

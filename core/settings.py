@@ -1,5 +1,6 @@
 """Core's settings, from the TOML file and the environment (core/docs/operations.md#settings)."""
 
+import glob
 import os
 import re
 import socket
@@ -14,25 +15,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from core.common.accounts import access_problem
-from core.common.database.location import Location, files_of
+from core.common.database.location import files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
+    DATABASE,
     PREFIX,
-    BotDatabaseSection,
-    DatabaseLocation,
     RetentionSection,
     Sections,
     SectionT,
     SettingsSection,
     SharedSection,
     SlackId,
-    bot_defaults,
     checked,
-    in_state,
-    part_of_section,
     read_sections,
     section,
     settings_error,
+    shared_section,
     tables_of,
     variable_name,
     variables,
@@ -68,14 +66,11 @@ Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], _LIST
 
 OWN_ENGINE = "core"
 """The engine that has Block and Unblock, and is always there."""
-DATABASE = "responder-bot.db"
-"""The SQLite file of core in `state`, unless `database` names another."""
 
 
 class CoreSection(SharedSection):
     """`[core]`. Paths are relative to the folder of the TOML file; the loader makes them absolute."""
 
-    database: DatabaseLocation = Path(DATABASE)
     host: str = "127.0.0.1"
     host_name: str = Field("", pattern=r"^[!-~]{0,253}$", description="a name without blanks, such as web-1")
     """What people know this host by; "" for the machine's own name."""
@@ -362,24 +357,24 @@ class CoreSettings(SettingsSection):
 INIT = "responder-bot init"
 
 
-def mode_problems(settings: CoreSettings, *databases: Location) -> list[str]:
-    """What others on this machine can do with core's files and with `databases`; nothing for those that are missing."""
+def mode_problems(settings: CoreSettings) -> list[str]:
+    """What others on this machine can do with the files; nothing for those that are missing."""
     core, everyone_may_read = settings.core, 0o055
     problems = [mode_problem(core.jobs), mode_problem(core.environments, shared=everyone_may_read)]
-    for file in (file for location in (core.database, *databases) for file in files_of(location)):
-        problems += [mode_problem(Path(f"{file}{suffix}")) for suffix in ("", "-wal", "-shm")]
+    for file in files_of(core.database):
+        problems += [mode_problem(beside) for beside in sorted(file.parent.glob(f"{glob.escape(file.name)}*"))]
         problems.append(mode_problem(file.parent, shared=0o075))  # its group may be one of administrators
     return [problem for problem in dict.fromkeys(problems) if problem]
 
 
-def database_problem(settings: CoreSettings, bots: Location) -> str:
-    """Why a core can't use its database or the bot's, or should not make its own, which is missing.
+def database_problem(settings: CoreSettings) -> str:
+    """Why a core can't use its database, or should not make it where it is missing.
 
     It is for another account, something of an earlier core is there, or no folder. "" if it is there, or if this is a
-    first start. `bots` is where the bot's database is.
+    first start.
     """
     file = settings.core.database
-    for used in (*files_of(file), *files_of(bots)):
+    for used in files_of(file):
         if problem := access_problem(used):
             return problem
     if not isinstance(file, Path) or os.path.lexists(file):
@@ -388,7 +383,7 @@ def database_problem(settings: CoreSettings, bots: Location) -> str:
     if not file.parent.is_dir():
         return f"There is no folder {file.parent} for core's database; {cure}."
     jobs = settings.core.jobs
-    earlier = [path for path in (*files_of(bots), *sorted(file.parent.glob("*.db"))) if path.is_file()]
+    earlier = [path for path in sorted(file.parent.glob("*.db")) if path.is_file()]
     earlier += [jobs] if jobs.is_dir() and any(jobs.iterdir()) else []
     if not earlier:
         return ""
@@ -431,7 +426,7 @@ def core_settings(sections: Sections) -> CoreSettings:
 
 
 def _core(sections: Sections) -> CoreSection:
-    return section(CoreSection, "core", sections, defaults={"database": in_state(sections, DATABASE)})
+    return section(CoreSection, "core", sections, defaults={"database": shared_section(sections).database})
 
 
 def _programs(sections: Sections, kind: str, model: type[SectionT]) -> dict[str, SectionT]:
@@ -488,11 +483,6 @@ def _blocklist(sections: Sections) -> BlocklistSection:
         if problem:
             raise settings_error(f"{sections.source}: [blocklist] never: {problem}.")
     return blocklist
-
-
-def bot_database(sections: Sections) -> Location:
-    """Where the bot's database is, for `backup`, `restore` and `store`. Raises as `load` does."""
-    return part_of_section(BotDatabaseSection, "bot", sections, defaults=bot_defaults(sections)).database
 
 
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:

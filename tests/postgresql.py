@@ -118,11 +118,11 @@ def _wait_until_ready(url: str, folder: Path) -> None:
 
 
 def schema_url(schema: str) -> str:
-    """The URL of a schema, which is dropped when the tests of this process are over."""
+    """The URL of a schema, which is dropped with that of the bot beside it when the tests of this process are over."""
     url = server_url()
     if os.environ.get("TEST_POSTGRESQL") and not _schemas:  # one of our own ends as a whole
         atexit.register(_drop_schemas, url)
-    _schemas.add(schema)
+    _schemas.update((schema, f"{schema}_bot"))
     return url_with(url, options=f"-csearch_path={schema}")
 
 

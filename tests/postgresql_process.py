@@ -42,7 +42,8 @@ class PostgresqlServer:
         return f"postgresql://postgres@{where}/postgres?options=-csearch_path%3D{schema}"
 
     def rows(self, schema: str, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url(schema)) as connection:
+        """What core's tables there say, or the bot's beside them."""
+        with psycopg.connect(self.url(f"{schema},{schema}_bot")) as connection:
             return connection.execute(sql.encode()).fetchall()
 
     async def create(self) -> None:

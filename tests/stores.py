@@ -14,9 +14,10 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from bot.outbox.store import open_store
+from bot.outbox.store import Stores, inbox_file, open_stores
 from core.common.database import Database, Dialect
 from core.common.database.location import Location, PostgresqlUrl
+from core.common.database.schema import OpenedT
 from core.store.database.opening import open_database
 from tests.postgresql import schema_url
 
@@ -40,12 +41,17 @@ def using(dialect: Dialect) -> Iterator[None]:
 
 
 def location(path: Location) -> Location:
-    """The database for this path: that file, or a schema of its own on PostgreSQL; a URL is that of the database."""
+    """The database for this path: that file, or schemas of its own on PostgreSQL; a URL is that of the database."""
     return path if dialect() == "sqlite" or isinstance(path, PostgresqlUrl) else on_postgresql(path)
 
 
+def inbox(path: Location) -> Location:
+    """Where the inbox of the database for this path is."""
+    return inbox_file(path) if isinstance(path, Path) and dialect() == "sqlite" else path
+
+
 def on_postgresql(path: Path) -> PostgresqlUrl:
-    """The schema for this path on PostgreSQL, the same each time, whatever tests run on."""
+    """The schemas for this path on PostgreSQL, the same each time, whatever tests run on."""
     return PostgresqlUrl(schema_url(f"t_{hashlib.sha256(str(path).encode()).hexdigest()[:20]}"))
 
 
@@ -59,11 +65,23 @@ def rows(path: Location, sql: str) -> list[tuple[Any, ...]]:
     """What a connection of its own answers; it may write. `path` as for `location`."""
     found = location(path)
     if isinstance(found, PostgresqlUrl):
-        with psycopg.connect(found.text, autocommit=True) as connection:
+        with _connected(found) as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(found)) as database, database:
         return database.execute(sql).fetchall()
+
+
+def _connected(url: PostgresqlUrl) -> psycopg.Connection:
+    """A connection that finds core's tables and the bot's."""
+    connection = psycopg.connect(url.text, autocommit=True)
+    connection.execute("SELECT set_config('search_path', concat(current_schema, '_bot, ', current_schema), false)")
+    return connection
+
+
+def clicks(path: Location, sql: str) -> list[tuple[Any, ...]]:
+    """As `rows`, in the inbox."""
+    return rows(inbox(path), sql)
 
 
 def kept(path: Path) -> Callable[[], None]:
@@ -111,12 +129,13 @@ def kept(path: Path) -> Callable[[], None]:
     return put_back_rows
 
 
-def hold(path: Path) -> sqlite3.Connection | psycopg.Connection:
-    """Keep others from writing until the connection is closed."""
+def hold(path: Location, *, bots: bool = False) -> sqlite3.Connection | psycopg.Connection:
+    """Keep others from writing until the connection is closed; `bots`: into the bot's tables on PostgreSQL."""
     found = location(path)
     if isinstance(found, PostgresqlUrl):
         connection = psycopg.connect(found.text, autocommit=True)
-        connection.execute("SELECT pg_advisory_lock(hashtext('responder-bot'), hashtext(current_schema()))")
+        schema = "concat(current_schema, '_bot')" if bots else "current_schema"
+        connection.execute(f"SELECT pg_advisory_lock(hashtext('responder-bot'), hashtext({schema}))".encode())
         return connection
     lock = sqlite3.connect(found, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
@@ -128,13 +147,13 @@ def opened(path: Location) -> AbstractAsyncContextManager[Database]:
     return _closed_at_the_end(open_database, location(path))
 
 
-def opened_bots(path: Location) -> AbstractAsyncContextManager[Database]:
-    """The bot's database; `path` as for `location`."""
-    return _closed_at_the_end(open_store, location(path))
+def opened_bots(path: Location) -> AbstractAsyncContextManager[Stores]:
+    """The bot's tables; `path` as for `location`."""
+    return _closed_at_the_end(open_stores, location(path))
 
 
 @asynccontextmanager
-async def _closed_at_the_end(open_: Callable[[Location], Database], found: Location) -> AsyncIterator[Database]:
+async def _closed_at_the_end(open_: Callable[[Location], OpenedT], found: Location) -> AsyncIterator[OpenedT]:
     database = open_(found)
     try:
         yield database

@@ -3,9 +3,11 @@
 Making one takes up to forty transactions; `tests/core/store/test_migrations.py` and others make theirs afresh.
 """
 
+import asyncio
 import shutil
 import sqlite3
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,19 @@ from pathlib import Path
 from core.common.database.location import Location
 from core.store.database.opening import open_database
 from tests.audited import require_rows
+
+
+def made(location: Location) -> Location:
+    """This location, once core has made its database there, for tests of the bot's tables alone."""
+
+    async def make() -> None:
+        await copy_to(location, audited=False)
+        if not isinstance(location, Path):
+            await open_database(location).close()
+
+    with ThreadPoolExecutor(1) as thread:  # the caller may have a loop
+        thread.submit(asyncio.run, make()).result()
+    return location
 
 
 @cache

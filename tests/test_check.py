@@ -58,11 +58,11 @@ def test_what_serve_refuses_is_a_problem(tmp_path: Path) -> None:
 
 def test_a_database_on_postgresql_needs_its_extra(tmp_path: Path) -> None:
     program = "import sys; sys.modules['psycopg'] = None; from bot.cli import main; sys.exit(main(['check']))"
-    environment = {"PYTHONPATH": str(ROOT), "RESPONDER_BOT_BOT_DATABASE": "postgresql://bot:s3cret@db/bot"}
+    environment = {"PYTHONPATH": str(ROOT), "RESPONDER_BOT_CORE_DATABASE": "postgresql://bot:s3cret@db/bot"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True)
     sentence = (
         "PostgreSQL needs psycopg, which is not installed (psycopg); install responder-bot with its extra `postgresql`,"
-        " or name a SQLite file with [bot] database.\n"
+        " or name a SQLite file with [core] database.\n"
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, sentence, "")
 

@@ -102,12 +102,11 @@ BESIDE_SERVE = (
     *("uv run responder-bot doctor", "responder-bot doctor", "responder-bot backup FILE"),
     *("responder-bot prune --dry-run", "responder-bot health"),
 )
-IMPORT = "RESPONDER_BOT_CORE_DATABASE=../new.db RESPONDER_BOT_BOT_DATABASE=../new-slack.db responder-bot store import"
+IMPORT = "RESPONDER_BOT_CORE_DATABASE=../new.db responder-bot store import"
 AFTER_SERVE: Mapping[str, str] = {
     "responder-bot store export FILE": "responder-bot store export ../exported",
     "responder-bot store import FILE": f"{IMPORT} ../exported",
     "responder-bot restore FILE": "responder-bot restore ../backup",
-    "responder-bot forget-messages": "responder-bot forget-messages --help",
 }
 
 

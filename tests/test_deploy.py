@@ -70,7 +70,7 @@ def test_the_unit_s_settings_keep_all_that_core_writes_where_it_may(tmp_path: Pa
     sections = read_sections(file, {})
     core = core_settings(sections).core
     (state,) = re.findall(r"^WorkingDirectory=(.+)$", unit, re.M)
-    written = (core.database, core.jobs, core.environments, bot_settings(sections).bot.database)
+    written = (core.database, core.jobs, core.environments, bot_settings(sections).core.database)
     assert [path for path in written if not isinstance(path, Path) or path.parent != Path(state)] == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlite_utils
 
-from bot.outbox.store import STORE
+from bot.outbox.store import STORES
 from core.models import PROFILES
 from core.store.database import schema
 from tests.documents import ROOT, files, links, prose, slugs
@@ -98,7 +98,7 @@ def test_the_architecture_names_what_there_is() -> None:
     """Its tables are those of both databases, its modules exist, and its threads are started."""
     page = (ROOT / "core/docs/architecture.md").read_text()
     tables = set()
-    for migrate in (schema.migrate, STORE.migrate):
+    for migrate in (schema.migrate, *(store.migrate for store in STORES)):
         with closing(sqlite_utils.Database(memory=True)) as db:
             migrate(db)
             tables |= {name for name in db.table_names() if not re.match(r"_?sqlite_|.*_fts", name)}

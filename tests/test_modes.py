@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.outbox.store import open_store
+from bot.outbox.store import Stores, open_stores
 from core.common.database import Database
-from core.common.private_files import create_database, make_private
 from core.store.database.opening import open_database
-from tests import programs
+from tests import programs, templates
 from tests.responder_folders import write_responder
 
 UMASKS = pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="{:03o}".format)
@@ -38,12 +37,10 @@ def _found(folder: Path) -> Iterator[Path]:
 @UMASKS
 def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) -> None:
     (tmp_path / "responder-bot.toml").write_text(
-        '[core]\ndatabase = "state/core/core.db"\nstate = "state"\n'
-        '[bot]\ndatabase = "state/bot/slack.db"\n[[engine]]\nname = "local"\nresponders = ["own"]\n'
+        '[core]\ndatabase = "state/core/core.db"\nstate = "state"\n[[engine]]\nname = "local"\nresponders = ["own"]\n'
     )
     (tmp_path / "responder-bot.toml").chmod(0o600)
     assert run(tmp_path, "init", umask=umask).returncode == 0
-    make_private(tmp_path / "state" / "bot")
     (write_responder(tmp_path / "own", "Broken", "") / "requirements.txt").write_text("nothing-of-this-name==1\n")
     assert run(tmp_path, "user", "add", "ann", "--profile", "analyst", umask=umask).returncode == 0
     assert run(tmp_path, "responders", "install", umask=umask).returncode == 1
@@ -92,19 +89,18 @@ async def core_s(path: Path) -> Database:
     return open_database(path)
 
 
-async def bot_s(path: Path) -> Database:
-    create_database(path)
-    return open_store(path)
+async def bot_s(path: Path) -> Stores:
+    return open_stores(templates.made(path))
 
 
 @pytest.mark.parametrize("opened", [core_s, bot_s])
 async def test_both_databases_are_private_while_they_are_open(
-    tmp_path: Path, umask: int, opened: Callable[[Path], Awaitable[Database]]
+    tmp_path: Path, umask: int, opened: Callable[[Path], Awaitable[Database | Stores]]
 ) -> None:
     database = await opened(tmp_path / "of.db")
     try:
         names = {path.name for path in _found(tmp_path)}
-        assert names == {"of.db", "of.db-wal", "of.db-shm"}
+        assert names >= {"of.db", "of.db-wal", "of.db-shm"}
         assert wide(tmp_path) == {}
     finally:
         await database.close()
@@ -112,7 +108,7 @@ async def test_both_databases_are_private_while_they_are_open(
 
 @pytest.mark.parametrize("opened", [core_s, bot_s])
 async def test_a_database_that_others_could_read_is_narrowed(
-    tmp_path: Path, opened: Callable[[Path], Awaitable[Database]]
+    tmp_path: Path, opened: Callable[[Path], Awaitable[Database | Stores]]
 ) -> None:
     path = tmp_path / "of.db"
     await (await opened(path)).close()
@@ -132,17 +128,15 @@ def test_doctor_tells_what_others_can_read_or_change(tmp_path: Path) -> None:
     for folder, mode in ((state, 0o777), (state / "jobs", 0o755), (state / "environments", 0o770)):
         folder.mkdir()
         folder.chmod(mode)
-    for file, mode in (("core.db", 0o644), ("core.db-wal", 0o600), ("slack.db", 0o660)):
+    for file, mode in (("core.db", 0o644), ("core.db-wal", 0o600), ("core.db-inbox", 0o660)):
         (state / file).touch()
         (state / file).chmod(mode)
-    (tmp_path / "responder-bot.toml").write_text(
-        '[core]\nport = 9\nstate = "state"\ndatabase = "state/core.db"\n[bot]\ndatabase = "state/slack.db"\n'
-    )
+    (tmp_path / "responder-bot.toml").write_text('[core]\nport = 9\nstate = "state"\ndatabase = "state/core.db"\n')
     printed = run(tmp_path, "doctor", umask=0o022).stdout.splitlines()
     assert [line.removeprefix("FAIL  modes: others on this machine can ") for line in printed if "modes: " in line] == [
         f"read {state}/jobs (mode 0755); `chmod 700 {state}/jobs`",
         f"change {state}/environments (mode 0770); `chmod 750 {state}/environments`",
         f"read {state}/core.db (mode 0644); `chmod 600 {state}/core.db`",
+        f"change {state}/core.db-inbox (mode 0660); `chmod 600 {state}/core.db-inbox`",
         f"change {state} (mode 0777); `chmod 775 {state}`",
-        f"change {state}/slack.db (mode 0660); `chmod 600 {state}/slack.db`",
     ]

@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlite_utils
 
-from bot.outbox.store import STORE as BOTS
+from bot.outbox.store import STORES
 from core.common.clock import now_ms
 from core.common.database import Dialect
 from core.common.database.schema import Opening
@@ -38,7 +38,6 @@ FEW = {
     "group_member",
     "host_catalogue",
     "identity",
-    "lease",
     "lost_host",
     "migration",
     "owner",
@@ -189,10 +188,12 @@ async def test_no_statement_reads_a_table_that_grows_as_a_whole(tmp_path: Path) 
 
 def much_on_sqlite(found: Mapping[str, str]) -> str:
     """The statements that read too much, on empty tables: core and bot never run ANALYZE, so rows change no plan."""
-    with closing(sqlite3.connect(":memory:")) as core, closing(sqlite3.connect(":memory:")) as bot:
-        CORES.migrate(sqlite_utils.Database(core))
-        BOTS.migrate(sqlite_utils.Database(bot))
-        return much(found, partial(statements.plan_on_sqlite, (bot, core)))
+    with ExitStack() as stack:
+        databases = []
+        for store in (*STORES, CORES):
+            databases.append(stack.enter_context(closing(sqlite3.connect(":memory:"))))
+            store.migrate(sqlite_utils.Database(databases[-1]))
+        return much(found, partial(statements.plan_on_sqlite, databases))
 
 
 @pytest.mark.parametrize("dialect", stores.DIALECTS)
@@ -307,13 +308,14 @@ async def test_none_of_the_suite_does_on_postgresql(tmp_path: Path) -> None:
     found = statements.left_on_postgresql(statements.FOLDER)
     assert len(found) > 300
     connections = []
-    for name, open_ in (("bot", BOTS.open), ("core", CORES.open)):
-        url = stores.on_postgresql(tmp_path / name)
-        await open_(url, Opening()).close()
+    url = stores.on_postgresql(tmp_path / "core")
+    for store in (CORES, STORES[0]):
+        await store.open(url, Opening()).close()
         connections.append(psycopg.connect(url.text, autocommit=True))
-    bot, core = connections
+    core, bot = connections
+    bot.execute("SELECT set_config('search_path', concat(current_schema, '_bot'), false)")
     with closing(bot), closing(core):
-        fill_postgresql(stores.on_postgresql(tmp_path / "core").text, ALERTS)
+        fill_postgresql(url.text, ALERTS)
         for connection, rows in ((core, CORES_ROWS), (bot, BOTS_ROWS)):
             connection.execute(rows.encode())
             connection.execute("ANALYZE")

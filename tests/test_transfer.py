@@ -1,4 +1,4 @@
-"""`store export` and `store import` move core's database and the bot's from SQLite to PostgreSQL and back."""
+"""`store export` and `store import` move the database from SQLite to PostgreSQL and back."""
 
 import io
 import json
@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.outbox.store import STORE as BOTS
+from bot.outbox.store import STORES, inbox_file
 from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.common.database.location import Location
 from core.common.database.schema import Opening
-from core.common.database.transfer import Store, export, load
+from core.common.database.transfer import Store, export, load, tables
 from core.common.errors import ResponderBotError
 from core.store import events
 from core.store.database.opening import STORE as CORES
 from core.store.database.opening import open_database
-from tests import programs
+from tests import programs, stores, templates
 from tests.core.core_process import core_process, run_body, setup_in
 from tests.core.test_cli import Ended
 from tests.programs import PIPE
@@ -30,7 +30,8 @@ from tests.stores import on_postgresql
 
 TEXTS = ("", "ä \ue000 😀", "tab\tnew\nline\r\\N \\. \\u0041 '\"", "x" * 3_000)
 NUMBERS = (0, -1, 2**63 - 1, -(2**63))
-BOTH = pytest.mark.parametrize("store", [CORES, BOTS], ids=["core", "bot"])
+BOTS, INBOX = STORES
+EACH = pytest.mark.parametrize("store", [CORES, BOTS, INBOX], ids=lambda store: store.name)
 LATER = 2**63 - 1  # when no lease stands
 
 
@@ -44,6 +45,8 @@ async def exported(store: Store, location: Location) -> str:
 
 
 async def imported(store: Store, location: Location, text: str) -> None:
+    if store is not CORES:
+        templates.made(location)
     database = store.open(location, Opening())
     try:
         await load(store, database, io.StringIO(text))
@@ -51,13 +54,10 @@ async def imported(store: Store, location: Location, text: str) -> None:
         await database.close()
 
 
-def fill(path: Path) -> None:
-    """Put 250 rows with unusual values into every table, whatever its columns are."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for (name,) in tables:
-            if name.startswith(("sqlite_", "_sqlite_")):
-                continue
+def fill(path: Path, store: Store) -> None:
+    """Put 250 rows with unusual values into every table of a store, whatever its columns are."""
+    with closing(sqlite3.connect(inbox_file(path) if store is INBOX else path)) as connection, connection:
+        for name in (table.name for table in tables(store)):
             info = connection.execute(f"PRAGMA table_info('{name}')").fetchall()
             for number in range(250):
                 values = {column: value_for(column, kind, key, number) for _, column, kind, _, _, key in info}
@@ -67,7 +67,7 @@ def fill(path: Path) -> None:
 
 
 def value_for(column: str, kind: str, key: int, number: int) -> str | int:
-    if key or column == "key":
+    if key or column in ("key", "id"):
         return f"{column}{number}" if kind == "TEXT" else 1000 - number
     if column in ("doc", "unique_key", "name"):
         return json.dumps({"n": number, "t": TEXTS[number % 4]}, ensure_ascii=False)
@@ -76,11 +76,11 @@ def value_for(column: str, kind: str, key: int, number: int) -> str | int:
     return TEXTS[number % 4] if kind == "TEXT" else NUMBERS[number % 4]
 
 
-@BOTH
+@EACH
 async def test_every_table_and_value_comes_back_as_it_was(tmp_path: Path, store: Store) -> None:
     source, back = tmp_path / "source.db", tmp_path / "back.db"
-    await store.open(source, Opening()).close()
-    fill(source)
+    await store.open(templates.made(source), Opening()).close()
+    fill(source, store)
     text = await exported(store, source)
     between = on_postgresql(tmp_path / "between")
     await imported(store, between, text)
@@ -117,23 +117,21 @@ async def test_numbers_go_on_where_they_were(tmp_path: Path, target: str) -> Non
         assert row is not None
         return int(row["number"])
 
-    places = [tmp_path / "a.db", tmp_path / "a.slack"]
-    assert [await next_event(places[0]), await next_event(places[0])] == [1, 2]
-    assert [await next_message(places[1], key) for key in "ab"] == [1, 2]
-    targets: list[Location] = [tmp_path / "b.db", tmp_path / "b.slack"]
-    if target == "postgresql":
-        targets = [on_postgresql(tmp_path / "b"), on_postgresql(tmp_path / "b.slack")]
-    for store, source, place in zip((CORES, BOTS), places, targets, strict=True):
-        await imported(store, place, await exported(store, source))
-    assert await next_event(targets[0]) == 3
-    assert await next_message(targets[1], "c") == 3
+    place = tmp_path / "a.db"
+    assert [await next_event(place), await next_event(place)] == [1, 2]
+    assert [await next_message(place, key) for key in "ab"] == [1, 2]
+    new = on_postgresql(tmp_path / "b") if target == "postgresql" else tmp_path / "b.db"
+    for store in (CORES, BOTS):
+        await imported(store, new, await exported(store, place))
+    assert await next_event(new) == 3
+    assert await next_message(new, "c") == 3
 
 
 @pytest.mark.slow
 async def test_what_an_import_refuses_leaves_nothing(tmp_path: Path) -> None:
     source, target = tmp_path / "a.db", on_postgresql(tmp_path / "b")
     await CORES.open(source, Opening()).close()
-    fill(source)
+    fill(source, CORES)
     text = await exported(CORES, source)
     lines = text.splitlines(keepends=True)
     bad = {
@@ -162,7 +160,7 @@ async def test_what_an_import_refuses_leaves_nothing(tmp_path: Path) -> None:
 async def test_no_change_of_an_export_is_imported(tmp_path: Path, data: st.DataObject) -> None:
     source = tmp_path / "small.db"
     if not source.exists():
-        await BOTS.open(source, Opening()).close()
+        await BOTS.open(templates.made(source), Opening()).close()
         with closing(sqlite3.connect(source)) as connection, connection:
             connection.execute("INSERT INTO state VALUES ('cursor', '12')")
     text = await exported(BOTS, source)
@@ -197,17 +195,12 @@ async def command(folder: Path, *args: str) -> Ended:
 async def test_a_core_goes_on_where_it_was(tmp_path: Path) -> None:
     """On PostgreSQL, and back on SQLite: the same lists, the feed without a gap, and what waited goes on."""
     setup = await setup_in(tmp_path, responders={"Stepwise": {}, "Asking": {"approval": 1}})
-    await BOTS.open(tmp_path / "core.db.slack", Opening()).close()
-    before = (tmp_path / "settings.toml").read_text() + f'[bot]\ndatabase = "{tmp_path}/core.db.slack"\n'
-    (tmp_path / "settings.toml").write_text(before)
+    before = (tmp_path / "settings.toml").read_text()
     config = ("--config", "settings.toml")
 
-    def move_to(cores: Location, bots: Location) -> None:
-        places = [place.text if not isinstance(place, Path) else str(place) for place in (cores, bots)]
-        now = before.replace(f'"{tmp_path}/core.db.slack"', json.dumps(places[1]))
-        (tmp_path / "settings.toml").write_text(
-            now.replace(json.dumps(str(tmp_path / "core.db")), json.dumps(places[0]))
-        )
+    def move_to(location: Location) -> None:
+        place = json.dumps(str(location) if isinstance(location, Path) else location.text)
+        (tmp_path / "settings.toml").write_text(before.replace(json.dumps(str(tmp_path / "core.db")), place))
 
     async with core_process(setup) as core:
         alert = (await core.client().create_alert(new_alert("one"))).id
@@ -223,19 +216,20 @@ async def test_a_core_goes_on_where_it_was(tmp_path: Path) -> None:
         core.process.send_signal(signal.SIGTERM)
         await core.process.wait()
 
-    for first, cores, bots in (
-        ("rows", on_postgresql(tmp_path / "core"), on_postgresql(tmp_path / "bot")),
-        ("back", tmp_path / "back.db", tmp_path / "back.db.slack"),
-    ):
+    inbox = "INSERT INTO inbox (key, payload, at, done_at) VALUES ('click', '{}', 1, 0)"
+    await INBOX.open(tmp_path / "core.db", Opening()).close()
+    stores.rows(inbox_file(tmp_path / "core.db"), inbox)
+    for first, place in (("rows", on_postgresql(tmp_path / "core")), ("back", tmp_path / "back.db")):
         written = await command(tmp_path, "export", first, *config)
         assert written.code == 0, written.err
         assert ["action", "2"] in [line.split()[:2] for line in written.out.splitlines()]
         assert oct((tmp_path / first).stat().st_mode & 0o777) == "0o600"
         again = await command(tmp_path, "export", first, *config)
         assert (again.code, again.err.count("\n")) == (2, 1)
-        move_to(cores, bots)
+        move_to(place)
         filled = await command(tmp_path, "import", first, *config)
         assert (filled.code, filled.out) == (0, written.out), filled.err
+        assert stores.clicks(place, "SELECT key FROM inbox") == [("click",)]
         async with core_process(setup, f"on {first}") as core:
             assert (await core.client().alert(alert), await core.client().action(ran.id)) == shown
             feed = await core.client().events(0, 0, database=page.database)

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import aiohttp
 import structlog
@@ -31,16 +30,14 @@ from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
 from bot.outbox.errors import DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
-from bot.outbox.store import open_store
+from bot.outbox.store import Stores, open_stores
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common import logs
 from core.common.clock import Clock, boot_ms
 from core.common.database import Database
-from core.common.database.location import files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
-from core.common.private_files import create_database
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 
 PRUNE_EVERY_S = 3_600.0
@@ -58,7 +55,7 @@ class Bot:
         self,
         settings: BotSettings,
         core: CoreClient,
-        store: Database,
+        stores: Stores,
         session: aiohttp.ClientSession,
         clock_ms: Callable[[], int],
         rate_limiter: RateLimiter | None,
@@ -73,7 +70,7 @@ class Bot:
         self.slack: AsyncWebClient = web_client(settings.slack.bot_token, settings.slack, session)
         self.channels = channels = Channels(settings.channel, self.slack)
         guard = ClearanceGuard(self._max_clearance, channels.refreshed.set)
-        self.outbox = MessageOutbox(store, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
+        self.outbox = MessageOutbox(stores, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
@@ -140,8 +137,11 @@ class Bot:
 
     async def start(self) -> None:
         """Start all parts; those that need Slack wait for it."""
-        with suppress(ResponderBotError):  # core is down: the notifier begins once it is back
+        try:
             await self.notifier.begin()
+        except ResponderBotError:  # core is down: the notifier begins once it is back
+            if self.notifier.is_misled.is_set():
+                raise
         self.dispatcher.start()
         if self.health_server is not None:
             await self.health_server.start()
@@ -149,6 +149,11 @@ class Bot:
         self._connection.start(self._keep_connected)
         self._workers.start(self._lead, every_s=LOOK_MS / 1000)
         self._workers.start(self._refresh_channels, every_s=LOOK_EVERY_S)
+
+    async def until_ended(self) -> None:
+        """Wait for what the bot can't go on with. Raises ResponderBotError once core has another database."""
+        await self.notifier.is_misled.wait()
+        raise self.notifier.misled()
 
     async def close(self) -> None:
         """Accept nothing more, finish what was accepted, release the lease and the files. May be called twice."""
@@ -161,7 +166,7 @@ class Bot:
             await self.health_server.close()
         await self.dispatcher.close(CLOSE_GRACE_S)
         try:
-            await self.outbox.replicas.release()
+            await self.outbox.release()
         except ResponderBotError as error:  # the lease expires soon
             log.warning("lease_not_released", reason=error.message)
         finally:
@@ -273,7 +278,7 @@ class Bot:
 
     async def health(self) -> Sequence[Check]:
         """The state that is known without asking Slack; tries the database."""
-        healthy = await self.outbox.probe.check()
+        healthy = await self.outbox.check()
         store = [Check("store", False, healthy.message, is_vital=healthy.is_down)] if healthy.message else []
         return [self._transport_check(), *store, *await self._own_checks()]
 
@@ -326,29 +331,18 @@ async def running(
     clock_ms: Callable[[], int],
     rate_limiter: RateLimiter | None = None,
     boot_ms: Clock = boot_ms,
+    database: Database | None = None,
 ) -> AsyncIterator[Bot]:
     """Run the bot until the block ends. It connects to Slack as soon as Slack lets it, see `Bot.connected`.
 
-    Raises ResponderBotError with what to do if the bot's database can't be opened, or its port is taken.
+    `database` is core's, if it is open in this process. Raises ResponderBotError with what to do if the database can't
+    be opened or is another one than core has, or if the port is taken.
     """
-    for file in files_of(settings.bot.database):
-        _create_database_file(file)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15)) as session:
-        store = await Opening().run(partial(open_store, settings.bot.database))
-        bot = Bot(settings, core, store, session, clock_ms, rate_limiter, boot_ms)
+        stores = await Opening().run(partial(open_stores, settings.core.database, shared=database))
+        bot = Bot(settings, core, stores, session, clock_ms, rate_limiter, boot_ms)
         try:
             await bot.start()
             yield bot
         finally:
             await bot.close()
-
-
-def _create_database_file(database: Path) -> None:
-    """Create the file if it is missing; only this account can read it."""
-    try:
-        create_database(database)
-    except OSError as error:
-        sentence = (
-            f"The bot's database {database} can't be opened ({error.strerror}); name another with [bot] database."
-        )
-        raise ResponderBotError("unavailable", sentence) from error

@@ -71,7 +71,7 @@ UNKNOWN_TEXT = (
 )
 TRIGGER_EXPIRED_TEXT = "The window could not be opened in the time that Slack gives for it; please try again."
 STORE_TEXT = (
-    "The bot's database can't be used now, so nothing was done; try again in a moment, and tell an administrator if it"
+    "The database can't be used now, so nothing was done; try again in a moment, and tell an administrator if it"
     " stays so."
 )
 LATE_TEXT = (

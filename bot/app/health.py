@@ -69,7 +69,7 @@ class BotHealth(Collector):
     def collect(self) -> Iterable[Metric]:
         restarts = "Workers that broke and were started again"
         yield CounterMetricFamily("responder_bot_worker_restarts", restarts, self._workers.restarts)
-        commits = "Durable commits of this process to the bot's database"
+        commits = "Durable commits of this process to the database"
         yield CounterMetricFamily("responder_bot_store_commits", commits, self._outbox.commits)
         pruned = CounterMetricFamily("responder_bot_pruned", "What retention has deleted", labels=["kind"])
         for kind, count in self._deleted.items():

@@ -29,7 +29,7 @@ INPUT = "parameters."  # in front of an input's name, where core says what is wr
 
 # Requests that may have run something although their response was lost have sentences of their own.
 STORE_AWAY = (
-    "The bot's database can't be used now; look at the card before you ask again, since what you asked for may be done."
+    "The database can't be used now; look at the card before you ask again, since what you asked for may be done."
 )
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
 TASKS: Mapping[Permission, str] = {
@@ -142,6 +142,14 @@ def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
     text = f"This message is from long ago, so its buttons no longer work. Nothing was run on {object_id}."
     again = button_element("Show again", ids.SHOW_AGAIN, button(Intent("show_again", object_id, channel)))
     return Message(text, (section(text), actions(again)))
+
+
+def lost_card(restored_at: int) -> Message:
+    """For a button of a message that was posted after the backup from which the database was restored."""
+    return notice(
+        f"This message is from before a restore of {slack_date(restored_at, DAY_AND_TIME)}, and the backup doesn't have"
+        " it. Nothing was run."
+    )
 
 
 def reminded(text: str, blocks: Sequence[Block]) -> Message:

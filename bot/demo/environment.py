@@ -16,6 +16,7 @@ from bot.block_kit.text import readable_name
 from bot.settings import parse
 from bot.slack_emulator import Pointer, SlackEmulator
 from core.client import CoreClient
+from core.common.database import Database
 from core.common.errors import ResponderBotError
 
 HERE = Path(__file__).parent
@@ -56,6 +57,7 @@ class EmbeddedCore(Protocol):
     """A running core, as far as the demo needs it. `bot.cli` provides it: only it may import core's internals."""
 
     url: str
+    database: Database
 
     async def add_user(self, login: str, profile: str, clearance: int, slack_id: str) -> str:
         """Add a user, linked to `slack_id` unless it is empty. Returns the API key."""
@@ -123,7 +125,7 @@ async def demo_environment(
         lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
         as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
         settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
-        await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms))
+        await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms, database=core.database))
         await emulator.wait_connected()
         firewall = asyncio.create_task(_read_block_list(core.url, keys[FIREWALL]))
         stack.push_async_callback(_end, firewall)

@@ -93,6 +93,9 @@ async def clicked_intent(context: Context, too_old: str = "") -> Intent:
         if too_old or error.code not in ("gone", "not_found", "forbidden"):
             raise
         known = await roots_at(context, context.message_ts, context.thread_ts)
+        if not known and (restored_at := await context.services.outbox.lost_by_restore(context.message_ts)):
+            await show(context, "Out of date", notices.lost_card(restored_at))
+            raise OutOfDateError from error
         in_text = "" if known or error.details else object_in_message(context)
         if in_text:
             await show_with_buttons(

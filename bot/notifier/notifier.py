@@ -10,7 +10,6 @@ from bot.notifier.asking import Asking
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
-from bot.notifier.database import DatabaseCheck, event_fingerprint
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
@@ -52,7 +51,9 @@ class Notifier:
         self._outbox = outbox
         self._channels = channels
         self._clock = clock_ms
-        self._database = DatabaseCheck(core, outbox)
+        self._database = ""  # the id of core's
+        self.is_misled = asyncio.Event()
+        """Set once core has another database than the messages are of: none of them changes any more."""
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._bulks = BulkMessages(core, outbox, channels, self._renderer.recipient, self._renderer.slack_user)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
@@ -64,18 +65,36 @@ class Notifier:
         """Why the feed isn't followed, as a sentence; "" while it is."""
 
     async def begin(self) -> None:
-        """Check core's database. At the very first start note where its feed ends: only later events are shown.
+        """Check core's database, which may be another one than before whenever core was away.
 
-        Raises ResponderBotError("conflict") with what to do if it isn't the one that the messages belong to.
+        At the very first start note where its feed ends: only later events are shown. Raises `misled`.
         """
-        await self._database.verify()
+        cursor, database = await self._outbox.cursor(), await self._outbox.core_database()
+        try:
+            page = await self._core.events(cursor, wait_s=0)
+        except ResponderBotError as error:
+            if error.code != "gone":
+                raise
+            page = await self._core.events(None, wait_s=0)
+        if database and (page.database != database or page.last < (cursor or 0)):
+            self.is_misled.set()
+            self.problem = self.misled().message
+            raise self.misled()
+        if cursor is None:
+            await self._outbox.commit_page([], page.last)
+        if not database:
+            await self._outbox.set_core_database(page.database)
+        self._database = page.database
+
+    def misled(self) -> ResponderBotError:
+        sentence = "Core has another database than this bot's messages are of; name the one of this core with "
+        return ResponderBotError("conflict", f"{sentence}[core] database, or its core with [bot] core_url.")
 
     async def run(self) -> None:
         """Follow the feed until cancelled. While core is down it is asked again without limit."""
         await repeat("feed", 0, self._follow_until_failure, backoff=AFTER_FAILURE)
 
     async def _follow_until_failure(self) -> None:
-        self._database.reset()
         try:
             await self._follow()
         except ResponderBotError as error:
@@ -90,7 +109,7 @@ class Notifier:
 
     async def _follow(self) -> None:
         """Do what comes next, one thing after the other. Raises ResponderBotError when core or the database fails."""
-        await self._database.verify()
+        await self.begin()
         if self._has_gap:
             await self._catch_up()
             self._has_gap = False
@@ -122,7 +141,9 @@ class Notifier:
                     self._enforcer.restart()
                     is_enforcing = True
                 if page.done():
-                    events = await self._checked(page.result(), held.last)
+                    events = page.result()
+                    if held.last is not None and events.last < held.last:
+                        return  # to look at core's database again
                     if events.events:
                         commit_at = commit_at or loop.time() + MERGE_S
                     held.add(events)
@@ -146,20 +167,15 @@ class Notifier:
             await cancel_and_wait(page, requested, changed)
 
     async def _next_page(self, after: int | None, gather_s: float = 0.0) -> EventPage:
-        database = self._database.id
         try:
-            return await self._core.events(after, wait_s=WAIT_S, database=database, documents=True, gather_s=gather_s)
+            return await self._core.events(
+                after, wait_s=WAIT_S, database=self._database, documents=True, gather_s=gather_s
+            )
         except ResponderBotError as error:
             if error.code != "gone":
                 raise
             self._has_gap = True
             raise
-
-    async def _checked(self, page: EventPage, after: int | None) -> EventPage:
-        if after is not None and page.last < after:
-            self._database.reset()
-            await self._database.verify()
-        return page
 
     async def _serve_requests(self) -> None:
         """Render what people asked to see again."""
@@ -282,11 +298,9 @@ class Notifier:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
             desired += await isolated(self._bulks.of(bulk, as_of, destinations, asking), bulk.id, otherwise=[])
-        last_event = event_fingerprint(held.events[-1])
         await self._outbox.commit_page(
             [*desired, *asking.counts],
             last,
-            last_event=last_event,
             grouped=grouper.changes,
             mentioned=mentions.mentioned,
             asked=asking.state,

@@ -2,23 +2,23 @@
 
 from bot.outbox.inbox import PendingInteraction
 from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest
-from bot.outbox.outbox import DeliveryProblem, FeedCheckpoint, MessageOutbox, forget_messages
+from bot.outbox.outbox import DeliveryProblem, MessageOutbox
 from bot.outbox.refreshes import StoredRequest
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.sender import ClearanceGuard
-from bot.outbox.store import REFRESH_MS
+from bot.outbox.store import REFRESH_MS, Stores, open_stores
 
 __all__ = [
     "REFRESH_MS",
     "ClearanceGuard",
     "DeliveryProblem",
     "DesiredMessage",
-    "FeedCheckpoint",
     "MessageOutbox",
     "MessageRecord",
     "PendingInteraction",
     "RateLimiter",
     "RefreshRequest",
     "StoredRequest",
-    "forget_messages",
+    "Stores",
+    "open_stores",
 ]

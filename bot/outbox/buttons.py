@@ -12,7 +12,6 @@ from typing import TypeVar
 from bot.message import ButtonIds, Intent
 from bot.outbox import messages
 from bot.outbox.models import ButtonSet, MessageRecord, is_bulk, record_of
-from bot.outbox.state import refuse_mismatch
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 
@@ -72,12 +71,10 @@ class Buttons:
         """What a clicked button means; it can be clicked again.
 
         Raises ResponderBotError: "gone" for one that is expired, forwarded or forged (with `root_id` in the details
-        where it is ours and only expired, so that Refresh can be offered); "conflict" while core's database is not the
-        one that the messages belong to.
+        where it is ours and only expired, so that Refresh can be offered).
         """
 
         def work(reads: Reads) -> tuple[Row | None, MessageRecord | None]:
-            refuse_mismatch(reads)
             row = reads.row("SELECT * FROM button_set WHERE nonce = :nonce", {"nonce": _nonce(token)})
             message = messages.by_key(reads, row["message_key"]) if row else None
             return row, record_of(message) if message else None

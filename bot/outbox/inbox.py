@@ -38,13 +38,16 @@ class Inbox:
         return await self._store.transaction(lambda tx: bool(tx.run(sql, {**values, **lease})))
 
     async def complete(self, key: str) -> None:
-        """Note that it was carried out, or refused for good."""
-        await self._store.transaction(lambda tx: self.completed(tx, key))
-
-    def completed(self, tx: Transaction, key: str) -> None:
-        """As `complete`, in a transaction. The content is deleted, the key kept against a repeat."""
+        """Note that it was carried out, or refused for good. The content is deleted, the key kept against a repeat."""
         sql = "UPDATE inbox SET done_at = :now, payload = '' WHERE key = :key"
-        tx.run(sql, {"key": key, "now": self._clock()})
+        values = {"key": key, "now": self._clock()}
+        await self._store.transaction(lambda tx: tx.run(sql, values))
+
+    async def release(self) -> None:
+        """Let another replica carry out at once what this one holds."""
+        sql = "UPDATE inbox SET leased_until = 0 WHERE holder = :holder AND done_at = 0"
+        values = {"holder": self._replicas.holder}
+        await self._store.transaction(lambda tx: tx.run(sql, values))
 
     async def take_over_abandoned(self) -> list[PendingInteraction]:
         """Hold the interactions of replicas that are lost, and own ones that took too long, oldest first."""
@@ -70,7 +73,7 @@ class Inbox:
     def _is_abandoned(self, holder: str, leased_until: int) -> bool:
         if holder == self._replicas.holder:
             return leased_until <= self._clock()
-        return self._replicas.is_over(holder, leased_until)
+        return self._replicas.is_over(holder)
 
     async def holds(self, key: str) -> bool:
         """Whether this replica may still carry it out: after it was frozen, another one may have."""

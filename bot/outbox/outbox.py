@@ -20,14 +20,11 @@ from bot.outbox.retention import AskCore, Retention
 from bot.outbox.sending import files
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.sender import ClearanceGuard, Sender
-from bot.outbox.store import open_store
+from bot.outbox.store import Stores
 from bot.storms import Storm
 from core.common.clock import Clock, boot_ms
-from core.common.database import Database, Reads, Row, Transaction
-from core.common.database.location import Location
-from core.common.database.probe import Probe
-from core.common.database.schema import Opening
-from core.common.errors import ResponderBotError
+from core.common.database import Reads, Row, Transaction
+from core.common.database.probe import Probe, ProbeResult
 
 UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 POLL_S = 0.2  # how soon a request of another replica is seen
@@ -43,24 +40,12 @@ class DeliveryProblem:
     since: int
 
 
-@dataclass(frozen=True)
-class FeedCheckpoint:
-    """The last event that was followed, and the id of core's database that it is from ("": unknown)."""
-
-    cursor: int
-    database: str
-    event: str
-
-
 class MessageOutbox:
-    """The bot's database: desired messages, and with them buttons, inbox and leases.
-
-    Replicas of the bot share its file.
-    """
+    """The bot's tables: desired messages, and with them buttons, inbox and leases, which replicas of the bot share."""
 
     def __init__(
         self,
-        store: Database,
+        stores: Stores,
         slack: AsyncWebClient,
         clock_ms: Callable[[], int],
         *,
@@ -68,29 +53,42 @@ class MessageOutbox:
         guard: ClearanceGuard | None = None,
         lease_clock: Clock = boot_ms,
     ) -> None:
-        self._store = store
+        self._stores = stores
+        self._store = store = stores.messages
         self._clock = clock_ms
-        self.probe = Probe(self._store, state.touch)
-        self.buttons = Buttons(self._store, clock_ms)
-        self.replicas = Replicas(self._store, clock_ms, lease_clock=lease_clock)
-        self.inbox = Inbox(self._store, clock_ms, self.replicas)
-        self.alert_groups = AlertGroups(self._store)
+        self._probes = [Probe(store, state.touch)]
+        if stores.inbox is not store:
+            self._probes.append(Probe(stores.inbox, lambda _: None))
+        self.buttons = Buttons(store, clock_ms)
+        self.replicas = Replicas(store, clock_ms, lease_clock=lease_clock)
+        self.inbox = Inbox(stores.inbox, clock_ms, self.replicas)
+        self.alert_groups = AlertGroups(store)
         self._refresh_requested = asyncio.Event()
         self.sender = Sender(
-            self._store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
+            store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
         )
 
+    async def release(self) -> None:
+        """Let another replica lead, and carry out what this one has left, at once."""
+        await self.replicas.release()
+        await self.inbox.release()
+
+    async def check(self) -> ProbeResult:
+        """What is wrong with the database."""
+        results = [await probe.check() for probe in self._probes]
+        return next((result for result in results if result.message), results[0])
+
     async def close(self) -> None:
-        await self._store.close()
+        await self._stores.close()
 
     def retention(self, days: int, ask_core: AskCore) -> Retention:
         """What deletes what is old; messages so many days after their alert or case was closed."""
-        return Retention(self._store, self._clock, days, ask_core)
+        return Retention(self._stores, self._clock, days, ask_core)
 
     @property
     def commits(self) -> int:
         """How many commits of this process have written something."""
-        return self._store.commits
+        return sum(database.commits for database in {self._store, self._stores.inbox})
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +101,6 @@ class MessageOutbox:
         desired: Sequence[DesiredMessage],
         cursor: int,
         *,
-        last_event: str = "",
         grouped: GroupChanges | None = None,
         mentioned: Mapping[str, int] | None = None,
         asked: str = "",
@@ -111,15 +108,14 @@ class MessageOutbox:
     ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        `last_event` identifies the event at the cursor; `grouped` is what it changes of groups, `mentioned`
-        when somebody was mentioned last, by channel; `asked` and `reminders` are those of `Asking`.
+        `grouped` is what it changes of groups, `mentioned` when somebody was mentioned last, by channel; `asked` and
+        `reminders` are those of `Asking`.
         """
 
         def move(tx: Transaction, now: int) -> None:
             if grouped is not None:
                 alert_groups.write(tx, grouped)
             state.set_value(tx, "cursor", str(cursor))
-            state.set_value(tx, "last_event", last_event)
             for channel, at in (mentioned or {}).items():
                 state.set_value(tx, f"mentioned:{channel}", str(at))
             if asked:
@@ -187,13 +183,12 @@ class MessageOutbox:
         desired: Sequence[DesiredMessage],
         also: Callable[[Transaction, int], None] = lambda _tx, _now: None,
     ) -> None:
-        """Raises ResponderBotError("conflict") if another replica leads, or core's database is another one."""
+        """Raises ResponderBotError("conflict") if another replica leads."""
         now = self._clock()
         rows = [(message, _row(message, now)) for message in map(_without_secrets, desired)]
 
         def work(tx: Transaction) -> None:
             self.replicas.refuse_others(tx)
-            state.refuse_mismatch(tx)
             for message, row in rows:
                 if message.is_secret and messages.forget_unsent(tx, message.key):
                     continue
@@ -207,21 +202,23 @@ class MessageOutbox:
         self.sender.wake()
 
     async def finish(self, requests: Sequence[RefreshRequest] = (), *, key: str = "") -> None:
-        """Note that an interaction was carried out (its `key` in the inbox), and what people wait to see."""
+        """Note what people wait to see, then that an interaction was carried out (its `key` in the inbox).
+
+        What is killed in between carries it out once more, with the same key for core.
+        """
         now = self._clock()
 
         def work(tx: Transaction) -> None:
-            if key:
-                self.inbox.completed(tx, key)
             cursor = int(state.value(tx, "cursor") or 0)
             for request in requests:
                 refreshes.add(tx, request, cursor, now)
 
-        if key or requests:
-            await self._store.transaction(work)
         if requests:
+            await self._store.transaction(work)
             self.sender.wake()
             self._refresh_requested.set()
+        if key:
+            await self.inbox.complete(key)
 
     async def refresh_requests(self, limit: int) -> Sequence[StoredRequest]:
         """The oldest requests to render something again."""
@@ -267,35 +264,21 @@ class MessageOutbox:
         """Who was asked how often lately, as `Asking` stored it."""
         return await self._store.read(lambda reads: state.value(reads, "asked")) or "{}"
 
-    async def checkpoint(self) -> FeedCheckpoint | None:
-        """The last event that was followed, and its database; None before the first time."""
-        sql = "SELECT name, value FROM state WHERE name IN ('cursor', 'core_database', 'last_event')"
-        rows = await self._store.read(lambda reads: reads.rows(sql))
-        values = {row["name"]: row["value"] for row in rows}
-        if not values.get("cursor"):
-            return None
-        return FeedCheckpoint(int(values["cursor"]), values.get("core_database", ""), values.get("last_event", ""))
+    async def core_database(self) -> str:
+        """The id of the database that the messages are of; "" before the first time."""
+        return await self._store.read(lambda reads: state.value(reads, "core_database")) or ""
 
-    async def accept_database(self, database: str) -> None:
-        """Note that this database of core is the one that the messages belong to."""
+    async def lost_by_restore(self, ts: str) -> int:
+        """When the last backup was restored (ms), if it was made before this `ts`, and restored after it; else 0."""
 
-        def is_accepted(reads: Reads) -> bool:
-            return (state.value(reads, "core_database"), state.value(reads, "mismatch")) == (database, None)
+        def work(reads: Reads) -> tuple[int, int]:
+            return int(state.value(reads, "restored_from") or 0), int(state.value(reads, "restored_at") or 0)
 
-        def work(tx: Transaction) -> None:
-            state.set_value(tx, "core_database", database)
-            state.delete_value(tx, "mismatch")
+        made_at, restored_at = await self._store.read(work)
+        return restored_at if made_at <= float(ts or 0) * 1000 < restored_at else 0
 
-        if not await self._store.read(is_accepted):
-            await self._store.transaction(work)
-
-    async def reject_database(self, sentence: str) -> None:
-        """Note that core's database is another one, and what to do about it.
-
-        Until it is accepted, or the messages are forgotten, every replica refuses writes and buttons with `sentence`.
-        """
-        if await self._store.read(lambda reads: state.value(reads, "mismatch")) != sentence:
-            await self._store.transaction(lambda tx: state.set_value(tx, "mismatch", sentence))
+    async def set_core_database(self, database: str) -> None:
+        await self._store.transaction(lambda tx: state.set_value(tx, "core_database", database))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -367,34 +350,6 @@ class MessageOutbox:
         if self.sender.problem and not problems:
             problems.append(DeliveryProblem("", self.sender.problem, await self.waiting(), self._clock()))
         return problems
-
-
-async def forget_messages(location: Location, opening: Opening | None = None) -> int:
-    """Delete from the bot's database all that names objects of core; returns how many messages it knew.
-
-    The messages stay in Slack as they are. Raises ResponderBotError("conflict")
-    unless the bot has found that core's database is another one: no card would change any more, and no button work.
-    """
-
-    def work(tx: Transaction) -> int:
-        if state.value(tx, "mismatch") is None:
-            sentence = "The bot has found no other database of core, so it needs its messages; nothing was forgotten."
-            raise ResponderBotError("conflict", sentence)
-        count = tx.run("DELETE FROM message")
-        tx.run("DELETE FROM file")
-        tx.run("DELETE FROM alert_group")
-        tx.run("DELETE FROM channel_alert")
-        tx.run("DELETE FROM refresh")
-        tx.run("DELETE FROM button_set")
-        tx.run("UPDATE inbox SET done_at = at, payload = '' WHERE done_at = 0")
-        tx.run("DELETE FROM state WHERE name IN ('cursor', 'core_database', 'last_event', 'mismatch')")
-        return count
-
-    store = open_store(location, opening)
-    try:
-        return await store.transaction(work)
-    finally:
-        await store.close()
 
 
 def _without_secrets(desired: DesiredMessage) -> DesiredMessage:

@@ -20,7 +20,7 @@ RENEW_MS = 2_000  # how often each renews it
 LOOK_MS = 1_000  # how often each looks at the others
 PAUSE_MS = 4_000  # after a pause between looks that is longer, the others have LEASE_MS again: maybe nobody could renew
 FORGET_MS = 3_600_000  # how long a lost replica is still listed
-_LEADER = "lead"
+_LEADER = "SELECT holder, beat FROM replica WHERE leads = 1"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Replicas:
         began = self._lease_clock()
         await self.look()
         leader = self._leader
-        if leader is not None and leader["holder"] != self.holder and not self._is_leader_over(leader):
+        if leader is not None and leader["holder"] != self.holder and not self.is_over(leader["holder"]):
             if self._renewed_at is None or began - self._renewed_at >= RENEW_MS:
                 await self._store.transaction(self._renew)
                 self._renewed_at = began
@@ -92,21 +92,14 @@ class Replicas:
             self._renew(tx)
             for row in forgotten:
                 tx.run("DELETE FROM replica WHERE holder = :holder AND beat = :beat", dict(row))
-            now = tx.row(
-                "SELECT l.holder, r.beat FROM lease l LEFT JOIN replica r ON r.holder = l.holder WHERE l.name = :name",
-                {"name": _LEADER},
-            )
+            now = tx.row(_LEADER)
             if now is not None and now["holder"] != self.holder:
                 if leader is None or now["holder"] != leader["holder"]:
                     return False
-                if now["beat"] is not None and (seen is None or now["beat"] != seen.beat):
+                if seen is None or now["beat"] != seen.beat:
                     return False  # it has come back
-            # Releases that know no replicas look at `until`.
-            tx.run(
-                """INSERT INTO lease (name, holder, until) VALUES (:name, :holder, :until)
-                   ON CONFLICT (name) DO UPDATE SET holder = :holder, until = :until""",
-                {"name": _LEADER, "holder": self.holder, "until": self._clock() + LEASE_MS},
-            )
+            tx.run("UPDATE replica SET leads = 0 WHERE leads = 1 AND holder <> :holder", {"holder": self.holder})
+            tx.run("UPDATE replica SET leads = 1 WHERE leads = 0 AND holder = :holder", {"holder": self.holder})
             return True
 
         leads = await self._store.transaction(work)
@@ -121,23 +114,16 @@ class Replicas:
 
     def refuse_others(self, reads: Reads) -> None:
         """Raise ResponderBotError("conflict") if another replica leads by now, so that a late write changes nothing."""
-        row = reads.row("SELECT holder FROM lease WHERE name = :name", {"name": _LEADER})
+        row = reads.row(_LEADER)
         if row and row["holder"] != self.holder:
             raise ResponderBotError("conflict", "Another replica of the bot leads now; this one waits.")
 
-    def is_over(self, holder: str, until: int) -> bool:
-        """Whether another replica has lost what it holds, as of the last `look`.
-
-        `until` counts for those of releases without such leases.
-        """
+    def is_over(self, holder: str) -> bool:
+        """Whether another replica has lost what it holds, as of the last `look`."""
         if holder == self.holder:
             return False
-        if leases.is_dead(holder):
-            return True
         seen = self._seen.get(holder)
-        if seen is None:
-            return until <= self._clock()
-        return self._lease_clock() - seen.at >= LEASE_MS
+        return leases.is_dead(holder) or seen is None or self._lease_clock() - seen.at >= LEASE_MS
 
     async def all(self) -> Sequence[Replica]:
         """All replicas, the leader first, then those that stand by, then those that are lost."""
@@ -157,50 +143,43 @@ class Replicas:
         return sorted(replicas, key=lambda replica: (not replica.leads, replica.silent_ms, replica.name))
 
     async def release(self) -> None:
-        """End this replica's lease: another one may lead, and carry out what this one has left, at once."""
+        """End this replica's lease, so that another one may lead at once."""
 
         def work(tx: Transaction) -> None:
-            values = {"name": _LEADER, "holder": self.holder}
-            tx.run("DELETE FROM lease WHERE name = :name AND holder = :holder", values)
-            tx.run("DELETE FROM replica WHERE holder = :holder", values)
-            tx.run("UPDATE inbox SET leased_until = 0 WHERE holder = :holder AND done_at = 0", values)
+            tx.run("DELETE FROM replica WHERE holder = :holder", {"holder": self.holder})
 
         await self._store.transaction(work)
         self._renewed_at = None
 
     def _renew(self, tx: Transaction) -> None:
         tx.run(
-            """INSERT INTO replica (holder, host, pid, version, started_at, beat)
-               VALUES (:holder, :host, :pid, :version, :started_at, 1)
-               ON CONFLICT (holder) DO UPDATE SET beat = replica.beat + 1""",
+            """INSERT INTO replica (holder, host, pid, version, started_at, beat, leads, lease_until)
+               VALUES (:holder, :host, :pid, :version, :started_at, 1, 0, :until)
+               ON CONFLICT (holder) DO UPDATE SET beat = replica.beat + 1, lease_until = :until""",
             {
                 "holder": self.holder,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "version": version("responder-bot"),
                 "started_at": self._started_at,
+                "until": self._clock() + LEASE_MS,
             },
         )
 
     async def look(self) -> None:
         """See which replicas have renewed their leases since the last look."""
 
-        def work(reads: Reads) -> tuple[list[Row], Row | None]:
-            leader = reads.row("SELECT holder, until FROM lease WHERE name = :name", {"name": _LEADER})
-            return reads.rows("SELECT * FROM replica ORDER BY host, started_at, holder"), leader
-
-        self._rows, self._leader = await self._store.read(work)
+        sql = "SELECT * FROM replica ORDER BY host, started_at, holder"
+        self._rows = await self._store.read(lambda reads: reads.rows(sql))
+        self._leader = next((row for row in self._rows if row["leads"]), None)
         now = self._lease_clock()
         known = self._seen if now - self._looked_at <= PAUSE_MS else {}
         self._seen = {row["holder"]: _as_seen(row, known.get(row["holder"]), now) for row in self._rows}
         self._looked_at = now
 
-    def _is_leader_over(self, leader: Row) -> bool:
-        return self.is_over(leader["holder"], leader["until"])
-
     def _silent_ms(self, holder: str) -> int:
         seen = self._seen.get(holder)
-        if seen is None or not self.is_over(holder, 0):
+        if seen is None or not self.is_over(holder):
             return 0
         return max(1, self._lease_clock() - seen.at)
 

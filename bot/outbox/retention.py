@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from bot.outbox import state
+from bot.outbox.store import Stores
 from core.common.clock import Clock
-from core.common.database import Database, Params, Reads, Row, Transaction
+from core.common.database import Params, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
@@ -72,7 +73,7 @@ class Retention:
 
     def __init__(
         self,
-        store: Database,
+        stores: Stores,
         clock: Clock,
         days: int,
         ask_core: AskCore,
@@ -81,7 +82,8 @@ class Retention:
         pause_s: float = PAUSE_S,
     ) -> None:
         """`ask_core` says which alerts and cases are over; it takes AT_ONCE ids of objects."""
-        self._store = store
+        self._stores = stores
+        self._store = stores.messages
         self._clock = clock
         self._days = days
         self._ask_core = ask_core
@@ -100,7 +102,8 @@ class Retention:
             counts["content"] += dropped
             await asyncio.sleep(self._pause_s)
         counts += await self._each(self._delete)
-        await shrink(self._store, self._step_s, self._pause_s)
+        for store in {self._store, self._stores.inbox}:
+            await shrink(store, self._step_s, self._pause_s)
         self.counts += counts
         return counts
 
@@ -110,9 +113,9 @@ class Retention:
             some = f"SELECT {key} FROM {table} WHERE {rows} LIMIT :limit"
             sql = f"DELETE FROM {table} WHERE ({key}) IN ({some})"
             work = partial(_run, sql, {"before": now - keep_ms, "limit": AT_ONCE})
-            deleted = AT_ONCE
+            store, deleted = self._stores.inbox if table == "inbox" else self._store, AT_ONCE
             while deleted == AT_ONCE:
-                deleted = await self._store.transaction(work)
+                deleted = await store.transaction(work)
                 await asyncio.sleep(self._pause_s)
 
     async def preview(self) -> Counter[str]:
@@ -183,7 +186,6 @@ class Retention:
         counts, left = Counter[str](), list(due)
 
         def work(tx: Transaction) -> tuple[int, Counter[str]]:
-            state.refuse_mismatch(tx)
             if database is not None and database != state.value(tx, "core_database"):
                 raise ResponderBotError(
                     "conflict", "Core has another database than these messages; nothing is deleted."

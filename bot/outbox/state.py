@@ -1,7 +1,6 @@
 """Named values that all replicas share."""
 
 from core.common.database import Reads, Transaction
-from core.common.errors import ResponderBotError
 
 
 def value(reads: Reads, name: str) -> str | None:
@@ -27,10 +26,3 @@ def touch(tx: Transaction) -> None:
         "INSERT INTO state (name, value) VALUES ('probe', '1')"
         " ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(state.value AS BIGINT) + 1 AS TEXT)"
     )
-
-
-def refuse_mismatch(reads: Reads) -> None:
-    """Raise ResponderBotError("conflict") while the messages belong to another database of core."""
-    sentence = value(reads, "mismatch")
-    if sentence:
-        raise ResponderBotError("conflict", sentence)

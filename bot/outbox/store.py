@@ -1,63 +1,148 @@
-"""The bot's database: its tables on SQLite and on PostgreSQL, and how it is opened.
+"""The bot's tables, which are in core's database, and how they are opened.
 
-As in core/store/database/schema.py, a first migration makes the tables.
+On SQLite they are in core's file, with migrations of their own; on PostgreSQL in a schema of their own. A click must be
+stored at once, also while core's writer works for seconds, so on SQLite the inbox is in the file `<database>-inbox`.
 """
 
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import sqlite_utils
 
+from bot.outbox import state
+from core.common.clock import now_ms
 from core.common.database import Database, Transaction
 from core.common.database.functions import FUNCTIONS
 from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import open_postgresql
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING, open_postgresql
 from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
-from core.common.database.sqlite.database import SqliteDatabase, apply
+from core.common.database.sqlite.database import SqliteDatabase, apply, has_table
 from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.database.transfer import Store
+from core.common.errors import ResponderBotError
+from core.common.private_files import create_database, narrow_database
 
 SCHEMA = "responder_bot"
 READ_LIMIT_S = 2.0  # Slack waits 3 s for an answer to a click
 REFRESH_MS = 7 * 86_400_000  # after a gap in core's feed, or a restore: cards this recent are rendered again
 
 
-def open_store(location: Location, opening: Opening | None = None) -> Database:
-    """The database of `[bot] database`; replicas of the bot share it. Raises ResponderBotError.
+@dataclass(frozen=True)
+class Stores:
+    """Where the bot's tables are."""
 
-    A restored backup becomes a live database here, in the transaction that opens it.
+    messages: Database
+    inbox: Database
+    own: tuple[Database, ...]
+    """Those that nobody else in this process uses."""
+
+    async def close(self) -> None:
+        for database in self.own:
+            await database.close()
+
+
+def inbox_file(database: Path) -> Path:
+    return database.with_name(f"{database.name}-inbox")
+
+
+def open_stores(location: Location, opening: Opening | None = None, *, shared: Database | None = None) -> Stores:
+    """Open the bot's tables in core's database; `shared` is core's, if this process has opened it.
+
+    What a restored backup has is made live in the transaction that opens it. Raises ResponderBotError: "not_found"
+    where core has made no database.
     """
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(
-            location,
-            SCHEMA,
-            MIGRATIONS,
-            _prepare,
-            table="message",
-            setting="[bot] database",
-            opening=opening or Opening(),
-            read_limit_s=READ_LIMIT_S,
+        database = open_messages(location, opening)
+        return Stores(database, database, (database,))
+    clicks = open_inbox(location, opening)
+    if shared is not None:
+        return Stores(shared, clicks, (clicks,))
+    messages = open_messages(location, opening)
+    return Stores(messages, clicks, (messages, clicks))
+
+
+def open_messages(location: Location, opening: Opening | None = None) -> Database:
+    """As `open_stores`, all but the inbox on SQLite."""
+    if not isinstance(location, PostgresqlUrl):
+        _require_core(location)
+        narrow_database(location)
+        return SqliteDatabase(location, partial(migrate, opening=opening))
+    return open_postgresql(
+        location,
+        SCHEMA,
+        MIGRATIONS,
+        _prepare,
+        table="message",
+        setting=SETTING,
+        opening=opening or Opening(),
+        suffix="_bot",
+        read_limit_s=READ_LIMIT_S,
+    )
+
+
+def open_inbox(location: Location, opening: Opening | None = None) -> Database:
+    """The inbox for the database in this place."""
+    if isinstance(location, PostgresqlUrl):
+        return open_messages(location, opening)
+    _require_core(location)
+    file = inbox_file(location)
+    try:
+        create_database(file)
+    except OSError as error:
+        sentence = f"The file {file} can't be opened ({error.strerror}); correct that, or set {SETTING}."
+        raise ResponderBotError("unavailable", sentence) from error
+    return SqliteDatabase(file, _migrate_inbox)
+
+
+def _require_core(database: Path) -> None:
+    """Raises ResponderBotError("not_found") for a file that isn't core's."""
+    if not database.is_file() or not has_table(database, CORES_TABLE):
+        raise _no_core(str(database))
+
+
+def _no_core(place: str) -> ResponderBotError:
+    sentence = f"Core has no database in {place}; start core first, or name the one that it has with {SETTING}."
+    return ResponderBotError("not_found", sentence)
+
+
+def migrate(db: sqlite_utils.Database, opening: Opening | None = None) -> None:
+    """Make the bot's tables, and what a restored backup has in them live, in core's file."""
+    apply("bot", MIGRATIONS, db, opening or Opening(), beside="core")
+    if db.table("restore").exists():  # not where only the names of tables are asked for
+        tx = SqliteTransaction(db.conn)
+        row = tx.row("SELECT min(made_at) AS made_at FROM backup HAVING count(*) > 0") or tx.row(
+            "SELECT made_at FROM restore ORDER BY at DESC LIMIT 1"  # core was here first
         )
-    return SqliteDatabase(location, partial(_migrate, opening=opening))
+        if row is not None:
+            _resume(tx, row["made_at"])
 
 
-def _migrate(db: sqlite_utils.Database, opening: Opening | None = None) -> None:
-    apply("bot", MIGRATIONS, db, opening or Opening())
-    if db.table("backup").exists():
-        made_at = int(db.execute("SELECT min(made_at) FROM backup").fetchone()[0])
-        _resume(SqliteTransaction(db.conn), made_at)
-        db.execute("DROP TABLE backup")
+def _migrate_inbox(db: sqlite_utils.Database) -> None:
+    apply("inbox", INBOX_MIGRATIONS, db, Opening())
 
 
 def _prepare(tx: Transaction, is_copy: bool) -> None:
+    """Raises ResponderBotError("not_found") where core has no tables."""
+    row = tx.row("SELECT current_schema() AS own")
+    own = str(row["own"]) if row else ""
+    core = CORES_SCHEMA if own == SCHEMA else own.removesuffix("_bot")
+    values = {"schema": core, "table": CORES_TABLE}
+    if tx.row("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = :table", values) is None:
+        raise _no_core(f"the schema {core}")
     if is_copy:
         row = tx.row("SELECT max(max(created_at, changed_at)) AS at FROM message")  # a dump holds no time
-        _resume(tx, row["at"] or 0 if row else 0)
+        made_at = row["at"] or 0 if row else 0
+        tx.run("UPDATE inbox SET done_at = :made_at, payload = '' WHERE done_at = 0", {"made_at": made_at})
+        _resume(tx, made_at)
 
 
 def _resume(tx: Transaction, made_at: int) -> None:
     """What was pending in this backup was done after it was made (ms), so nothing of it is repeated unchecked."""
-    values = {"made_at": made_at, "recent": made_at - REFRESH_MS}
-    tx.run("UPDATE inbox SET done_at = :made_at, payload = '' WHERE done_at = 0", values)  # never carried out again
+    if state.value(tx, "restored_from") == str(made_at):
+        return
+    state.set_value(tx, "restored_from", str(made_at))
+    state.set_value(tx, "restored_at", str(now_ms()))
     # Pending posts are looked for in Slack first.
     tx.run(
         "UPDATE message SET status = 'posting', attempted_version = version,"
@@ -68,10 +153,9 @@ def _resume(tx: Transaction, made_at: int) -> None:
     tx.run(
         "UPDATE message SET clearance = CASE root_id WHEN '' THEN clearance ELSE -3 END, fingerprint = '', digest = ''"
         " WHERE created_at > :recent OR changed_at > :recent",
-        values,
+        {"recent": made_at - REFRESH_MS},
     )
     tx.run("DELETE FROM refresh")
-    tx.run("DELETE FROM lease")
     tx.run("DELETE FROM replica")
 
 
@@ -118,17 +202,14 @@ CREATE TABLE button_set (
 CREATE INDEX button_set_message ON button_set (message_key, channel);
 CREATE INDEX button_set_expires_at ON button_set (expires_at);
 
-CREATE TABLE inbox (
-  key TEXT PRIMARY KEY, payload TEXT, at INTEGER, holder TEXT, leased_until INTEGER, done_at INTEGER);
-CREATE INDEX inbox_pending ON inbox (at) WHERE done_at = 0;
-CREATE INDEX inbox_done ON inbox (done_at) WHERE done_at > 0;
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE lease (name TEXT PRIMARY KEY, holder TEXT, until INTEGER);
 -- beat: how often a replica has renewed its lease, as clocks of hosts differ; host, pid, version and started_at tell
--- people which one it is.
+-- people which one it is. leads: 1 for the one that follows core and sends.
+-- lease_until: by its own clock, for commands that need it stopped.
 CREATE TABLE replica (
   holder TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, version TEXT NOT NULL,
-  started_at INTEGER NOT NULL, beat INTEGER NOT NULL) WITHOUT ROWID;
+  started_at INTEGER NOT NULL, beat INTEGER NOT NULL, leads INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL) WITHOUT ROWID;
 -- due_at: of a reminder; else 0.
 CREATE TABLE refresh (
   number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL,
@@ -154,13 +235,20 @@ CREATE INDEX channel_alert_grouped ON channel_alert (at) WHERE group_key <> '';
 CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, card) WHERE group_key <> '';
 """
 
-MIGRATIONS = (Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES)]),)
+_INBOX = """
+CREATE TABLE inbox (
+  key TEXT PRIMARY KEY, payload TEXT, at INTEGER, holder TEXT, leased_until INTEGER, done_at INTEGER);
+CREATE INDEX inbox_pending ON inbox (at) WHERE done_at = 0;
+CREATE INDEX inbox_done ON inbox (done_at) WHERE done_at > 0;
+"""
+
+MIGRATIONS = (
+    Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES) + on_postgresql(_INBOX)]),
+)
+INBOX_MIGRATIONS = (Migration("make the table of clicks", on_sqlite(_INBOX), []),)
 
 
-STORE = Store(
-    "bot",
-    _migrate,
-    open_store,
-    "SELECT coalesce(replica.host, lease.holder) AS host FROM lease LEFT JOIN replica ON replica.holder = lease.holder"
-    " WHERE until > :now",
+STORES = (
+    Store("bot", migrate, open_messages, "SELECT host FROM replica WHERE lease_until > :now"),
+    Store("inbox", _migrate_inbox, open_inbox, ""),
 )

@@ -42,21 +42,11 @@ class RetentionSection(SettingsSection):
     report_days: int = Field(0, ge=0, le=36_500)
     audit_days: int = Field(0, ge=0, le=36_500)
     message_days: int = Field(400, ge=0, le=36_500)
-    """Of the bot's database; the others are core's."""
+    """Of the bot's messages; the others are core's."""
 
 
 SlackId = Annotated[str, Field(pattern=r"^[SUW][A-Z0-9]+$")]
 """The id of a user group in Slack or of a person: who is mentioned, which gives no right."""
-
-
-class SharedSection(SettingsSection):
-    """The keys of `[core]` that the bot reads, too."""
-
-    state: Path = Path(".")
-    """The folder of job folders, environments, and the SQLite files that have no other place."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    metrics_token: str = ""
-    """What whoever reads `/metrics`, of core or of the bot, has to send; "" asks for nothing."""
 
 
 DatabaseLocation = Annotated[
@@ -69,10 +59,19 @@ DatabaseLocation = Annotated[
 ]
 
 
-class BotDatabaseSection(SettingsSection):
-    """The key of `[bot]` that core's commands need."""
+DATABASE = "responder-bot.db"
+"""The SQLite file in `state`, unless `database` names another."""
 
-    database: DatabaseLocation = Path("responder-bot-slack.db")
+
+class SharedSection(SettingsSection):
+    """The keys of `[core]` that the bot reads, too."""
+
+    database: DatabaseLocation = Path(DATABASE)
+    state: Path = Path(".")
+    """The folder of job folders, environments, and the SQLite file that has no other place."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_token: str = ""
+    """What whoever reads `/metrics`, of core or of the bot, has to send; "" asks for nothing."""
 
 
 @dataclass(frozen=True)
@@ -150,17 +149,8 @@ def part_of_section(
 
 def shared_section(sections: Sections) -> SharedSection:
     """What the bot reads of `[core]`. Raises ResponderBotError("bad_request")."""
-    return part_of_section(SharedSection, "core", sections)
-
-
-def in_state(sections: Sections, name: str) -> str:
-    """The path of a file in `[core] state`. Raises ResponderBotError("bad_request")."""
-    return str(shared_section(sections).state / name)
-
-
-def bot_defaults(sections: Sections) -> Mapping[str, Any]:
-    """The defaults of `[bot]` that depend on other sections. Raises ResponderBotError("bad_request")."""
-    return {"database": in_state(sections, "responder-bot-slack.db")}
+    state = part_of_section(SharedSection, "core", sections).state
+    return part_of_section(SharedSection, "core", sections, defaults={"database": str(state / DATABASE)})
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:

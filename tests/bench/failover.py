@@ -71,7 +71,7 @@ class _Measured:
 
     def _leader(self) -> Machine | None:
         """The host whose bot holds the lease."""
-        rows = self._cluster.rows_of_bot("SELECT holder FROM lease WHERE name = 'lead'")
+        rows = self._cluster.rows("SELECT holder FROM replica WHERE leads = 1")
         return next((m for m in self._cluster.machines for (holder,) in rows if _process(m) in str(holder)), None)
 
 

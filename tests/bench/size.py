@@ -11,7 +11,7 @@ from statistics import median
 
 from bot.outbox.retention import DAY_MS
 from bot.outbox.retention import Retention as BotRetention
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common import logs
 from core.common.clock import now_ms
 from core.common.settings_file import RetentionSection
@@ -93,7 +93,7 @@ async def _stored(folder: Path, alerts: int, report: int) -> tuple[Kept, Kept]:
     engine = EngineSection(name="local", python=sys.executable, responders=(RESPONDERS,))
     channels = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": False}]
     folder.mkdir(parents=True)
-    core, bot = folder / "core.db", folder / "slack.db"
+    core, bot = folder / "core.db", folder / "core.db"
     async with running_bot(folder, channels=channels, engine=(engine,)) as env:
         offered = await env.client.responders("alert", await _sent(env, 0))
         (responder,) = [one.id for one in offered if one.name == "Bench_Reporting_1_0"]
@@ -150,7 +150,7 @@ async def _age(core: Path, bot: Path) -> None:
     database = open_database(stores.location(core))
     await Retention(database, later, RetentionSection(), event_days=30, pause_s=0).prune()
     await database.close()
-    store = open_store(stores.location(bot))
+    store = open_stores(stores.location(bot))
     await BotRetention(store, later, RetentionSection().message_days, _nothing_closed, pause_s=0).prune()
     await store.close()
 

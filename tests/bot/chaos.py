@@ -130,12 +130,10 @@ class Installation:
         return self.core_url
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of core's database."""
         return stores.rows(self.folder / "core.db", sql)
 
-    def rows_of_bot(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of the bot's database."""
-        return stores.rows(self.folder / "slack.db", sql)
+    def rows_of_inbox(self, sql: str) -> list[tuple[Any, ...]]:
+        return stores.clicks(self.folder / "core.db", sql)
 
     @property
     def counts(self) -> Path:
@@ -184,8 +182,8 @@ class Installation:
 async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     """Write the files, and add the users."""
     write_responders(folder)
-    core, bot = ({"database": stores.setting(folder / name)} for name in ("core.db", "slack.db"))
-    (folder / "responder-bot.toml").write_text(settings_text(folder, free_port(), core=core, bot=bot))
+    core = {"database": stores.setting(folder / "core.db")}
+    (folder / "responder-bot.toml").write_text(settings_text(folder, free_port(), core=core))
     made = Installation(folder, emulator)
     await add_users(made, folder / "core.db", USERS)
     return made
@@ -222,20 +220,18 @@ def settings_text(
     port: int,
     *,
     address: str = "127.0.0.1",
-    core: Mapping[str, str] | None = None,
-    bot: Mapping[str, str] | None = None,
+    core: Mapping[str, str],
 ) -> str:
-    """Settings with the responders in `folder`; `core` and `bot` are added to their sections."""
+    """Settings with the responders in `folder`; `core` is added to its section."""
     lines = [
         "[core]",
         f"host = '{address}'",
         f"port = {port}",
         "confinement = 'none'",
-        *(f"{key} = {json.dumps(value)}" for key, value in (core or {}).items()),
+        *(f"{key} = {json.dumps(value)}" for key, value in core.items()),
         "[bot]",
         f"core_url = 'http://{address}:{port}'",
         "allow_http = true",
-        *(f"{key} = {json.dumps(value)}" for key, value in (bot or {}).items()),
     ]
     lines += [
         "[[engine]]",

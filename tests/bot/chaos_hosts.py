@@ -43,7 +43,7 @@ from tests.core.core_process import until
 from tests.postgresql_process import PostgresqlServer
 
 SEED = int(os.environ.get("CHAOS_SEED", "20261122"))
-CORE_SCHEMA, BOT_SCHEMA = "chaos_core", "chaos_bot"
+SCHEMA = "chaos"
 LEASE_S = 15.0
 """After which a host that is gone is lost."""
 LOST = r"was lost while it ran|wrote no output/output.json"
@@ -87,10 +87,10 @@ class Cluster(Installation):
         return chance.choice(up) if up else ""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self.server.rows(CORE_SCHEMA, sql)
+        return self.server.rows(SCHEMA, sql)
 
-    def rows_of_bot(self, sql: str) -> list[tuple[Any, ...]]:
-        return self.server.rows(BOT_SCHEMA, sql)
+    def rows_of_inbox(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.rows(sql)
 
     def logs(self) -> list[tuple[str, str]]:  # type: ignore[override]
         return [log for machine in self.machines for log in machine.installed.logs()]
@@ -119,8 +119,7 @@ class Cluster(Installation):
                 self.folder,
                 port,
                 address=machine.address,
-                core={"host_name": name, "database": machine.database_url(self.server, CORE_SCHEMA)},
-                bot={"database": machine.database_url(self.server, BOT_SCHEMA)},
+                core={"host_name": name, "database": machine.database_url(self.server, SCHEMA)},
             )
             (folder / "responder-bot.toml").write_text(text)
             self.machines.append(machine)
@@ -361,7 +360,7 @@ async def prepared(folder: Path, plan: Plan, *, in_namespaces: bool) -> AsyncIte
         await server.create()
         write_responders(folder)
         cluster = Cluster(folder, emulator, server)
-        await add_users(cluster, PostgresqlUrl(server.url(CORE_SCHEMA)), users)
+        await add_users(cluster, PostgresqlUrl(server.url(SCHEMA)), users)
         await cluster.add_machines(plan.hosts, in_namespaces=in_namespaces)
         for machine in cluster.machines:
             stack.push_async_callback(machine.close)

@@ -473,7 +473,7 @@ def kept(installed: Installation, kind: str, parent: str = "") -> list[Json]:
 
 def unsettled(installed: Installation) -> int:
     """How many clicks and commands the bot still has to carry out."""
-    ((number,),) = installed.rows_of_bot("SELECT count(*) FROM inbox WHERE done_at = 0")
+    ((number,),) = installed.rows_of_inbox("SELECT count(*) FROM inbox WHERE done_at = 0")
     return int(number)
 
 

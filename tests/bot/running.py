@@ -165,8 +165,8 @@ async def running_bot(
         service = await add_users(core, people)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)
         if database is not None:
-            own = settings.bot.model_copy(update={"database": database})
-            settings = settings.model_copy(update={"bot": own})
+            elsewhere = settings.core.model_copy(update={"database": database})
+            settings = settings.model_copy(update={"core": elsewhere})
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
         address = await stack.enter_async_context(core_proxy(core.url)) if core_proxy else core.url
         as_service = await stack.enter_async_context(CoreClient(address, service))
@@ -217,11 +217,12 @@ def bot_settings(
     link_by_email: bool = False,
 ) -> BotSettings:
     """Settings of a bot for this emulator and core."""
-    database = stores.setting(folder / "slack.db")
+    database = stores.setting(folder / "core.db")
     socket, http = {"app_token": emulator.app_token}, {"signing_secret": emulator.signing_secret}
     return parse(
         {
-            "bot": {"core_url": core.url, "core_api_key": service_key, "database": database, "health_port": 0},
+            "bot": {"core_url": core.url, "core_api_key": service_key, "health_port": 0},
+            "core": {"database": database},
             "slack": {
                 "bot_token": emulator.bot_token,
                 "api_url": emulator.api_url,

@@ -183,13 +183,13 @@ class _Storm:
 
     def channel_alerts(self) -> list[tuple[str, str, str]]:
         """Alert, the key of its group, and whether it has a card of its own, in the channel of the storm."""
-        return self.installed.rows_of_bot(
+        return self.installed.rows(
             f"SELECT root_id, group_key, card FROM channel_alert WHERE channel = '{STORM}'"  # noqa: S608  # a constant
         )
 
     def is_standing(self, count: int) -> bool:
         """Whether each alert has a card that Slack shows, or is counted on the card of a group."""
-        shown = {key for (key,) in self.installed.rows_of_bot("SELECT key FROM message WHERE ts <> ''")}
+        shown = {key for (key,) in self.installed.rows("SELECT key FROM message WHERE ts <> ''")}
         alerts = self.channel_alerts()
         if len(alerts) != count:
             return False

@@ -39,7 +39,6 @@ BOT = {
         "backup",
         "restore",
         "store",
-        "forget-messages",
     ],
 )
 def test_every_command_has_help(tmp_path: Path, command: str) -> None:
@@ -67,8 +66,8 @@ def test_help_imports_no_large_package(tmp_path: Path) -> None:
         (["bot"], {"RESPONDER_BOT_BOT_CORE_API_KEY": "k"}, "There is no Slack bot token"),
         (
             ["bot"],
-            {**BOT, "RESPONDER_BOT_BOT_DATABASE": "/dev/null/x/y"},
-            "/dev/null/x/y can't be opened (Not a directory)",
+            {**BOT, "RESPONDER_BOT_CORE_DATABASE": "/dev/null/x/y"},
+            "Core has no database in /dev/null/x/y; start core first, or name the one that it has",
         ),
         (["serve", "--config", "absent.toml"], {}, "absent.toml"),
         (["health"], BOT, "set [bot] health_port"),

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from structlog.testing import capture_logs
 from bot.clearance import defang
 from bot.outbox import state
 from bot.outbox.sending.erasure import Erasure
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.audit.verify import verify
 from core.common.database.location import PostgresqlUrl
 from core.models import RunInput
 from core.settings import ResponderSection
-from tests import programs, stores
+from tests import programs, stores, templates
 from tests.bot.features.alert_groups.test_alert_groups import CHANNELS, group_card, group_cards
 from tests.bot.features.alert_groups.test_alert_groups import post as post_alike
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
@@ -36,7 +36,6 @@ VALUE = "203.0.113.7"
 ZORA = "U0ZORAQUAGGA"
 NEIGHBOUR = "203.0.113.70"
 LOOKUP = "Look_1_0"
-DATABASES = ("core.db", "slack.db")
 PROGRAM = """#!/usr/bin/env python3
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
@@ -66,15 +65,12 @@ async def scene_in(tmp_path: Path, **parts: Any) -> AsyncIterator[BotEnvironment
         yield scene
 
 
-async def command(
-    scene: BotEnvironment, folder: Path, *args: str, has_token: bool = True, databases: Sequence[str] = ()
-) -> Ended:
-    """Run a command beside core and bot, or on the `databases` of another folder."""
-    slack, (core, bot) = scene.settings.slack, databases or [stores.setting(folder / name) for name in DATABASES]
+async def command(scene: BotEnvironment, folder: Path, *args: str, has_token: bool = True, database: str = "") -> Ended:
+    """Run a command beside core and bot, on the database of `folder` or another one."""
+    slack = scene.settings.slack
     environment = {
         "PATH": "/usr/bin:/bin",
-        "RESPONDER_BOT_CORE_DATABASE": core,
-        "RESPONDER_BOT_BOT_DATABASE": bot,
+        "RESPONDER_BOT_CORE_DATABASE": database or stores.setting(folder / "core.db"),
         "SLACK_BOT_TOKEN": slack.bot_token if has_token else "",
         "SLACK_API_URL": slack.api_url,
     }
@@ -173,8 +169,7 @@ async def test_a_value_of_an_alert_is_nowhere_afterwards_nor_in_a_backup_restore
 
     restored = tmp_path / "restored"
     restored.mkdir()
-    for suffix in ("", ".slack"):
-        shutil.copy(tmp_path / f"copy.backup{suffix}", restored / f"copy.backup{suffix}")
+    shutil.copy(tmp_path / "copy.backup", restored / "copy.backup")
     (restored / "list.jsonl").write_text(exported.out)
     (restored / "forged.jsonl").write_text(exported.out.replace('"erased"', '"raised"', 1))
     forged = await command(scene, restored, "restore", "copy.backup", "--erasures", "forged.jsonl")
@@ -192,9 +187,9 @@ async def test_neither_a_value_nor_a_person_is_in_the_files_of_postgresql_afterw
     server = PostgresqlServer(wal_recycle="off")
     await server.create()
     try:
-        core, bot = (PostgresqlUrl(server.url(name)) for name in ("core", "bot"))
-        async with scene_in(tmp_path, core={"database": core}, database=bot) as scene:
-            with psycopg.connect(core.text, autocommit=True) as connection:
+        url = PostgresqlUrl(server.url("both"))
+        async with scene_in(tmp_path, core={"database": url}, database=url) as scene:
+            with psycopg.connect(url.text, autocommit=True) as connection:
                 for table in ("object", "action"):  # so that nothing is compressed, and all is found
                     connection.execute(f"ALTER TABLE {table} ALTER doc SET STORAGE EXTERNAL".encode())
                 fields = {"title": f"Beacon from {VALUE}", "description": f"{VALUE} " * 4_000, "sourceRef": "1"}
@@ -209,9 +204,8 @@ async def test_neither_a_value_nor_a_person_is_in_the_files_of_postgresql_afterw
                 found = files_of_server_with(server)
                 assert {"base/5/2619"} < found.keys()
                 assert any(name.startswith("pg_wal/") for name in found)
-                both = (core.text, bot.text)
                 for what in (("alert", gone), ("person", "zora")):
-                    erased = await command(scene, tmp_path, "erase", *what, "--yes", databases=both)
+                    erased = await command(scene, tmp_path, "erase", *what, "--yes", database=url.text)
                     assert (erased.code, erased.err) == (0, "Erased.\n")
                 for _ in range(2):
                     connection.execute("SELECT pg_switch_wal()")
@@ -260,7 +254,7 @@ async def test_what_stayed_in_slack_goes_when_it_is_repeated(scene: BotEnvironme
     assert "set it, and repeat this" in refused.err
     assert (await scene.core.send("GET", f"/api/alert/{gone}")).status_code == 404
     assert "Secret incident" in in_channels(scene)
-    stores.rows(tmp_path / "slack.db", "UPDATE message SET payload = ''")  # as after 30 days
+    stores.rows(tmp_path / "core.db", "UPDATE message SET payload = ''")  # as after 30 days
     repeated = await command(scene, tmp_path, *asked)
     assert (repeated.code, repeated.err) == (0, "Erased.\n")
     assert "Secret incident" not in in_channels(scene)
@@ -317,7 +311,7 @@ async def test_the_card_of_a_group_goes_with_all_its_alerts(tmp_path: Path) -> N
         assert named(scene) == set()
         assert group_cards(await anna.messages(SOC)) == []
         for table in ("channel_alert", "alert_group", "message"):
-            assert stores.rows(tmp_path / "slack.db", f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
+            assert stores.rows(tmp_path / "core.db", f"SELECT count(*) FROM {table}") == [(0,)], table  # noqa: S608
 
 
 async def test_the_card_of_a_group_is_posted_again_without_the_alert_that_was_erased(tmp_path: Path) -> None:
@@ -357,10 +351,11 @@ async def test_no_row_of_the_audit_has_the_slack_id_of_who_was_erased(scene: Bot
 
 
 async def test_who_was_asked_lately_is_forgotten(tmp_path: Path) -> None:
-    store = open_store(stores.location(tmp_path / "slack.db"))
+    bots = open_stores(templates.made(stores.location(tmp_path / "core.db")))
+    store = bots.messages
     try:
         await store.transaction(lambda tx: state.set_value(tx, "asked", '{"U0BEN": {"at": [1], "more": [0, 0]}}'))
-        assert await Erasure(store, None).delete() == []
+        assert await Erasure(bots, None).delete() == []
         assert await store.read(lambda reads: state.value(reads, "asked")) is None
     finally:
-        await store.close()
+        await bots.close()

@@ -108,7 +108,7 @@ async def hosts(folder: Path, transport: str) -> AsyncIterator[Hosts]:
         environment = {
             "RESPONDER_BOT_BOT_CORE_URL": await stack.enter_async_context(proxy.serve(core.url)),
             "RESPONDER_BOT_BOT_CORE_API_KEY": service,
-            "RESPONDER_BOT_BOT_DATABASE": stores.setting(folder / "slack.db"),
+            "RESPONDER_BOT_CORE_DATABASE": stores.setting(folder / "core.db"),
             "SLACK_BOT_TOKEN": emulator.bot_token,
             "SLACK_API_URL": emulator.api_url,
             "RESPONDER_BOT_SLACK_PORT": "0",
@@ -206,7 +206,7 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
             for alert in closed:
                 await here.core.close_alerts([alert])
                 cards[alert] = await here.card(alert, "*closed*")
-            stores.rows(tmp_path / "slack.db", f"UPDATE message SET created_at = created_at - {2 * DAY_MS}")  # noqa: S608
+            stores.rows(tmp_path / "core.db", f"UPDATE message SET created_at = created_at - {2 * DAY_MS}")  # noqa: S608
             await here.start(RESPONDER_BOT_RETENTION_MESSAGE_DAYS="1")
             section = RetentionSection(alert_days=90)
             core = Retention(here.database, lambda: now_ms() + 91 * DAY_MS, section, step_s=0, pause_s=0.05)
@@ -217,7 +217,7 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
             assert (await pruning)["alert"] == len(closed)
             await here.core.close_alerts([open_[0]])
             await here.card(open_[0], "*closed*")
-            of_open = await until(lambda: forgotten(tmp_path / "slack.db", closed), "their messages are forgotten")
+            of_open = await until(lambda: forgotten(tmp_path / "core.db", closed), "their messages are forgotten")
             assert of_open == set(open_)
             for alert in closed:
                 assert await here.card(alert) == cards[alert]

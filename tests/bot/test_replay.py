@@ -1,6 +1,8 @@
 """Interactions that were acknowledged by a bot that was then killed."""
 
+import asyncio
 import json
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +12,10 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common.clock import now_ms
-from tests import stores
+from core.common.database import Transaction
+from tests import stores, templates
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until
 from tests.bot.running import ANNA, LEA, SOC, modal_with, running_bot
@@ -23,9 +26,8 @@ EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 
 async def leave_pending(folder: Path, pending: Mapping[str, Any], minutes: int) -> None:
     """Put an interaction into the inbox, as a bot that was killed that many minutes ago."""
-    earlier = MessageOutbox(
-        open_store(stores.location(folder / "slack.db")), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS
-    )
+    location = templates.made(stores.location(folder / "core.db"))
+    earlier = MessageOutbox(open_stores(location), AsyncWebClient(), lambda: now_ms() - minutes * MINUTE_MS)
     assert await earlier.inbox.accept("the-click", pending)
     await earlier.close()
 
@@ -62,7 +64,7 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
         await proxy.request_held.wait()
         clock.advance(MINUTE_MS + 1)
         now = clock()
-        await until(lambda: stores.rows(tmp_path / "slack.db", "SELECT leased_until FROM inbox")[0][0] > now)
+        await until(lambda: stores.clicks(tmp_path / "core.db", "SELECT leased_until FROM inbox")[0][0] > now)
         proxy.release()
         await anna.until(lambda view: view.ephemerals(SOC))
         await env.bot.close()  # it finishes first what it has accepted
@@ -74,13 +76,13 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
     async with running_bot(tmp_path) as env:
         anna, alert_id, _ = await env.first_card()
         await all_sent(env.bot)
-        with closing(stores.hold(tmp_path / "slack.db")):
+        with closing(stores.hold(stores.inbox(tmp_path / "core.db"), bots=True)):
             await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
             responses = await anna.until(lambda view: view.ephemerals(SOC))
         assert "database can't be used now, so nothing was done" in responses[0]["text"]
 
         def is_withdrawn() -> bool:
-            return stores.rows(tmp_path / "slack.db", "SELECT done_at > 0, payload FROM inbox") == [(True, "")]
+            return stores.clicks(tmp_path / "core.db", "SELECT done_at > 0, payload FROM inbox") == [(True, "")]
 
         await until(is_withdrawn)
         assert await env.client.actions("alert", alert_id) == []
@@ -100,11 +102,33 @@ async def test_a_submission_that_was_acknowledged_late_is_carried_out_by_the_nex
         proxy.hold("/api/case/template")
         await lea.submit(form["id"], {"name": {"value:name": "Phishing"}})
         await lea.until(modal_with("Still working"))
-        ((pending,),) = stores.rows(first / "slack.db", "SELECT payload FROM inbox WHERE done_at = 0")
+        ((pending,),) = stores.clicks(first / "core.db", "SELECT payload FROM inbox WHERE done_at = 0")
         proxy.release()
         await lea.until(modal_with("was created"))
-        assert stores.rows(first / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0") == []
+        assert stores.clicks(first / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0") == []
     await leave_pending(following, json.loads(pending), 1)
     async with running_bot(following) as env:
-        await until(lambda: not stores.rows(following / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+        await until(lambda: not stores.clicks(following / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
         assert (await env.client.case_template("Phishing")).created_by == "lea@responder-bot.local"
+
+
+async def test_a_click_is_stored_and_acknowledged_while_core_s_writer_works(tmp_path: Path) -> None:
+    is_over = threading.Event()
+
+    def work(tx: Transaction) -> None:
+        tx.run("UPDATE sequence SET last = last + 1 WHERE name = 'probe'")
+        is_over.wait(30)
+
+    async with running_bot(tmp_path) as env:
+        anna, alert_id, _ = await env.first_card()
+        await all_sent(env.bot)
+        working = asyncio.create_task(env.core.core.database.transaction(work))
+        try:
+            await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
+            await until(lambda: stores.clicks(tmp_path / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+            assert not working.done()
+        finally:
+            is_over.set()
+        await working
+        await anna.until(lambda view: "Extract Indicators done" in str(view.messages(SOC)))
+        assert len(await env.client.actions("alert", alert_id)) == 1

@@ -78,7 +78,7 @@ async def test_a_bot_alone_follows_the_level_of_the_log(tmp_path: Path) -> None:
         environment = {
             "RESPONDER_BOT_BOT_CORE_URL": core.url,
             "RESPONDER_BOT_BOT_CORE_API_KEY": await core.key("service", "bot"),
-            "RESPONDER_BOT_BOT_DATABASE": stores.setting(tmp_path / "slack.db"),
+            "RESPONDER_BOT_CORE_DATABASE": stores.setting(tmp_path / "core.db"),
             "SLACK_BOT_TOKEN": emulator.bot_token,
             "SLACK_APP_TOKEN": emulator.app_token,
             "SLACK_API_URL": emulator.api_url,

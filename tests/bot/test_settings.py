@@ -17,10 +17,10 @@ from core.settings import CoreSection, EngineSection, ResponderSection
 FILE = """
 [core]
 port = 9000
+database = "kept/core.db"
 
 [bot]
 core_url = "http://127.0.0.1:9100"
-database = "kept/slack.db"
 
 [slack]
 bot_token = "xoxb-from-file"
@@ -41,7 +41,7 @@ def write(folder: Path, text: str = FILE) -> Path:
 def test_paths_are_relative_to_the_settings_file(tmp_path: Path) -> None:
     settings = load(write(tmp_path), {})
     assert settings.bot.core_url == "http://127.0.0.1:9100"
-    assert settings.bot.database == tmp_path / "kept/slack.db"
+    assert settings.core.database == tmp_path / "kept/core.db"
     (channel,) = settings.channel
     assert (channel.id, channel.clearance) == ("C0123", 2)
 
@@ -103,7 +103,7 @@ def test_secret_may_come_from_a_file_but_not_twice(tmp_path: Path) -> None:
         ("[slack]\nbot_token = 'xapp-1'", "bot_token must be the bot's token, xoxb-...; what begins with xapp-"),
         ("[slack]\napp_token = 'xoxb-1'", "app_token must be the app's token, xapp-...; what begins with xoxb-"),
         ("[bot]\ncore_url = '127.0.0.1:9000'", "core_url must be an address such as http://127.0.0.1:9000."),
-        ("[bot]\ndatabase = 'mysql://bot@db/bot'", "[bot] database must be the path of a SQLite file, such as"),
+        ("[core]\ndatabase = 'mysql://bot@db/bot'", "[core] database must be the path of a SQLite file, such as"),
         ("slack = 3", "must be a table"),
         ("[slack", "is not valid TOML"),
     ],

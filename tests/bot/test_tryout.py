@@ -172,7 +172,6 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
     (tmp_path / "responder-bot.toml").touch(0o600)  # it holds tokens
     (tmp_path / "responder-bot.toml").write_text(
         '[core]\nport = 9\nstate = "responder-bot.toml/below"\ndatabase = "responder-bot.db"\n'
-        '[bot]\ndatabase = "slack.db"\n'
         f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\n'
         '[[channel]]\nid = "C0GENERAL"\nclearance = "amber"\n[[channel]]\nid = "C0GONE"\nclearance = "amber"\n'
     )

@@ -36,14 +36,6 @@ async def test_a_backup_needs_the_path_of_a_new_file(tmp_path: Path, name: str) 
     assert is_one_sentence(ended.err)
 
 
-async def test_no_backup_is_written_if_the_bots_file_exists(tmp_path: Path) -> None:
-    await run(tmp_path, "init")
-    (tmp_path / "copy.db.slack").write_text("mine")
-    ended = await run(tmp_path, "backup", "copy.db")
-    assert (ended.code, ended.err) == (2, "copy.db.slack exists already; name another file.\n")
-    assert not (tmp_path / "copy.db").exists()
-
-
 @pytest.mark.sqlite
 async def test_a_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     async with running_core(tmp_path) as here:

@@ -170,7 +170,7 @@ async def test_a_command_in_the_wrong_folder_makes_no_database(tmp_path: Path, c
 
 PLAIN = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 """Takes from root what lets it into every folder."""
-FOR_ANOTHER_ACCOUNT = ["user list", "check", "backup copy", "forget-messages", "store export copy"]
+FOR_ANOTHER_ACCOUNT = ["user list", "check", "backup copy", "store export copy"]
 RUN_EACH = """
 import contextlib, io, json, sys
 from bot.cli import main
@@ -196,7 +196,6 @@ def test_a_database_of_another_account_is_one_sentence(tmp_path: Path) -> None:
         env={
             "PYTHONPATH": str(ROOT),
             "RESPONDER_BOT_CORE_DATABASE": "state/core.db",
-            "RESPONDER_BOT_BOT_DATABASE": "state/bot.db",
         },
         capture_output=True,
         text=True,
@@ -315,40 +314,25 @@ async def test_check_tells_which_secrets_can_not_be_read(tmp_path: Path) -> None
 
 async def test_a_backup_is_private_whole_and_never_over_another_file(tmp_path: Path) -> None:
     await run(tmp_path, "user", "add", "alice", "--profile", "analyst")
-    with closing(sqlite3.connect(tmp_path / "responder-bot-slack.db")) as bots:
-        bots.execute("CREATE TABLE message (ts TEXT)")
     made = await run(tmp_path, "backup", "copy.db")
     assert (made.code, made.out, made.err.splitlines()[0]) == (
         0,
         "",
-        "Copied to copy.db and copy.db.slack; `responder-bot restore` restores it.",
+        "Copied to copy.db; `responder-bot restore` restores it.",
     )
-    for name in ("copy.db", "copy.db.slack"):
-        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
     with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
         assert copy.execute("SELECT login FROM user").fetchall() == [("alice@responder-bot.local",)]
         assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     again = await run(tmp_path, "backup", "copy.db")
     assert (again.code, again.err) == (2, "copy.db exists already; name another file.\n")
-    (tmp_path / "copy.db").unlink()
-    assert (await run(tmp_path, "backup", "copy.db")).code == 2
-    assert not (tmp_path / "copy.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("section", "command"),
-    [
-        ("core", ["user", "list"]),
-        ("core", ["core"]),
-        ("core", ["backup", "copy.db"]),
-        ("bot", ["backup", "copy.db"]),
-        ("bot", ["restore", "copy.db"]),
-    ],
-)
-async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, section: str, command: list[str]) -> None:
-    (tmp_path / "responder-bot.toml").write_text(f'[{section}]\ndatabase = "mysql://core:secret@db/core"\n')
+@pytest.mark.parametrize("command", [["user", "list"], ["core"], ["backup", "copy.db"], ["restore", "copy.db"]])
+async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "responder-bot.toml").write_text('[core]\ndatabase = "mysql://core:secret@db/core"\n')
     refused = await run(tmp_path, *command)
-    variable = {f"RESPONDER_BOT_{section.upper()}_DATABASE": "mysql://core:secret@db/core"}
+    variable = {"RESPONDER_BOT_CORE_DATABASE": "mysql://core:secret@db/core"}
     (tmp_path / "responder-bot.toml").unlink()
     again = await run(tmp_path, *command, **variable)
     for ended in (refused, again):
@@ -359,18 +343,11 @@ async def test_the_address_of_a_database_server_makes_no_file(tmp_path: Path, se
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_backup_finds_the_bot_s_database_as_the_bot_does(tmp_path: Path) -> None:
-    (tmp_path / "responder-bot.toml").write_text('[bot]\ndatabase = "~/slack.db"\n')
-    await run(tmp_path, "init")
-    with closing(sqlite3.connect(tmp_path / "slack.db")) as bots:
-        bots.execute("CREATE TABLE message (ts TEXT)")
-    made = await run(tmp_path, "backup", "copy.db", HOME=str(tmp_path))
-    assert (made.code, (tmp_path / "copy.db.slack").is_file()) == (0, True)
-
-
 async def test_the_database_is_private(tmp_path: Path) -> None:
     await run(tmp_path, "init")
     assert stat.S_IMODE((tmp_path / "responder-bot.db").stat().st_mode) == 0o600
+    bots = "SELECT name FROM sqlite_master WHERE name IN ('message', 'inbox', 'replica')"
+    assert stores.rows(tmp_path / "responder-bot.db", bots) == []  # which only a bot makes
 
 
 async def test_every_subcommand_reads_config_and_resolves_paths_from_it(tmp_path: Path) -> None:
@@ -494,11 +471,9 @@ async def test_a_mistyped_database_is_not_made(tmp_path: Path) -> None:
         assert (again.code, again.err) == (2, f"{tmp_path / name} is there already; start core with it.\n")
 
 
-@pytest.mark.parametrize("left", ["jobs/~1", "responder-bot-slack.db"])
-async def test_a_database_is_not_made_beside_what_an_earlier_core_left(tmp_path: Path, left: str) -> None:
+async def test_a_database_is_not_made_beside_what_an_earlier_core_left(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / left).parent.mkdir(exist_ok=True)
-    (tmp_path / left).touch()
+    (tmp_path / "jobs" / "~1").mkdir(parents=True)
     refused = await run(tmp_path, "core", RESPONDER_BOT_CORE_DATABASE="elsewhere/core.db")
     assert (refused.code, "but there is " in refused.err) == (2, True)
     assert list((tmp_path / "elsewhere").iterdir()) == []

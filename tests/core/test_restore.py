@@ -194,12 +194,12 @@ async def test_a_copy_made_with_cp_counts_as_a_backup_once_it_is_restored(tmp_pa
         assert (status, message.startswith(RESTORED)) == ("Failure", True)
 
 
-@pytest.mark.parametrize("what", ["nothing", "rubbish", "the bot's"])
+@pytest.mark.parametrize("what", ["nothing", "rubbish", "another database"])
 async def test_what_is_no_backup_of_core_replaces_nothing(tmp_path: Path, what: str) -> None:
     setup = await setup_in(tmp_path)
     if what == "rubbish":
         (tmp_path / "copy.db").write_text("rubbish")
-    elif what == "the bot's":
+    elif what == "another database":
         with closing(sqlite3.connect(tmp_path / "copy.db")) as bots:
             bots.execute("CREATE TABLE message (ts TEXT)")
     refused = await command(setup, "restore", "copy.db")
@@ -230,7 +230,7 @@ for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
     child = os.fork()
     if not child:
         sys.settrace(at(line))
-        backup.restore_backup(Path("copy.db"), Path("harness/core.db"), "sequence")
+        backup.restore_backup(Path("copy.db"), Path("harness/core.db"))
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9:
         found = sqlite3.connect("harness/core.db")
@@ -238,7 +238,7 @@ for line in range(1, len(Path(backup.__file__).read_text().splitlines())):
         names = [name for name, in found.execute("SELECT file_id FROM dropped_file")]
         marks = found.execute("SELECT count(*) FROM backup").fetchone()[0]
         found.close()
-        backup.restore_backup(Path("copy.db"), Path("harness/core.db"), "sequence")
+        backup.restore_backup(Path("copy.db"), Path("harness/core.db"))
         found = sqlite3.connect("harness/core.db")
         seen.append([whole, names, marks, found.execute("SELECT count(*) FROM backup").fetchone()[0]])
         found.close()

@@ -8,7 +8,7 @@ from bot.settings import bot_settings
 from core.common.database.location import PostgresqlUrl
 from core.common.errors import ResponderBotError
 from core.common.settings_file import read_sections, section
-from core.settings import CoreSettings, SecretSource, bot_database, core_settings, load
+from core.settings import CoreSettings, SecretSource, core_settings, load
 
 FILE = """
 [core]
@@ -75,14 +75,14 @@ def test_all_that_is_written_is_in_the_folder_state(tmp_path: Path, text: str, e
     state = tmp_path / "var"
     assert (core.state, core.database) == (state, state / "responder-bot.db")
     assert (core.jobs, core.environments) == (state / "jobs", state / "environments")
-    assert bot_settings(sections).bot.database == bot_database(sections) == state / "responder-bot-slack.db"
+    assert bot_settings(sections).core.database == core.database
 
 
 def test_a_database_may_be_elsewhere_than_the_rest(tmp_path: Path) -> None:
-    text = '[core]\nstate = "var"\ndatabase = "core.db"\n[bot]\ndatabase = "postgresql://bot@db/bot"\n'
+    text = '[core]\nstate = "var"\ndatabase = "postgresql://bot@db/bot"\n'
     sections = read_sections(written(tmp_path, text), {})
-    assert core_settings(sections).core.database == tmp_path / "core.db"
-    assert isinstance(bot_database(sections), PostgresqlUrl)
+    assert isinstance(core_settings(sections).core.database, PostgresqlUrl)
+    assert bot_settings(sections).core.database == core_settings(sections).core.database
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,23 @@ from bot.outbox.errors import classify
 from bot.outbox.models import LAST_ALERT, is_person
 from bot.outbox.retention import PAUSE_S, STEP_S
 from bot.outbox.sending.uploads import DELETE_FILE, NO_FILE
-from bot.outbox.store import STORE
-from core.common.database import Database, Row, Transaction
+from bot.outbox.store import STORES, Stores
+from core.common.database import Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.database.transfer import Table, delete, matching
 from core.common.tasks import Backoff
 
 ATTEMPTS = 5
 AFTER_FAILURE = Backoff(1.0, 4.0)
-_OWN = ("state", "lease", "replica")  # which name nothing of an alert or a person
+_OWN = ("state", "replica")  # which name nothing of an alert or a person
 
 
 class Erasure:
     """What goes; without `slack` nothing can be deleted there."""
 
-    def __init__(self, store: Database, slack: AsyncWebClient | None) -> None:
-        self._store = store
+    def __init__(self, stores: Stores, slack: AsyncWebClient | None) -> None:
+        self._stores = stores
+        self._store = stores.messages
         self._slack = slack
         self._messages: set[int] = set()
         """Their numbers."""
@@ -60,9 +61,11 @@ class Erasure:
         self.counts["message"] = len(self._messages)
         return sorted(self._messages)
 
-    def rows(self, matches: Callable[[str], bool]) -> AsyncIterator[tuple[Table, Row]]:
+    async def rows(self, matches: Callable[[str], bool]) -> AsyncIterator[tuple[Table, Row]]:
         """Each row that has a text which matches."""
-        return matching(STORE, self._store, matches)
+        for store, database in zip(STORES, (self._store, self._stores.inbox), strict=True):
+            async for table, row in matching(store, database, matches):
+                yield table, row
 
     async def delete(self) -> Sequence[str]:
         """Delete what was found; returns why some of it stays in Slack, in sentences.
@@ -71,12 +74,19 @@ class Erasure:
         """
         problems = list[str]()
 
+        def forget_clicks(tx: Transaction) -> None:
+            for table, row in self._rows:
+                if table.name == "inbox":
+                    delete(tx, table, row)
+
         def forget(tx: Transaction) -> None:
             for table, row in self._rows:
-                delete(tx, table, row)
+                if table.name != "inbox":
+                    delete(tx, table, row)
             alert_groups.delete_empty(tx, self._groups)
             state.delete_value(tx, "asked")  # it names people, and counts within minutes
 
+        await self._stores.inbox.transaction(forget_clicks)
         await self._store.transaction(forget)
         sql = "SELECT * FROM message WHERE number = :number"
         for number in sorted(self._messages):
@@ -87,8 +97,9 @@ class Erasure:
                 problems.append(problem)
             else:
                 await self._store.transaction(lambda tx, key=message["key"]: _forget(tx, key))  # type: ignore[misc]
-        await shrink(self._store, STEP_S, PAUSE_S)
-        await self._store.overwrite_deleted()
+        for store in {self._store, self._stores.inbox}:
+            await shrink(store, STEP_S, PAUSE_S)
+            await store.overwrite_deleted()
         return list(dict.fromkeys(problems))
 
     async def _delete_in_slack(self, message: Row) -> str:

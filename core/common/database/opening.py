@@ -6,6 +6,10 @@ from core.common.database.base import Database, Transaction
 from core.common.database.location import PostgresqlUrl, check_installed
 from core.common.database.schema import Migration, Opening
 
+SETTING = "[core] database"
+CORES_SCHEMA = "responder_core"
+CORES_TABLE = "sequence"  # which only core's tables have
+
 
 def open_postgresql(
     url: PostgresqlUrl,
@@ -16,11 +20,13 @@ def open_postgresql(
     table: str,
     setting: str,
     opening: Opening,
+    suffix: str = "",
     read_limit_s: float | None = None,
 ) -> Database:
     """Open the database and bring its schema up to date by `migrations`; `setting` names the setting of the URL.
 
-    `table` is one that these tables have always had, and no other store's. `prepare` is called in the same transaction,
+    `table` is one that these tables have always had, and no other store's. `suffix` is for a store beside the one whose
+    schema the URL may name. `prepare` is called in the same transaction,
     with whether the tables are a copy that was restored from a dump. A short read that takes longer than `read_limit_s`
     fails. Raises ResponderBotError.
     """
@@ -35,13 +41,14 @@ def open_postgresql(
         table=table,
         setting=setting,
         opening=opening,
+        suffix=suffix,
         read_limit_s=read_limit_s,
     )
 
 
-def forget_place(url: PostgresqlUrl, schema: str, *, setting: str) -> None:
+def forget_place(url: PostgresqlUrl, schema: str, *, setting: str, suffix: str = "") -> None:
     """Mark these tables as restored, for the next start. Raises ResponderBotError."""
     check_installed(setting)
     from core.common.database.postgresql import forget
 
-    forget(url.text, schema, setting)
+    forget(url.text, schema, setting, suffix)

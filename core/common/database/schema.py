@@ -9,10 +9,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import structlog
 
-from core.common.database.base import Database
 from core.common.errors import ResponderBotError
 
 STOP_AGAIN_S = 0.1
@@ -74,6 +74,13 @@ def _log(sentence: str) -> None:
     log.info("migrating", message=sentence)
 
 
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+OpenedT = TypeVar("OpenedT", bound=_Closable)
+
+
 class Opening:
     """What is done to a database before it can be used; any thread may read `sentence` and call `stop`."""
 
@@ -86,7 +93,7 @@ class Opening:
         self._steps = self._done = self._takes = 0
         self._began_at = 0.0
 
-    async def run(self, open_: Callable[["Opening"], Database]) -> Database:
+    async def run(self, open_: Callable[["Opening"], OpenedT]) -> OpenedT:
         """Open it in a thread, so that the loop goes on; whoever is cancelled meanwhile stops it."""
         opening = asyncio.ensure_future(asyncio.to_thread(open_, self))
         try:

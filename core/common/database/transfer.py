@@ -1,7 +1,7 @@
-"""Export and import of a store's rows as JSON lines, from SQLite to PostgreSQL or back.
+"""Export and import of rows as JSON lines, from SQLite to PostgreSQL or back, one store after the other.
 
-The first line names the store. A line with `table` begins a table, and each row of it is a list, in the order of
-`columns`. The last line has the number of rows and the SHA-256 of each table.
+The first line of each names it. A line with `table` begins a table, and each row of it is a list, in the order of
+`columns`. Its last line has the number of rows and the SHA-256 of each table.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 100  # in memory: a document may have a megabyte
 
 @dataclass(frozen=True)
 class Store:
-    """What core or the bot keeps."""
+    """Tables that have a file or a schema of their own, or share a file with another store."""
 
     name: str
     migrate: Callable[[sqlite_utils.Database], None]
@@ -31,7 +31,7 @@ class Store:
     open: Callable[[Location, Opening], Database]
     """Opens or creates it. Raises ResponderBotError."""
     running: str
-    """Selects `host` of each process that works on it at `:now` (ms)."""
+    """Selects `host` of each process that works on it at `:now` (ms); "": those of another store tell."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ async def export(store: Store, database: Database, file: TextIO, now: int) -> Ma
     """Write all rows, as of one moment. Raises ResponderBotError("conflict") while a process works on them."""
 
     def write(reads: Reads) -> dict[str, Sum]:
-        for row in reads.rows(store.running, {"now": now}):
+        for row in reads.rows(store.running, {"now": now}) if store.running else ():
             sentence = f"A responder-bot on {row['host']} uses this database; stop it first."
             raise ResponderBotError("conflict", sentence)
         _write(file, {"store": store.name})
@@ -70,16 +70,16 @@ async def export(store: Store, database: Database, file: TextIO, now: int) -> Ma
 
 
 async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, Sum]:
-    """Fill an empty database with what `export` wrote, all or nothing; then read it again and compare.
+    """Fill an empty database with what `export` wrote next in the file, all or nothing; then read it and compare.
 
     Raises ResponderBotError: "exists" if it isn't empty, "bad_request" for a file that is no export of this store, is
     cut or was changed.
     """
-    by_name = {table.name: table for table in tables(store)}
+    by_name, start = {table.name: table for table in tables(store)}, file.tell()
 
     def fill(tx: Transaction) -> dict[str, Sum]:
         _clear(tx, by_name)
-        file.seek(0)
+        file.seek(start)
         if next(_parsed(file), None) != {"store": store.name}:
             raise _unreadable(f"it is no export of the {store.name}")
         table, sums, rows = None, dict[str, Sum](), list[dict[str, Any]]()
@@ -99,7 +99,8 @@ async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, S
                     if table is None or columns != list(table.columns) or name in sums:
                         raise _unreadable(f"its table {name} isn't one of this release")
                 case {"tables": dict(found)}:
-                    expected, table = found, None
+                    expected = found
+                    break
                 case _:
                     raise _unreadable("it is damaged")
         if expected != {name: [each.rows, each.sha256] for name, each in sums.items()} or sums.keys() != by_name.keys():
@@ -240,7 +241,7 @@ def _write(file: TextIO, value: object) -> None:
 
 def _parsed(file: TextIO) -> Iterator[Any]:
     try:
-        for line in file:
+        for line in iter(file.readline, ""):  # unlike `for line in file`, after which nobody can tell where it is
             yield json.loads(line)
     except (ValueError, RecursionError):
         raise _unreadable("it is damaged") from None

@@ -23,6 +23,7 @@ LEAST_GAP = 1_000_000
 ID_GAP = 1_000_000_000  # more ids than a database allocates between a backup and its loss
 _IN_USE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SIDE_FILES = ("-wal", "-shm", "-journal")  # files of SQLite beside the database
+_CLICKS = "-inbox"  # what came after the backup is not carried out
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -47,12 +48,12 @@ def copy(source: Path, target: Path, now: int) -> None:
             made.rename(target)
 
 
-def restore_backup(backup: Path, target: Path, table: str) -> tuple[int, Path | None]:
+def restore_backup(backup: Path, target: Path) -> tuple[int, Path | None]:
     """Replace the database `target`, which no process may have open, with a backup. Blocks.
 
-    A copy without a mark, such as one made with cp, is marked with the time of its file. `table` must exist in the
-    backup, which tells core's from the bot's. Returns the time of the backup (ms), and where the replaced database is
-    kept (None if there was none). Safe to kill and repeat: `target` is always either database, complete.
+    A copy without a mark, such as one made with cp, is marked with the time of its file. Returns the time of the backup
+    (ms), and where the replaced database is kept with the files beside it (None if there was none). Safe to kill and
+    repeat: `target` is always either database, complete.
 
     Raises ResponderBotError: "not_found", "bad_request" for a file that isn't such a backup, "conflict" while `target`
     is in use, "unavailable" if it can't be written.
@@ -61,7 +62,7 @@ def restore_backup(backup: Path, target: Path, table: str) -> tuple[int, Path | 
         raise ResponderBotError(
             "not_found", f"There is no backup {backup}; name a file made by `responder-bot backup`."
         )
-    _check_has_table(backup, table)
+    _check_is_ours(backup)
     _checkpoint(target)
     try:
         make_private(target.parent)
@@ -117,17 +118,14 @@ def _open_read_only(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _check_has_table(backup: Path, table: str) -> None:
+def _check_is_ours(backup: Path) -> None:
     try:
         with closing(_open_read_only(backup)) as connection:
-            row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [table]).fetchone()
+            row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sequence'").fetchone()
     except sqlite3.Error as error:
         raise ResponderBotError("bad_request", f"{backup} isn't a backup ({error}); name another file.") from error
     if not row:
-        raise ResponderBotError(
-            "bad_request",
-            f"{backup} is not a backup of this database; FILE is core's, and the bot's is FILE.slack beside it.",
-        )
+        raise ResponderBotError("bad_request", f"{backup} is not a backup of this database; name another file.")
 
 
 def _checkpoint(target: Path) -> None:
@@ -159,7 +157,7 @@ def _set_aside(target: Path, made: Path) -> Path | None:
         os.link(target, kept)
     except OSError:  # a file system without links
         shutil.copy2(target, kept)
-    for suffix in _SIDE_FILES:
+    for suffix in (*_SIDE_FILES, _CLICKS, *(f"{_CLICKS}{side}" for side in _SIDE_FILES)):
         with suppress(FileNotFoundError):
             Path(f"{target}{suffix}").rename(f"{kept}{suffix}")
     narrow_database(kept)

@@ -1,12 +1,13 @@
 """Open core's database."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+
+import sqlite_utils
 
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
 from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import forget_place, open_postgresql
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING, forget_place, open_postgresql
 from core.common.database.schema import Migration, Opening
 from core.common.database.sqlite.database import SqliteDatabase
 from core.common.database.transfer import Store
@@ -15,26 +16,34 @@ from core.common.private_files import create_database
 from core.store.database import backup
 from core.store.database.schema import MIGRATIONS, migrate
 
-SCHEMA = "responder_core"
-SETTING = "[core] database"
-TABLE = "sequence"  # which only these tables have
-_BOTS = ("responder_bot", "[bot] database")
+_BOTS = "responder_bot", "_bot"
 
 
 def open_database(
-    location: Location, opening: Opening | None = None, migrations: Sequence[Migration] = MIGRATIONS
+    location: Location,
+    opening: Opening | None = None,
+    migrations: Sequence[Migration] = MIGRATIONS,
+    *,
+    beside: Callable[[sqlite_utils.Database, Opening], None] = lambda _db, _opening: None,
 ) -> Database:
     """Open the database, or create it; a file is for this account only. Raises ResponderBotError.
 
-    On PostgreSQL, tables that were restored from a dump are marked as a backup is.
+    `beside` makes further tables in a SQLite file. On PostgreSQL, tables that were restored from a dump are marked as a
+    backup is.
     """
+    opening = opening or Opening()
     if isinstance(location, PostgresqlUrl):
         return open_postgresql(
-            location, SCHEMA, migrations, _prepare, table=TABLE, setting=SETTING, opening=opening or Opening()
+            location, CORES_SCHEMA, migrations, _prepare, table=CORES_TABLE, setting=SETTING, opening=opening
         )
+
+    def migrate_all(db: sqlite_utils.Database) -> None:
+        migrate(db, opening, migrations)
+        beside(db, opening)
+
     try:
         create_database(location)
-        return SqliteDatabase(location, partial(migrate, opening=opening, migrations=migrations))
+        return SqliteDatabase(location, migrate_all)
     except OSError as error:
         sentence = f"The database {location} can't be opened ({error.strerror}); name another with [core] database."
         raise ResponderBotError("unavailable", sentence) from error
@@ -45,17 +54,18 @@ def _prepare(tx: Transaction, is_copy: bool) -> None:
         backup.mark(tx, now_ms())
 
 
-def mark_restored(core_database: Location, bot_database: Location) -> list[str]:
-    """Mark the databases on PostgreSQL as restored, for the next start; returns the settings that name them.
+def mark_restored(location: PostgresqlUrl) -> None:
+    """Mark core's tables and the bot's as restored, for the next start. Raises ResponderBotError.
 
-    It is for a server that was restored as a whole. Raises ResponderBotError.
+    It is for a server that was restored as a whole.
     """
-    settings = []
-    for location, (schema, setting) in ((core_database, (SCHEMA, SETTING)), (bot_database, _BOTS)):
-        if isinstance(location, PostgresqlUrl):
-            forget_place(location, schema, setting=setting)
-            settings.append(setting)
-    return settings
+    schema, suffix = _BOTS
+    try:
+        forget_place(location, schema, setting=SETTING, suffix=suffix)
+    except ResponderBotError as error:
+        if error.code != "not_found":  # no bot has run
+            raise
+    forget_place(location, CORES_SCHEMA, setting=SETTING)
 
 
 STORE = Store("core", migrate, open_database, "SELECT host FROM owner WHERE stopped = 0 AND lease_until > :now")

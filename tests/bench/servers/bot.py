@@ -20,7 +20,7 @@ from tests.bench.processes import send_line
 async def main(given: dict[str, Any]) -> None:
     logs.configure("info")
     tree = {
-        "bot": {"core_url": given["core_url"], "core_api_key": given["core_key"], "database": "slack.db"},
+        "bot": {"core_url": given["core_url"], "core_api_key": given["core_key"]},
         "slack": {**given["slack"], "port": 0},
         "channel": given.get("channels", []),
     }

@@ -580,8 +580,8 @@ async def bot_process(settings: BotSettings) -> asyncio.subprocess.Process:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    posted = settings.model_dump(mode="json", exclude={"bot": {"database"}})
-    posted["bot"]["database"] = stores.setting(settings.bot.database)
+    posted = settings.model_dump(mode="json", exclude={"core": {"database"}})
+    posted["core"]["database"] = stores.setting(settings.core.database)
     posted["channel"] = [{**one, "clearance": TLP_NAMES[one["clearance"]]} for one in posted["channel"]]
     process.stdin.write(json.dumps(posted).encode())
     process.stdin.close()

@@ -10,6 +10,7 @@ from bot.app import running
 from bot.identity import CACHE_MS
 from bot.outbox import RefreshRequest
 from core.client import CoreClient
+from core.common import leases
 from core.common.clock import now_ms
 from core.models import RunInput
 from core.settings import ResponderSection
@@ -36,8 +37,8 @@ async def at_rest(env: BotEnvironment) -> None:
 
 
 def stored(env: BotEnvironment, sql: str) -> Any:
-    """What a second connection to the bot's database answers; it may write."""
-    return stores.rows(env.settings.bot.database, sql)
+    """What a second connection to the database answers; it may write."""
+    return stores.rows(env.settings.core.database, sql)
 
 
 async def test_one_alert_that_core_fails_to_read_keeps_no_other_from_being_refreshed(tmp_path: Path) -> None:
@@ -164,7 +165,9 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
             CoreClient(env.core.url, env.service_key) as core,
             running(env.settings, core, clock_ms=now_ms) as second,
         ):
-            stored(env, "UPDATE lease SET holder = 'another machine', until = 0")
+            namespace, _, rest = leases.new_holder().partition(":")
+            dead = f"{namespace}:{rest.partition(':')[0]}:1:dead"
+            stored(env, f"UPDATE replica SET holder = '{dead}' WHERE leads = 1")  # noqa: S608
             await second.leading.wait()
             proxy.release()
             last = (await env.core.core.feed.page(None, 0)).last

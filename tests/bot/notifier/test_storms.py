@@ -154,5 +154,5 @@ async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a
 
 def channel_alerts(folder: Path) -> list[tuple[str, str, str]]:
     """Alert, where it stands, and whether it has a card of its own."""
-    rows = stores.rows(folder / "slack.db", "SELECT root_id, group_key, card FROM channel_alert")
+    rows = stores.rows(folder / "core.db", "SELECT root_id, group_key, card FROM channel_alert")
     return [(root_id, group.partition(":")[0] or "alone", card) for root_id, group, card in rows]

@@ -12,11 +12,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
 from bot.outbox.replicas import LEASE_MS, RENEW_MS
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.database.location import Location
-from tests import stores
+from tests import stores, templates
 from tests.bot.running import UNLIMITED
 
 T = TypeVar("T")
@@ -75,9 +75,9 @@ async def outbox_environment(
         anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, "U0ANNA"))
         clock = ManualClock()
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
-        location = stores.location(folder / "slack.db")
+        location = templates.made(stores.location(folder / "core.db"))
         outbox = MessageOutbox(
-            open_store(location),
+            open_stores(location),
             slack,
             clock,
             rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),

@@ -8,7 +8,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import RedactedView, Subject
 from bot.outbox import ClearanceGuard, MessageOutbox
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common.errors import ResponderBotError
 from tests.bot.outbox.harness import (
     REPORT,
@@ -64,7 +64,7 @@ async def test_a_message_is_held_back_after_a_gap_until_it_was_checked(tmp_path:
 
 async def test_a_late_write_of_a_replica_that_no_longer_leads_changes_nothing(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await other.replicas.acquire()
         await other.commit_page([desired("alert:~1:C0SOC", "withheld")], 10)
         await look_on(env.outbox, env.clock.advance)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
-from tests import stores
+from tests import stores, templates
 from tests.bot.outbox.harness import (
     SOC,
     emulator_with_channel,
@@ -22,14 +22,14 @@ import asyncio, sys
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database.location import parse_location
 
 async def main(database, url, token):
     slack = AsyncWebClient(token=token, base_url=url, retry_handlers=[])
     rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=60000)
-    outbox = MessageOutbox(open_store(parse_location(database)), slack, now_ms, rate_limiter=rate_limiter)
+    outbox = MessageOutbox(open_stores(parse_location(database)), slack, now_ms, rate_limiter=rate_limiter)
     for n in range(1, 4):
         root = f"alert:~{n}:C0SOC"
         card = DesiredMessage(root, "C0SOC", Message(f"card {n} at its end"), root_id=f"~{n}", by_person=True)
@@ -65,7 +65,7 @@ async def test_each_message_is_in_slack_once_after_a_kill_at_any_point(tmp_path:
         elif point == "in a reply":
             await until(lambda: not emulator.faults.waiting(method))
             sql = "SELECT 1 FROM message WHERE key LIKE 'end:%' AND attempted_at > 0"
-            assert stores.rows(tmp_path / "slack.db", sql)  # an attempt to post one of these is on its way
+            assert stores.rows(tmp_path / "core.db", sql)  # an attempt to post one of these is on its way
         else:
             await anna.until(lambda view: texts_in(view))
         first.send_signal(signal.SIGKILL)
@@ -87,7 +87,7 @@ async def started(folder: Path, emulator: SlackEmulator) -> asyncio.subprocess.P
         sys.executable,
         "-c",
         SENDER,
-        stores.setting(folder / "slack.db"),
+        stores.setting(templates.made(stores.location(folder / "core.db"))),
         emulator.api_url,
         emulator.bot_token,
         stdout=asyncio.subprocess.PIPE,

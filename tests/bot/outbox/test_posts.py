@@ -42,7 +42,7 @@ async def test_sending_is_not_resumed_while_nothing_can_be_stored(tmp_path: Path
         env.emulator.faults.hold("chat.update", go)
         await env.outbox.upsert(desired("a", "new"))
         await until(lambda: env.emulator.faults.waiting("chat.update") == 0)
-        with closing(sqlite3.connect(tmp_path / "slack.db", isolation_level=None)) as other, capture_logs() as logs:
+        with closing(sqlite3.connect(tmp_path / "core.db", isolation_level=None)) as other, capture_logs() as logs:
             other.execute("BEGIN IMMEDIATE")
             go.set()
             await until(lambda: [what for _, what, _, _ in env.emulator.traffic].count("chat.update") > 2)

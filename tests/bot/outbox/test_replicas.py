@@ -8,7 +8,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.replicas import LEASE_MS
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from tests.bot.outbox.harness import (
     SOC,
     cancelled,
@@ -36,7 +36,7 @@ async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tm
 
 async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await env.outbox.replicas.acquire()
         await look_on(other, env.clock.advance)
         assert await other.replicas.acquire()
@@ -49,7 +49,7 @@ async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
 async def test_hosts_whose_clocks_differ_do_not_take_the_lead_from_each_other(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         ahead = MessageOutbox(
-            open_store(env.location),
+            open_stores(env.location),
             AsyncWebClient(token="x"),
             lambda: env.clock() + 300_000,
             lease_clock=env.clock,
@@ -68,7 +68,7 @@ async def test_hosts_whose_clocks_differ_do_not_take_the_lead_from_each_other(tm
 async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_another(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         env.clock.stop()
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await env.outbox.replicas.acquire()
         await env.outbox.inbox.accept("k1", {"n": 1})
         assert await other.inbox.take_over_abandoned() == []
@@ -87,7 +87,7 @@ async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_an
 async def test_who_could_not_look_on_takes_nothing_from_the_others(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         env.clock.stop()
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         assert await env.outbox.replicas.acquire()
         assert not await other.replicas.acquire()
         await env.outbox.inbox.accept("k1", {"n": 1})
@@ -118,7 +118,7 @@ async def test_a_replica_that_was_frozen_sends_nothing_that_it_had_chosen(tmp_pa
 
 async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_found(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         await other.finish([RefreshRequest("~1")])
         await asyncio.wait_for(env.outbox.refresh_requested(), 5)
         await other.close()
@@ -126,7 +126,7 @@ async def test_a_refresh_that_another_replica_has_requested_before_one_looks_is_
 
 async def test_the_leader_sends_what_another_replica_writes(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
-        other = MessageOutbox(open_store(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
         await other.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
         await other.close()
@@ -136,7 +136,7 @@ async def test_a_card_keeps_its_thread_when_a_former_leader_gets_an_answer_late(
     async with outbox_environment(tmp_path, send=False) as env:
         env.clock.stop()
         slack = AsyncWebClient(token=env.emulator.bot_token, base_url=env.emulator.api_url, retry_handlers=[])
-        former = MessageOutbox(open_store(env.location), slack, env.clock, rate_limiter=RateLimiter(**UNLIMITED))
+        former = MessageOutbox(open_stores(env.location), slack, env.clock, rate_limiter=RateLimiter(**UNLIMITED))
         faults, arrive = env.emulator.faults, asyncio.Event()
         faults.hold("chat.postMessage", arrive)
         await former.upsert(desired("alert:~1:C0SOC", "card"))

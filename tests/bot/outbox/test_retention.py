@@ -62,7 +62,7 @@ async def alert(env: OutboxEnvironment, root_id: str, *, file: tuple[str, str] |
 async def test_an_alert_goes_with_all_that_belongs_to_it_and_stays_in_slack(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await alert(env, "~1", file=REPORT)
         await alert(env, "~2")
         await all_sent(env)
@@ -87,7 +87,7 @@ async def test_an_alert_goes_with_all_that_belongs_to_it_and_stays_in_slack(tmp_
 async def test_what_waits_stays(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await alert(env, "~1")
         env.clock.advance((DAYS + 1) * DAY_MS)
         assert await retention(env, Core({"~1": 1})).prune() == Counter()
@@ -97,7 +97,7 @@ async def test_what_waits_stays(tmp_path: Path) -> None:
 async def test_an_alert_that_is_shown_again_stays_as_long_again(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await alert(env, "~1")
         env.clock.advance(DAYS * DAY_MS)
         await env.outbox.upsert(desired("alert:~1:C0OTHER", "again"))
@@ -114,7 +114,7 @@ async def test_nothing_goes_because_another_core_knows_nothing(tmp_path: Path, d
     """Such as one with a new, empty database: to that all alerts are missing."""
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await alert(env, "~1")
         await all_sent(env)
         env.clock.advance((DAYS + 1) * DAY_MS)
@@ -127,7 +127,7 @@ async def test_nothing_goes_because_another_core_knows_nothing(tmp_path: Path, d
 async def test_messages_of_no_alert_go_by_their_own_age(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await env.outbox.upsert(DesiredMessage("bulk:~7:C0SOC", SOC, desired("bulk:~7:C0SOC", "bulk").message))
         await all_sent(env)
         env.clock.advance(DAYS * DAY_MS - 1_000)
@@ -144,7 +144,7 @@ async def test_messages_of_no_alert_go_by_their_own_age(tmp_path: Path) -> None:
 async def test_days_of_0_keep_all_but_the_content(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         await alert(env, "~1")
         await all_sent(env)
         env.clock.advance((DAYS + 1) * DAY_MS)
@@ -172,7 +172,7 @@ async def test_sqlite_gives_the_space_of_contents_and_files_back(tmp_path: Path)
 async def test_a_message_without_its_content_is_updated_and_posted_again(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         key = f"alert:~1:{SOC}"
         await env.outbox.upsert(desired(key, "card"))
         await all_sent(env)
@@ -202,14 +202,14 @@ async def test_a_message_without_its_content_is_updated_and_posted_again(tmp_pat
 async def test_steps_end_when_their_time_is_over(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         for number in range(10, 30):
             await alert(env, f"~{number}")
         await all_sent(env)
         env.clock.advance((DAYS + 1) * DAY_MS)
         core = Core({f"~{number}": 1 for number in range(10, 30)})
         before = env.outbox.commits
-        own = Retention(env.outbox._store, env.clock, DAYS, core.closed, step_s=0, pause_s=0)
+        own = Retention(env.outbox._stores, env.clock, DAYS, core.closed, step_s=0, pause_s=0)
         assert (await own.prune())["message"] == 40
         assert env.outbox.commits - before >= 21  # one for the content and one for each alert, at least
         assert [len(ids) for ids in core.asked] == [20]
@@ -218,7 +218,7 @@ async def test_steps_end_when_their_time_is_over(tmp_path: Path) -> None:
 PRUNE = """
 import asyncio, sys
 from bot.outbox.retention import Retention
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common.database.location import parse_location
 from core.models import ClosedObjects
 
@@ -226,7 +226,7 @@ async def closed(ids):
     return ClosedObjects(closed_at={one: 1 for one in ids if int(one[1:]) < 1_000}, missing=[], database="d")
 
 async def main(location, now_ms, days):
-    store = open_store(parse_location(location))
+    store = open_stores(parse_location(location))
     await Retention(store, lambda: now_ms, days, closed, step_s=0, pause_s=0.001).prune()
     await asyncio.Event().wait()
 
@@ -240,7 +240,7 @@ async def test_killed_in_the_middle_it_leaves_each_alert_whole_or_gone(tmp_path:
     kills, closed = 50, [f"~{number}" for number in range(100, 220)]
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
-        await env.outbox.accept_database("d")
+        await env.outbox.set_core_database("d")
         for root_id in (*closed, "~1000"):
             await alert(env, root_id, file=REPORT)
         await all_sent(env)

@@ -27,11 +27,11 @@ from bot.clearance import RedactedView, Subject
 from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.common.database import Dialect
 from core.common.errors import ResponderBotError
-from tests import stores
+from tests import stores, templates
 from tests.bot.outbox.harness import ManualClock, cancelled, look_on
 from tests.bot.running import UNLIMITED
 
@@ -91,7 +91,7 @@ class Replica:
         guard = ClearanceGuard(lambda channel: machine.ceilings[channel])
         self.lease_clock = 0
         self.outbox = MessageOutbox(
-            open_store(machine.location),
+            open_stores(machine.location),
             slack,
             machine.clock,
             rate_limiter=RateLimiter(**UNLIMITED),
@@ -136,7 +136,7 @@ class Delivery(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.location = stores.location(Path(folder) / "slack.db")
+        self.location = templates.made(stores.location(Path(folder) / "core.db"))
         self.emulator.add_user(ANNA, name="anna")
         for channel in (SOC, OPEN):
             self.emulator.add_channel(channel, name=channel[2:].lower())

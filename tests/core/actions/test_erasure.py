@@ -193,13 +193,12 @@ async def test_what_a_failover_of_postgresql_brought_back_is_erased_again(tmp_pa
             exported = export(harness.database, harness.clock, "the command line", since=None, until=None, as_csv=False)
             list_.write_text("".join([line async for line in exported]))
         put_back()
-        async with stores.opened_bots(tmp_path / "slack.db"):
+        async with stores.opened_bots(tmp_path / "core.db"):
             pass
         count = "SELECT count(*) FROM object WHERE kind = 'alert'"
         assert stores.rows(path, count) == [(1,)]
         environment = {
             "RESPONDER_BOT_CORE_DATABASE": stores.setting(path),
-            "RESPONDER_BOT_BOT_DATABASE": stores.setting(tmp_path / "slack.db"),
         }
         restored = await programs.start(
             "bot.cli", "restore", "--erasures", str(list_), cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE

@@ -360,7 +360,7 @@ async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
         await harness.ended(started[0].id)
         copy(tmp_path / "core.db", tmp_path / "backup.db", harness.clock.now_ms)
         policies = {BLOCK: ResponderSection.model_validate(POLICY)}
-    restore_backup(tmp_path / "backup.db", tmp_path / "core.db", "action")
+    restore_backup(tmp_path / "backup.db", tmp_path / "core.db")
     clock, other = SetClock(harness.clock.now_ms + 30 * MINUTE_MS), engine()
     async with (
         opened(tmp_path / "core.db") as database,

@@ -156,4 +156,4 @@ def backed_up(path: Location) -> Callable[[], object]:
         return restore
     backup = location.with_name("backup.db")
     copy(location, backup, now_ms())
-    return lambda: restore_backup(backup, location, "sequence")
+    return lambda: restore_backup(backup, location)

@@ -585,9 +585,7 @@ async def test_the_command_tells_what_would_go_and_deletes_it_beside_a_running_c
             await alerts.mark_read(LEAD, made.id)
         config = tmp_path / "settings.toml"
         database = stores.setting(tmp_path / "core.db")
-        config.write_text(
-            f'[core]\ndatabase = "{database}"\n[bot]\ndatabase = "none.db"\n[retention]\nalert_days = 1\n'
-        )
+        config.write_text(f'[core]\ndatabase = "{database}"\n[retention]\nalert_days = 1\n')
         for option, left in (["--dry-run"], 2), ([], 0), (["--dry-run"], 0):
             assert await asyncio.to_thread(main, ["prune", "--config", str(config), *option]) == 0
             assert len((await core.send("GET", "/api/alert")).json()) == left

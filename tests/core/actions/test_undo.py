@@ -598,7 +598,7 @@ async def test_a_restored_backup_undoes_nothing_by_itself(tmp_path: Path) -> Non
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action = await blocked(harness)
         copy(tmp_path / "core.db", tmp_path / "backup.db", harness.clock.now_ms)
-    restore_backup(tmp_path / "backup.db", tmp_path / "core.db", "action")
+    restore_backup(tmp_path / "backup.db", tmp_path / "core.db")
     clock, other = SetClock(harness.clock.now_ms + 60 * MINUTE_MS), engine()
     async with opened(tmp_path / "core.db") as database, action_parts(database, clock, other) as core:
         await core.lifecycle.end_restored()

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import sqlite_utils
 
-from bot.outbox.store import STORE as BOTS
-from bot.outbox.store import open_store
+from bot.outbox.store import inbox_file, open_stores
 from core.common.database import Database, Dialect, Reads, Search, Transaction
 from core.common.database.group_commit import Work, Writer
 from core.common.database.sqlite.connection import WAL_BYTES
@@ -25,8 +24,9 @@ from core.models import parse_id
 from core.store import objects
 from core.store.database import sequences
 from core.store.database.health import touch
+from core.store.database.opening import open_database
 from core.store.database.schema import migrate
-from tests import programs, stores
+from tests import programs, stores, templates
 from tests.stores import opened
 
 
@@ -330,14 +330,14 @@ async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is(tmp_pa
 
 
 def test_a_file_with_tables_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    bots, mail = tmp_path / "bot.db", tmp_path / "mail.db"
-    with closing(sqlite_utils.Database(bots)) as db:
-        BOTS.migrate(db)
+    mail = tmp_path / "mail.db"
     with closing(sqlite_utils.Database(mail)) as db:
         db.table("letter").insert({"id": 1})
-    for file in (bots, mail):
-        with pytest.raises(ResponderBotError, match=r"has other tables than core's, such as \w+; name another file\."):
-            SqliteDatabase(file, migrate)
+    with pytest.raises(ResponderBotError, match=r"has other tables than core's, such as \w+; name another file\."):
+        SqliteDatabase(mail, migrate)
+    with pytest.raises(ResponderBotError, match="Core has no database in "):
+        open_stores(mail)
+    assert not inbox_file(mail).exists()
     with closing(sqlite_utils.Database(mail)) as db:
         assert db.table_names() == ["letter"]
 
@@ -400,7 +400,7 @@ async def test_the_write_ahead_log_stays_short_and_becomes_short_again(tmp_path:
 
 async def test_the_write_ahead_log_stays_short_though_somebody_always_reads(tmp_path: Path) -> None:
     """SQLite reuses the log only when nobody reads; two readers that relieve each other leave no such moment."""
-    path, log = tmp_path / "slack.db", tmp_path / "slack.db-wal"
+    path, log = tmp_path / "core.db", tmp_path / "core.db-wal"
     megabyte, is_over, sizes = "x" * 1_000_000, threading.Event(), list[int]()
 
     def read() -> None:
@@ -414,7 +414,7 @@ async def test_the_write_ahead_log_stays_short_though_somebody_always_reads(tmp_
                 one.execute("COMMIT")
                 one, other = other, one
 
-    database = open_store(path)
+    database = open_database(path)
     try:
         await database.transaction(lambda tx: tx.run("CREATE TABLE written (text TEXT)"))
         reading = asyncio.create_task(asyncio.to_thread(read))
@@ -498,6 +498,6 @@ async def test_sql_may_name_the_index_that_sqlite_takes(tmp_path: Path, dialect:
         " FROM channel_alert p INDEXED BY channel_alert_of_group WHERE p.group_key = :key AND p.group_key <> ''"
     )
     with stores.using(dialect):
-        async with stores.opened_bots(tmp_path / "bot.db") as database:
-            (row,) = await database.read(lambda reads: reads.rows(sql, {"key": "k"}))
+        async with stores.opened_bots(templates.made(stores.location(tmp_path / "bot.db"))) as bots:
+            (row,) = await bots.messages.read(lambda reads: reads.rows(sql, {"key": "k"}))
     assert dict(row) == {"word": " INDEXED BY nothing", "number": 0}

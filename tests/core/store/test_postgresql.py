@@ -16,9 +16,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bot.outbox.store import open_store
+from bot.outbox.store import open_stores
 from core.common.database import Database, Row, Search, Transaction
 from core.common.database.location import PostgresqlUrl
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING
 from core.common.database.postgresql import PostgresqlDatabase
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
@@ -27,7 +28,7 @@ from core.records.search import search
 from core.store import actions, events, objects
 from core.store.database.backup import IDS_A_MS, LEAST_GAP, made_at, resume
 from core.store.database.health import touch
-from core.store.database.opening import SCHEMA, SETTING, TABLE, open_database
+from core.store.database.opening import open_database
 from core.store.database.schema import MIGRATIONS
 from core.store.search import docs_of
 from tests import stores
@@ -170,19 +171,33 @@ def test_a_schema_that_holds_another_s_tables_is_a_sentence(url: str) -> None:
     assert 'can\'t be opened (relation "event" already exists); correct that, or name another schema' in message
 
 
-async def test_core_and_bot_in_one_schema_are_refused(url: str) -> None:
-    expected = f"The schema {schema_of(url)} of postgresql:"
+async def test_the_bot_needs_the_tables_of_its_core_and_a_schema_of_its_own(url: str) -> None:
+    schema = schema_of(url)
+    with pytest.raises(ResponderBotError) as alone:
+        open_stores(PostgresqlUrl(url))
+    assert alone.value.message == (
+        f"Core has no database in the schema {schema}; start core first, or name the one that it has with"
+        " [core] database."
+    )
     async with opened(url):
+        admin(f"CREATE SCHEMA {schema}_bot")
+        admin(f"CREATE TABLE {schema}_bot.migration (number BIGINT)")
         with pytest.raises(ResponderBotError) as of_bot:
-            open_store(PostgresqlUrl(url))
-    assert of_bot.value.message.startswith(expected)
-    assert "core and bot need a schema each" in of_bot.value.message
-    assert "[bot] database" in of_bot.value.message
-    admin(f"DROP SCHEMA {schema_of(url)} CASCADE")
-    await open_store(PostgresqlUrl(url)).close()
-    message = refusal(url)
-    assert message.startswith(expected)
-    assert "[core] database" in message
+            open_stores(PostgresqlUrl(url))
+        assert of_bot.value.message.startswith(f"The schema {schema}_bot of postgresql:")
+        admin(f"DROP SCHEMA {schema}_bot CASCADE")
+        admin("DROP ROLE IF EXISTS onlybot")
+        admin("CREATE ROLE onlybot LOGIN")
+        admin(f"CREATE SCHEMA {schema}_bot AUTHORIZATION onlybot")
+        bots = open_stores(PostgresqlUrl(url_with(url, user="onlybot")))
+        try:
+            assert await bots.messages.read(lambda reads: reads.rows("SELECT 1 FROM message")) == []
+            with pytest.raises(ResponderBotError, match="permission denied"):
+                await bots.messages.read(lambda reads: reads.rows(f"SELECT 1 FROM {schema}.event"))  # noqa: S608
+        finally:
+            await bots.close()
+            admin(f"DROP SCHEMA {schema}_bot CASCADE")
+            admin("DROP ROLE onlybot")
 
 
 @pytest.mark.parametrize("schema", ["user", "order"])
@@ -523,7 +538,7 @@ async def test_a_dump_can_be_restored_and_is_then_marked_as_a_backup(url: str) -
 
 async def test_what_a_command_says_of_backups_on_postgresql(url: str, tmp_path: Path) -> None:
     settings = ["--config", str(tmp_path / "settings.toml")]
-    (tmp_path / "settings.toml").write_text(f'[core]\ndatabase = "{url}"\n[bot]\ndatabase = "{tmp_path}/slack.db"\n')
+    (tmp_path / "settings.toml").write_text(f'[core]\ndatabase = "{url}"\n')
     (tmp_path / "settings.toml").chmod(0o600)
     for command, words in (("backup", "back it up with `pg_dump`"), ("restore", "restore with `pg_restore`")):
         ended = await run(tmp_path, command, "copy.db", *settings)
@@ -536,7 +551,7 @@ async def test_what_a_command_says_of_backups_on_postgresql(url: str, tmp_path: 
     marked = await run(tmp_path, "restore", *settings)
     assert (marked.code, marked.err) == (
         0,
-        "Marked [core] database as restored; the next start makes it live.\n",
+        "Marked the database as restored; the next start makes it live.\n",
     )
     async with opened(url) as database:
         assert await database.read(made_at) is not None
@@ -569,10 +584,10 @@ def asleep(search: Search) -> None:
 async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> None:
     database = PostgresqlDatabase(
         url,
-        SCHEMA,
+        CORES_SCHEMA,
         MIGRATIONS,
         lambda tx, is_copy: None,
-        table=TABLE,
+        table=CORES_TABLE,
         setting=SETTING,
         opening=Opening(),
         search_limit_s=0.1,

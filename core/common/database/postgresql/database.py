@@ -57,6 +57,7 @@ class PostgresqlDatabase:
         table: str,
         setting: str,
         opening: Opening,
+        suffix: str = "",
         search_limit_s: float = SEARCH_LIMIT_S,
         read_limit_s: float | None = None,
     ) -> None:
@@ -67,7 +68,7 @@ class PostgresqlDatabase:
         self._local = threading.local()
         self._connections: set[Connection] = set()
         self._searches: set[PostgresqlSearch] = set()
-        self._server = Server(url, schema, setting)
+        self._server = Server(url, schema, setting, suffix)
         connection = self._server.open()
         try:
             migrate(connection, self._server, migrations, prepare, table, opening)

@@ -166,9 +166,9 @@ def is_used(connection: Connection, schema: str) -> bool:
     return connection.execute(_USED, {"name": application_name(schema)}).fetchone() is not None
 
 
-def forget(url: str, schema: str, setting: str) -> None:
+def forget(url: str, schema: str, setting: str, suffix: str) -> None:
     """Let the next start take the tables for a copy. Raises ResponderBotError: "conflict" while they are in use."""
-    server = Server(url, schema, setting)
+    server = Server(url, schema, setting, suffix)
     with closing(server.open()) as connection:
         if is_used(connection, server.schema):
             raise ResponderBotError("conflict", f"{server.place} is in use; stop every responder-bot that uses it.")

@@ -37,9 +37,12 @@ def application_name(schema: str) -> str:
 
 
 class Server:
-    """A PostgreSQL, by the URL of the settings; `schema` is where the tables are, unless the URL has a search path."""
+    """A PostgreSQL, by the URL of the settings.
 
-    def __init__(self, url: str, schema: str, setting: str) -> None:
+    The tables are in `schema` or, if the URL has a search path, in the schema of that name with `suffix`.
+    """
+
+    def __init__(self, url: str, schema: str, setting: str, suffix: str = "") -> None:
         self.setting = setting
         self.failures = Failures()
         self.is_pooled = False
@@ -54,7 +57,7 @@ class Server:
             raise ResponderBotError("bad_request", sentence) from None
         options = str(options_of_url.pop("options", ""))
         search_path = _SEARCH_PATH.search(options)
-        self.schema = search_path[1] if search_path else schema
+        self.schema = f"{search_path[1]}{suffix}" if search_path else schema
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
             sentence = f"The search path in {setting} names no schema; write a word of small letters."
             raise ResponderBotError("bad_request", sentence)

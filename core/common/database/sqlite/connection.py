@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import sqlite_utils
@@ -21,8 +22,10 @@ WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long 
 WAL_BYTES = WAL_PAGES * PAGE_BYTES
 
 
-def apply(store: str, migrations: Sequence[Migration], db: sqlite_utils.Database, opening: Opening) -> None:
-    """Apply the migrations that are pending.
+def apply(
+    store: str, migrations: Sequence[Migration], db: sqlite_utils.Database, opening: Opening, *, beside: str = ""
+) -> None:
+    """Apply the migrations that are pending. `beside`: the store that has this file, if it is another one.
 
     Raises ResponderBotError: "bad_request" if a newer release has applied others, or for a file of other tables;
     "unavailable" without room.
@@ -35,8 +38,8 @@ def apply(store: str, migrations: Sequence[Migration], db: sqlite_utils.Database
     if not applied <= {str(number) for number in range(1, len(migrations) + 1)}:
         sentence = f"The database {path} was made by a newer release; run that one, or name another file."
         raise ResponderBotError("bad_request", sentence)
-    if tables and not applied:
-        sentence = f"{path} has other tables than {store}'s, such as {tables[0]}; name another file."
+    if tables and not applied and not sqlite_utils.Migrations(beside or store).applied(db):
+        sentence = f"{path} has other tables than {beside or store}'s, such as {tables[0]}; name another file."
         raise ResponderBotError("bad_request", sentence)
     pending = migrations[len(applied) :]
     if applied and pending:
@@ -48,6 +51,15 @@ def apply(store: str, migrations: Sequence[Migration], db: sqlite_utils.Database
         known.apply(db)
     finally:
         opening.stop = lambda: None
+
+
+def has_table(path: Path, name: str) -> bool:
+    """Whether a file has this table, or can't be read: whoever opens it for work says why."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [name]).fetchone())
+    except sqlite3.Error:
+        return True
 
 
 def _applying(migration: Migration, opening: Opening) -> Callable[[sqlite_utils.Database], None]:

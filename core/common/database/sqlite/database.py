@@ -20,14 +20,14 @@ import structlog
 from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
 from core.common.database.failures import Failures
 from core.common.database.group_commit import Work, Writer
-from core.common.database.sqlite.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, open_writer
+from core.common.database.sqlite.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, has_table, open_writer
 from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe, is_damage, is_file_error
 from core.common.database.sqlite.files import OpenFiles, out_of_space
 from core.common.database.sqlite.search import SqliteSearch
 from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 
-__all__ = ["SqliteDatabase", "apply"]
+__all__ = ["SqliteDatabase", "apply", "has_table"]
 
 T = TypeVar("T")
 

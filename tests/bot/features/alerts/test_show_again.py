@@ -46,7 +46,7 @@ async def show_again(anna: EmulatedUser, card: dict[str, Any]) -> None:
 
 
 def rows(env: BotEnvironment) -> int:
-    return int(stores.rows(env.settings.bot.database, "SELECT count(*) FROM message")[0][0])
+    return int(stores.rows(env.settings.core.database, "SELECT count(*) FROM message")[0][0])
 
 
 async def test_an_old_card_is_shown_again(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "tell", await alerts(env, 2))
         message = await shown(env, "2 of 2, 0 failed")
-        stores.rows(env.folder / "slack.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
+        stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         await env.told("anna", "This button is too old")
         old = message["blocks"][-1]["elements"][-1]["value"]

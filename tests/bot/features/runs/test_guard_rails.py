@@ -84,7 +84,7 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
         proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
         await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
         await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
-        await until(lambda: not stores.rows(env.folder / "slack.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
+        await until(lambda: not stores.clicks(env.folder / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
         assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
         assert len([one for one in await env.client.actions("alert", alert.id) if one.undoes]) == 1
 
