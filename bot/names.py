@@ -22,7 +22,7 @@ _PEOPLE = re.compile(r'"(?:createdBy|updatedBy|endedBy|askedBy|by|approvedBy|ass
 _LOGIN = re.compile(r'"([^"@\\]+@[^"\\]+)"')
 _RESPONDER = re.compile(r'"responderName":"([^"\\]+)"')
 _TITLES = re.compile(r'"titles":\{([^{}]*)\}')
-_TITLE = re.compile(r'"([^"\\]+)":"([^"\\]+)"')
+_TITLE = re.compile(r'"([\w.-]+_\d+)":"([^"\\]+)"')  # by names of responders, which fields of alerts never are
 
 
 class SlackNames:

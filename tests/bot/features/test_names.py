@@ -1,5 +1,6 @@
 """People are called what Slack calls them, also those who never met this bot; who isn't in Slack, by their login."""
 
+from bot.block_kit.text import said
 from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, text_of
@@ -22,3 +23,9 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         story = text_of(await env.told("ben", "Audit of"))
         assert KAI in story
         assert "kai" not in text_of(request).replace(KAI, "")
+
+
+async def test_no_field_of_an_alert_renames_a_word_in_a_sentence_of_core(env: FeatureEnvironment) -> None:
+    """Such as one of an alert that few may see, in a sentence that all read."""
+    await env.alert_and_card("anna", customFields={"titles": {"string": "the secret project"}})
+    assert said("It must be a string.") == "It must be a string."
