@@ -73,7 +73,7 @@ class Inbox:
     def _is_abandoned(self, holder: str, leased_until: int) -> bool:
         if holder == self._replicas.holder:
             return leased_until <= self._clock()
-        return self._replicas.is_over(holder)
+        return self._replicas.is_over(holder, leased_until)
 
     async def holds(self, key: str) -> bool:
         """Whether this replica may still carry it out: after it was frozen, another one may have."""

@@ -118,12 +118,17 @@ class Replicas:
         if row and row["holder"] != self.holder:
             raise ResponderBotError("conflict", "Another replica of the bot leads now; this one waits.")
 
-    def is_over(self, holder: str) -> bool:
-        """Whether another replica has lost what it holds, as of the last `look`."""
+    def is_over(self, holder: str, until: int = 0) -> bool:
+        """Whether another replica has lost what it holds, as of the last `look`.
+
+        `until` counts for one that has taken no lease yet.
+        """
         if holder == self.holder:
             return False
+        if leases.is_dead(holder):
+            return True
         seen = self._seen.get(holder)
-        return leases.is_dead(holder) or seen is None or self._lease_clock() - seen.at >= LEASE_MS
+        return until <= self._clock() if seen is None else self._lease_clock() - seen.at >= LEASE_MS
 
     async def all(self) -> Sequence[Replica]:
         """All replicas, the leader first, then those that stand by, then those that are lost."""

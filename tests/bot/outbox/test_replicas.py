@@ -34,6 +34,17 @@ async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tm
         assert await env.outbox.inbox.accept("k1", {"n": 1}) is False
 
 
+async def test_a_click_in_hand_is_not_taken_from_a_replica_that_has_no_lease_yet(tmp_path: Path) -> None:
+    """It takes one once Slack has said where it is installed, and may be sent clicks before."""
+    async with outbox_environment(tmp_path, send=False) as env:
+        other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        await env.outbox.inbox.accept("k1", {"n": 1})
+        assert await other.inbox.take_over_abandoned() == []
+        env.clock.ahead_ms = 61_000  # and it has not come to it
+        assert [left.key for left in await other.inbox.take_over_abandoned()] == ["k1"]
+        await other.close()
+
+
 async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path, send=False) as env:
         other = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
