@@ -111,11 +111,10 @@ def migrate(db: sqlite_utils.Database, opening: Opening | None = None) -> None:
     apply("bot", MIGRATIONS, db, opening or Opening(), beside="core")
     if db.table("restore").exists():  # not where only the names of tables are asked for
         tx = SqliteTransaction(db.conn)
-        row = tx.row("SELECT min(made_at) AS made_at FROM backup HAVING count(*) > 0") or tx.row(
-            "SELECT made_at FROM restore ORDER BY at DESC LIMIT 1"  # core was here first
-        )
-        if row is not None:
-            _resume(tx, row["made_at"])
+        row = tx.row("SELECT min(made_at) AS made_at, :now AS at FROM backup HAVING count(*) > 0", {"now": now_ms()})
+        row = row or tx.row("SELECT made_at, at FROM restore ORDER BY at DESC LIMIT 1")  # core was here first
+        if row is not None and state.value(tx, "restored_from") != str(row["made_at"]):
+            _resume(tx, row["made_at"], row["at"])
 
 
 def _migrate_inbox(db: sqlite_utils.Database) -> None:
@@ -134,15 +133,13 @@ def _prepare(tx: Transaction, is_copy: bool) -> None:
         row = tx.row("SELECT max(max(created_at, changed_at)) AS at FROM message")  # a dump holds no time
         made_at = row["at"] or 0 if row else 0
         tx.run("UPDATE inbox SET done_at = :made_at, payload = '' WHERE done_at = 0", {"made_at": made_at})
-        _resume(tx, made_at)
+        _resume(tx, made_at, now_ms())
 
 
-def _resume(tx: Transaction, made_at: int) -> None:
+def _resume(tx: Transaction, made_at: int, restored_at: int) -> None:
     """What was pending in this backup was done after it was made (ms), so nothing of it is repeated unchecked."""
-    if state.value(tx, "restored_from") == str(made_at):
-        return
     state.set_value(tx, "restored_from", str(made_at))
-    state.set_value(tx, "restored_at", str(now_ms()))
+    state.set_value(tx, "restored_at", str(restored_at))
     # Pending posts are looked for in Slack first.
     tx.run(
         "UPDATE message SET status = 'posting', attempted_version = version,"

@@ -81,13 +81,16 @@ async def test_a_restore_shows_what_was_interrupted_and_a_newer_message_runs_not
         assert await scene.client.actions("alert", later) == []
 
 
-async def test_a_click_of_before_the_restore_is_not_carried_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_click_of_before_the_restore_is_not_carried_out(tmp_path: Path, is_lost: bool) -> None:
     slack, database = AsyncWebClient(token="xoxb-none"), tmp_path / "core.db"
     outbox = MessageOutbox(open_stores(templates.made(database)), slack, now_ms)
     await outbox.inbox.accept("click", {"what": "run"})
     await outbox.upsert(DesiredMessage("alert:~1:C0SOC", "C0SOC", Message("An alert"), root_id="~1"))
     copy(database, tmp_path / "copy.db", now_ms())
     await outbox.close()
+    if is_lost:
+        database.unlink()
     restore_backup(tmp_path / "copy.db", database)
     for _ in range(2):  # the second time as a live database
         outbox = MessageOutbox(open_stores(database), slack, lambda: now_ms() + 3_600_000)

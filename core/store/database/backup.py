@@ -144,24 +144,26 @@ def _checkpoint(target: Path) -> None:
 
 def _set_aside(target: Path, made: Path) -> Path | None:
     """Keep the current database under another name, with its log, which SQLite would apply to the backup."""
-    if not target.exists():
-        give_to_owner_of_folder(made)
-        return None
-    current = target.stat()
-    with suppress(PermissionError):
-        os.chown(made, current.st_uid, current.st_gid)  # root may restore for the user that core runs as
     number = 1
-    while os.path.lexists(kept := target.with_name(f"{target.name}.before-restore-{number}")):
+    while any(os.path.lexists(f"{target}.before-restore-{number}{suffix}") for suffix in ("", _CLICKS)):
         number += 1
-    try:
-        os.link(target, kept)
-    except OSError:  # a file system without links
-        shutil.copy2(target, kept)
+    kept = target.with_name(f"{target.name}.before-restore-{number}")
+    has_database = target.exists()
+    if has_database:
+        current = target.stat()
+        with suppress(PermissionError):
+            os.chown(made, current.st_uid, current.st_gid)  # root may restore for the user that core runs as
+        try:
+            os.link(target, kept)
+        except OSError:  # a file system without links
+            shutil.copy2(target, kept)
+    else:
+        give_to_owner_of_folder(made)
     for suffix in (*_SIDE_FILES, _CLICKS, *(f"{_CLICKS}{side}" for side in _SIDE_FILES)):
         with suppress(FileNotFoundError):
             Path(f"{target}{suffix}").rename(f"{kept}{suffix}")
     narrow_database(kept)
-    return kept
+    return kept if has_database else None
 
 
 def _restore_failed(backup: Path, target: Path, error: OSError) -> ResponderBotError:
