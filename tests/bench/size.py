@@ -1,9 +1,8 @@
-"""What core and bot keep of an alert with one run, on both databases, and what a year of such alerts takes."""
+"""What is kept of an alert with one run, on SQLite and PostgreSQL, and what a year of such alerts takes."""
 
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -34,24 +33,8 @@ LATER_DAYS = 60
 """Then events have gone, and in the bot contents, buttons and places."""
 AT_ONCE = 8
 """So few that no alert goes into a digest."""
-GOAL, BOTS_GOAL = 5_000.0, 1_500.0
+GOAL = 5_000.0
 """Bytes of an alert with one run."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Bytes, of whole databases or of an alert."""
-
-    core: float
-    bot: float
-
-    def of_one(self, few: "Kept", alerts: int) -> "Kept":
-        """Of an alert, where a store with so many fewer has `few`."""
-        return Kept((self.core - few.core) / alerts, (self.bot - few.bot) / alerts)
-
-    @property
-    def both(self) -> float:
-        return self.core + self.bot
 
 
 async def measure(folder: Path, scale: Scale) -> list[Row]:
@@ -62,25 +45,20 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
             few, many = [
                 await _stored(folder / dialect / report / str(n), n, size) for n in (scale.calls, 4 * scale.calls)
             ]
-        new, later = (many[n].of_one(few[n], 3 * scale.calls) for n in (0, 1))
+        new, later = ((many[n] - few[n]) / (3 * scale.calls) for n in (0, 1))
         what = f"kept by {dialect} of an alert with one run, its report {report}"
-        year = A_DAY * (LATER_DAYS * new.both + (DAYS_A_YEAR - LATER_DAYS) * later.both)
+        year = A_DAY * (LATER_DAYS * new + (DAYS_A_YEAR - LATER_DAYS) * later)
         rows += [
-            _against_goal(f"{what}, new", new.both, GOAL, _parts(new)),
-            _against_goal(f"{what}, {LATER_DAYS} days later", later.both, GOAL, _parts(later)),
-            _against_goal(f"{what}, {LATER_DAYS} days later, in the bot", later.bot, BOTS_GOAL),
+            _against_goal(f"{what}, new", new, GOAL),
+            _against_goal(f"{what}, {LATER_DAYS} days later", later, GOAL),
             _against_goal(f"{what}: a year of {A_DAY:,} alerts a day", year, GOAL * A_DAY * DAYS_A_YEAR),
         ]
     return rows
 
 
-def _parts(kept: Kept) -> str:
-    return f"core {kept.core:,.0f}, bot {kept.bot:,.0f}"
-
-
-def _against_goal(name: str, kept: float, goal: float, note: str = "") -> Row:
+def _against_goal(name: str, kept: float, goal: float) -> Row:
     samples = {"kept": [kept], "goal": [goal]}
-    return comparison.row(name, samples, "kept", "goal", _bytes, Goal("at most", 1), note=note)
+    return comparison.row(name, samples, "kept", "goal", _bytes, Goal("at most", 1))
 
 
 def _bytes(samples: Sequence[Sample]) -> str:
@@ -88,22 +66,22 @@ def _bytes(samples: Sequence[Sample]) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size:,.0f} bytes"
 
 
-async def _stored(folder: Path, alerts: int, report: int) -> tuple[Kept, Kept]:
-    """The databases with so many closed alerts: new, and later."""
+async def _stored(folder: Path, alerts: int, report: int) -> tuple[int, int]:
+    """The bytes of a database with so many closed alerts: new, and later."""
     engine = EngineSection(name="local", python=sys.executable, responders=(RESPONDERS,))
     channels = [{"id": SOC, "clearance": "amber", "alerts": {}, "group": False}]
     folder.mkdir(parents=True)
-    core, bot = folder / "core.db", folder / "core.db"
+    path = folder / "core.db"
     async with running_bot(folder, channels=channels, engine=(engine,)) as env:
         offered = await env.client.responders("alert", await _sent(env, 0))
         (responder,) = [one.id for one in offered if one.name == "Bench_Reporting_1_0"]
         for start in range(1, alerts, AT_ONCE):
             numbers = range(start, min(start + AT_ONCE, alerts))
             await asyncio.gather(*(_worked_on(env, number, responder, report) for number in numbers))
-            await until(partial(_is_sent, bot), "all messages are sent")
-    new = Kept(_size(core), _size(bot))
-    await _age(core, bot)
-    return new, Kept(_size(core), _size(bot))
+            await until(partial(_is_sent, path), "all messages are sent")
+    new = _size(path)
+    await _age(path)
+    return new, _size(path)
 
 
 def _size(path: Path) -> int:
@@ -112,7 +90,7 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     stores.rows(path, "VACUUM FULL")
     sizes = "SELECT sum(pg_total_relation_size(CAST(relid AS OID))) FROM pg_stat_user_tables"
-    return int(stores.rows(path, f"{sizes} WHERE schemaname = current_schema()")[0][0])
+    return int(stores.rows(path, f"{sizes} WHERE schemaname = ANY (current_schemas(false))")[0][0])
 
 
 async def _sent(env: BotEnvironment, number: int) -> str:
@@ -135,22 +113,22 @@ async def _worked_on(env: BotEnvironment, number: int, responder: str, report: i
     await env.client.close_alerts([object_id])
 
 
-def _is_sent(bot: Path) -> bool | None:
+def _is_sent(path: Path) -> bool | None:
     """Whether Slack shows all."""
     pending = "SELECT 1 FROM message WHERE status <> 'shown' UNION ALL SELECT 1 FROM file WHERE status <> 'shown'"
-    return not stores.rows(bot, f"{pending} LIMIT 1") or None
+    return not stores.rows(path, f"{pending} LIMIT 1") or None
 
 
-async def _age(core: Path, bot: Path) -> None:
-    """Let both forget what they keep for some time only."""
+async def _age(path: Path) -> None:
+    """Let core and bot forget what they keep for some time only."""
 
     def later() -> int:
         return now_ms() + LATER_DAYS * DAY_MS
 
-    database = open_database(stores.location(core))
+    database = open_database(stores.location(path))
     await Retention(database, later, RetentionSection(), event_days=30, pause_s=0).prune()
     await database.close()
-    store = open_stores(stores.location(bot))
+    store = open_stores(stores.location(path))
     await BotRetention(store, later, RetentionSection().message_days, _nothing_closed, pause_s=0).prune()
     await store.close()
 
