@@ -153,8 +153,8 @@ def _request(
     action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
 ) -> list[Block]:
     """What is asked for, how that was decided, or who has to decide it by when; `who` is mentioned."""
-    needs = [decision(action, now_ms), named_approvers(policy), *also_read(action, view)]
-    return [*_asked(action, view, link=link, who=who), context(*filter(None, needs))]
+    needs = [decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
+    return [*_asked(action, view, link=link, who=who), context(" · ".join(filter(None, needs)))]
 
 
 def _asked(action: Action, view: RedactedView, *, link: str = "", who: str = "") -> list[Block]:
@@ -190,11 +190,6 @@ def _note(action: Action, view: RedactedView) -> str:
         return ""
     note = foreign(defang_indicators(view.inputs(action.note)), NOTE_LIMIT)
     return f' · "{note}"' if view.shows_inputs else f" · {note}" if note else ""
-
-
-def also_read(action: Action, view: RedactedView) -> list[str]:
-    """What a run gets beside its targets, for a line below all else."""
-    return [text for text in [_can_also_read(action, view)] if text]
 
 
 def _withheld_request(view: RedactedView) -> Block:
@@ -361,11 +356,11 @@ def approve_view(
     already = [undo_state.already(one, undo_state.change_of_second(one, minutes, now_ms)) for one in in_force]
     shown = [*_asked(action, view), *sections(already), *effect(responder)]
     policy = responder.policy if responder is not None else None
-    needs = [_missing(action), decision(action, now_ms), named_approvers(policy), *also_read(action, view)]
+    needs = [_missing(action), decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
     return modals.modal(
         names.in_view(runs.title(action), "?"),
-        [*changed(has_changed), *shown, context(*filter(None, needs)), actions(deny)],
+        [*changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
         submit=names.in_view(runs.title(action)),
         metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest(shown)}),
