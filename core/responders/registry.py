@@ -514,7 +514,7 @@ class Registry:
         notes = [open_run] if open_run else []
         if is_fit and not refusals:
             unfit = targets.unfit(target, self.target_types(merged), clearance).values()
-            notes += [f"not on all: {one.problem}" for one in unfit][:SHOWN_UNFIT]
+            notes += [f"not on all: {one.problem}; {one.lift}" for one in unfit][:SHOWN_UNFIT]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
         acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
         if acts_on is not None and not reasons and not refusals:
