@@ -63,7 +63,10 @@ def test_pip_installs_a_command_that_works_beside_another_core(wheel: Path, tmp_
     """The plain pip of a plain environment, which takes the dependencies from that of the tests."""
     made = tmp_path / "environment"
     venv.create(made)
-    pip = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")) / "pip"  # as it is, to save its installation
+    brought = (
+        sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"
+    )  # Debian's first
+    pip = next(Path(brought).glob("pip-*.whl")) / "pip"  # as it is, to save its installation
     packages = sysconfig.get_path("purelib", "venv", {"base": str(made), "platbase": str(made)})
     Path(packages, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
