@@ -169,7 +169,7 @@ async def test_a_duplicate_name_of_a_template_shows_at_its_field(flows: FlowEnvi
 async def test_a_shared_channel_has_only_what_anybody_may_see(flows: FlowEnvironment) -> None:
     page = await flows.open_page(TOM, SHARED)
     alert_id, title = await flows.alert()
-    _, clear = await flows.alert(2)
+    _, clear = await flows.alert(2, title="Reported phishing: An invoice is overdue")
     await card(page, clear)
     await screenshot(page, "flow-shared")
     shown = await page.inner_text("main")
