@@ -170,7 +170,7 @@ def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[int, dict[st
     responses = {endpoint.status: success}
     for status in {*_ALWAYS, *(() if endpoint.is_public else _WITH_KEY), *endpoint.errors}:
         if status < 400:  # another success, such as a repeated Idempotency-Key
-            responses[status] = success
+            responses[status] = {**success, "content": {}} if status == HTTPStatus.NOT_MODIFIED else success
             continue
         content = {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}}
         more = _RETRY_AFTER if status in (429, 503) else {}
