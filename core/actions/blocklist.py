@@ -68,7 +68,7 @@ class BlockLists:
         self._bodies: dict[str, Body] = {}
         """By list, comment and query, of that version."""
         self._read: dict[tuple[str, ListName], tuple[int, int]] = {}
-        """By reader and list the version that it was sent last, and when (ms), until that is stored."""
+        """By reader and list the version that it read last, and when (ms), until that is stored."""
 
     async def read(self, caller: Caller, name: ListName, query: Mapping[str, str]) -> Body:
         """A list as it is now. Raises ResponderBotError: forbidden, bad_request, unavailable."""
@@ -94,8 +94,8 @@ class BlockLists:
                 self._bodies[key] = body
             return self._bodies[key]
 
-    def was_sent(self, caller: Caller, name: ListName, body: Body) -> None:
-        """Note that a reader was sent a list as a whole, or that it has not changed."""
+    def was_read(self, caller: Caller, name: ListName, body: Body) -> None:
+        """Note that a reader has read a list as a whole, or that it has not changed."""
         if caller.profile == "reader":
             before, _ = self._read.get((caller.login, name), (0, 0))
             self._read[caller.login, name] = max(before, body.version), self._clock()

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from core.actions.blocklist import BlockLists
-from core.api.http.endpoint import Endpoint, Request, Routes, has_left
+from core.api.http.endpoint import Endpoint, Request, Routes
+from core.common.connection import WHEN_READ
 from core.protection import ListName
 from core.protection.blockable import LISTS
 
@@ -22,22 +23,20 @@ _QUERY = {
 
 
 class _Noted(Response):
-    """A response that calls `sent` once the whole of it was sent, and not only its head."""
+    """A response that calls `read` once the client has read the whole of it, and closed the connection."""
 
-    def __init__(self, sent: Callable[[], None], *args: Any) -> None:
+    def __init__(self, read: Callable[[], None], *args: Any) -> None:
         super().__init__(*args)
-        self._sent = sent
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             return await super().__call__(scope, receive, send)
+        scope[WHEN_READ] = self._read
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for start in range(0, len(self.body), STEP_BYTES):  # each waits until the client has read most of what was sent
             await send({"type": "http.response.body", "body": self.body[start : start + STEP_BYTES], "more_body": True})
-        if await has_left(receive):
-            return None
         await send({"type": "http.response.body", "body": b""})
-        self._sent()
         return None
 
 
@@ -46,12 +45,12 @@ def endpoints(lists: BlockLists) -> list[Endpoint]:
 
     async def read(name: ListName, request: Request) -> Response:
         body = await lists.read(request.caller, name, request.query)
-        headers = {"ETag": body.etag, "Cache-Control": "private, no-store"}
+        headers = {"ETag": body.etag, "Cache-Control": "private, no-store", "Connection": "close"}
         known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-        sent = partial(lists.was_sent, request.caller, name, body)
+        was_read = partial(lists.was_read, request.caller, name, body)
         if known & {body.etag, "*"}:
-            return _Noted(sent, None, 304, headers)
-        return _Noted(sent, body.content, 200, headers, "text/plain")
+            return _Noted(was_read, None, 304, headers)
+        return _Noted(was_read, body.content, 200, headers, "text/plain")
 
     for name in LISTS:
         route(

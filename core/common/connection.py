@@ -1,8 +1,11 @@
 """One HTTP/1.1 connection: uvicorn's, with bounds on what a client can hold, and strict framing of requests."""
 
+import fcntl
 import json
 import socket
 import struct
+import sys
+import termios
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -35,6 +38,9 @@ SINGLE_HEADERS = frozenset(
     }
 )
 """Headers that must not be repeated: a proxy may have checked the one that is not used here."""
+
+WHEN_READ = "responder_bot.when_read"
+"""In the scope of a request with `Connection: close` in its response: called once the client has read all of that."""
 
 log = structlog.get_logger("core.listener")
 
@@ -129,6 +135,14 @@ class HttpConnection(HttpToolsProtocol):
         if self._refusal is None and not self.transport.is_closing():
             self._received += data
             self.parse()
+
+    def eof_received(self) -> None:
+        """Tell who waits for it that the client has read its response: if it closes before that, it sends a reset."""
+        if self.cycle is None or not self.cycle.response_complete or self.unsent():
+            return
+        when_read = cast(dict[str, Any], self.cycle.scope).get(WHEN_READ)
+        if when_read is not None and self._unacknowledged() <= 1:  # the end of this side counts as a byte
+            when_read()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -257,6 +271,11 @@ class HttpConnection(HttpToolsProtocol):
     def unsent(self) -> int:
         """Bytes of responses that the client has not read."""
         return int(self.transport.get_write_buffer_size())
+
+    def _unacknowledged(self) -> int:
+        """Bytes that the kernel has taken, and the client's has not."""
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
     def _make_room(self) -> None:
         """Disconnect the longest stalled clients until the unsent bytes of all are within their limit."""

@@ -1,6 +1,6 @@
 """Who has read what Block has put on the lists (core/docs/blocklist.md#who-has-read-it).
 
-A change of a list has a number, its version; a reader has what came by the version that it was sent last. What an
+A change of a list has a number, its version; a reader has what came by the version that it read last. What an
 action says of its readers is written with what changes it: its end, its undo, and a reader's first read since.
 """
 
@@ -34,7 +34,7 @@ def ended(tx: Transaction, number: int, left: Iterable[str], now: int) -> None:
 
 
 def have_read(tx: Transaction, login: str, name: str, version: int, at: int) -> None:
-    """Note that a reader was sent a version of a list, with an event for each action that changes by it."""
+    """Note that a reader has read a version of a list, with an event for each action that changes by it."""
     before = stored.has_read(tx, login, name, version, at)
     for number in stored.between(tx, name, before, version, AT_ONCE) if version > before else ():
         row = stored_actions.find(tx, number)

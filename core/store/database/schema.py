@@ -164,7 +164,7 @@ CREATE TABLE blocklist_entry (
   action_id INTEGER, list TEXT, version INTEGER NOT NULL, ended INTEGER, PRIMARY KEY (action_id, list));
 CREATE INDEX blocklist_entry_version ON blocklist_entry (list, version);
 CREATE INDEX blocklist_entry_ended ON blocklist_entry (list, ended) WHERE ended IS NOT NULL;
--- Which version of a list each reader was sent last.
+-- Which version of a list each reader has read last.
 CREATE TABLE blocklist_reader (
   login TEXT, list TEXT, version INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (login, list));
 -- A row after a restore, until somebody has looked at what the lists will say. made_at: when the backup was made.

@@ -30,7 +30,7 @@ async def test_a_change_that_was_lost_shows_in_no_list_and_in_no_reader(tmp_path
 
         async def read() -> list[str]:
             body = await lists.read(edge, "ip", {})
-            lists.was_sent(edge, "ip", body)
+            lists.was_read(edge, "ip", body)
             return body.content.decode().split()
 
         await block(TARGETS[0])
