@@ -271,6 +271,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
     undos = Undos(actions.runs, registry, guards, database, clock)
     due = Due(database, clock, {"undo": undos.undo_due, "approval": approvals.expire})
+    await due.look("approval")  # before any vote comes
     start(due.run())
     measures = Measures(undos, registry, guards, database, clock)
     retention = Retention.of(settings, database, clock)

@@ -19,7 +19,7 @@ from core.responders.guards import AskedRun, Guards
 from core.responders.target import Target
 from core.store import actions as stored_actions
 from core.store import approvals as stored
-from core.store import people
+from core.store import due, people
 from core.store.approvals import StoredApproval
 
 Choice = Literal["approve", "deny"]
@@ -90,7 +90,7 @@ class Approvals:
         rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
         if approval is None or approval.action_id != row["id"] or not approval.is_waiting:
             raise ResponderBotError("conflict", _why_not_waiting(row, extension_id))
-        if approval.expires_at <= now:
+        if not due.is_waiting(tx, "approval", approval.id):
             raise ResponderBotError("conflict", f"The time to approve this {thing} is over; ask for it again.")
         own = Vote(
             login=caller.login,

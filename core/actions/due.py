@@ -5,7 +5,7 @@ clock counts.
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -61,11 +61,11 @@ class Due:
         """Handle what is due until cancelled."""
         await repeat("due", LOOK_S, self.look)
 
-    async def look(self) -> int:
-        """Handle what is due now; returns how much was."""
+    async def look(self, *kinds: stored.Kind) -> int:
+        """Handle what is due now, of these kinds (none: of all); returns how much was."""
         handled = 0
         await self._read()
-        while (batch := self._next_batch()) is not None:
+        while (batch := self._next_batch(kinds or self._handlers)) is not None:
             kind, rows = batch
             try:
                 followups = await self._database.transaction(
@@ -113,9 +113,9 @@ class Due:
         jumped = max(0, now - uptime - self._offset)
         return int(min(max(0, now - (row["at"] - row["wait"]) - jumped), uptime - self._looked_at))
 
-    def _next_batch(self) -> tuple[stored.Kind, list[_Waiting]] | None:
+    def _next_batch(self, kinds: Iterable[stored.Kind]) -> tuple[stored.Kind, list[_Waiting]] | None:
         uptime = self._uptime()
-        for kind in self._handlers:
+        for kind in kinds:
             heap, rows = self._waiting[kind], list[_Waiting]()
             while heap and heap[0].due_at <= uptime and len(rows) < AT_ONCE:
                 rows.append(heapq.heappop(heap))

@@ -24,6 +24,12 @@ def drop(tx: Transaction, kind: Kind, number: int) -> None:
     tx.run("DELETE FROM due WHERE kind = :kind AND id = :id", {"kind": kind, "id": number})
 
 
+def is_waiting(reads: Reads, kind: Kind, number: int) -> bool:
+    """Whether no core has found yet that the time of this subject is over."""
+    sql = "SELECT 1 FROM due WHERE kind = :kind AND id = :id AND tries = 0 AND is_damaged = 0"
+    return reads.row(sql, {"kind": kind, "id": number}) is not None
+
+
 def after(reads: Reads, number: int, limit: int) -> list[Row]:
     """The rows that were put after the one with this number: `number, kind, id, at, wait`."""
     sql = "SELECT number, kind, id, at, wait FROM due WHERE number > :number ORDER BY number LIMIT :limit"

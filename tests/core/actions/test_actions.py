@@ -266,9 +266,9 @@ async def test_a_denied_and_an_expired_action_end_without_running(tmp_path: Path
         await harness.actions.decide(BEN, denied.action.id, "deny", message="wrong host")
         expired = await harness.actions.start(ANNA, run_input(harness))
         harness.clock.now_ms += 10 * 60_000
-        with pytest.raises(ResponderBotError, match="is over"):
-            await harness.actions.decide(BEN, expired.action.id, "approve")
         await harness.due.look()
+        with pytest.raises(ResponderBotError, match="has ended"):
+            await harness.actions.decide(BEN, expired.action.id, "approve")
         reasons = [
             json.loads((await harness.action(started.action.id)).report)["errorMessage"]
             for started in (denied, expired)

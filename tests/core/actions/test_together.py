@@ -58,7 +58,6 @@ class Asked:
     alert: int
     by: str
     level: int
-    expires_at: int
     extension: str = ""
     is_override: bool = False
     state: str = "waiting"
@@ -208,19 +207,18 @@ class Together(RuleBasedStateMachine):
 
     async def ask(self) -> None:
         """ANNA asks for a bulk of two, and LEAD for a run on what is protected."""
-        expires = self.clock() + EXPIRES_MIN * MINUTE_MS
         if self.has_access["anna"]:
             on = [{"objectType": "alert", "objectId": self.ids[n], "target": [*ON[n]]} for n in (0, 1)]
             request = BulkInput.model_validate({"responderId": BLOCK, "targets": on})
             answer = await self.bulks.start(self.caller("anna"), request)
             docs = [(n, doc) for n, (_, doc) in enumerate(answer.targets) if isinstance(doc, str)]
-            runs = [Asked(Action.model_validate_json(d).id, n, "anna", self.levels[n], expires) for n, d in docs]
+            runs = [Asked(Action.model_validate_json(d).id, n, "anna", self.levels[n]) for n, d in docs]
             self.asked, self.bulk = self.asked + runs, (answer.id, runs)
         if self.has_access["lead"]:
             request_ = run_input(self.harness, BLOCK, objectId=self.ids[2], override={"reason": "it spreads"})
             with suppress(ResponderBotError):  # too few could approve it
                 action = (await self.cores[-1].actions.start(self.caller("lead"), request_)).action
-                self.asked.append(Asked(action.id, 2, "lead", self.levels[2], expires, is_override=True))
+                self.asked.append(Asked(action.id, 2, "lead", self.levels[2], is_override=True))
         self.minutes |= {one.action: ENDS_MIN for one in self.asked}
 
     def verdict(self, one: Asked, name: str, choice: Choice, bound: int | None) -> tuple[str, str]:
@@ -230,7 +228,7 @@ class Together(RuleBasedStateMachine):
             return "forbidden", one.state
         if not self.has_access[name] or (one.by == name and not (one.extension and is_over)):
             return "forbidden", one.state
-        if is_over or one.expires_at <= self.clock():
+        if is_over:
             return "conflict", one.state
         if choice == "deny":
             return "", "denied"
@@ -539,7 +537,7 @@ class Together(RuleBasedStateMachine):
                 assert held.approved_until is not None
                 assert (extension.at or inf) > held.approved_until
             one = replace(run, extension=extension.id, state=extension.outcome or "waiting", votes={})
-            one.by, one.expires_at = extension.asked_by.partition("@")[0], extension.approval.expires_at
+            one.by = extension.asked_by.partition("@")[0]
             self.asked.append(one)
 
     def compare_votes(self, one: Asked, action: Action) -> None:

@@ -1,11 +1,16 @@
-"""What a vote rests on: the key that it came with and who made that, and the clearance of its person then and now."""
+"""What a vote rests on: its key and who made that, the clearance of its person then and now, and the time."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from core.common.errors import ResponderBotError
 from core.settings import ResponderSection
+from tests.clock import SetClock
+from tests.core.actions.harness import ANNA, BEN, Harness, another_core, caller, open_harness, run_input
 from tests.core.running import RunningCore, running_core
 
 ACTION = "/api/connector/engine/action"
@@ -78,3 +83,52 @@ async def test_a_vote_counts_while_its_person_covers_the_run(tmp_path: Path, of_
         await core.core.people.set_clearance("ben", 1)
         voted = await sent(core, "cem", "POST", f"{ACTION}/{action}/approve")
     assert (voted["status"], voted["approval"]["approvedBy"]) == ("Waiting", [f"cem{DOMAIN}"])
+
+
+@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS, 3 * DAY_MS, -3 * DAY_MS])
+async def test_a_vote_counts_until_the_time_to_approve_has_passed_whatever_the_clock_says(
+    tmp_path: Path, jump_ms: int
+) -> None:
+    """Also through a core whose clock is wrong from the start."""
+    uptime, policies = SetClock(5_000), {"BlockHost_1_0": ResponderSection(approval=3, approval_expires_minutes=10)}
+    async with open_harness(tmp_path, policies=policies, lease_clock=uptime) as harness:
+        options = {"policies": policies, "lease_clock": uptime, "clock": SetClock(harness.clock.now_ms + jump_ms)}
+        async with another_core(harness, harness.engine, **options) as wrong:
+            cores = harness, wrong
+            for name in ("cy", "dan"):
+                await harness.people.add(name, "analyst")
+            await asyncio.gather(*(core.due.look() for core in cores))  # as each does twice a second
+            action = (await harness.actions.start(ANNA, run_input(harness))).action.id
+            await asyncio.gather(*(core.due.look() for core in cores))
+            await wrong.actions.decide(BEN, action, "approve")
+            harness.clock.now_ms += jump_ms
+            uptime.now_ms += 10 * MINUTE_MS - 1
+            await asyncio.gather(*(core.due.look() for core in cores))
+            await harness.actions.decide(caller("cy"), action, "approve")
+            uptime.now_ms += 1
+            await asyncio.gather(*(core.due.look() for core in cores))
+            for core in cores:
+                with pytest.raises(ResponderBotError, match="has ended"):
+                    await core.actions.decide(caller("dan"), action, "approve")
+            assert (await harness.action(action)).outcome == "expired"
+
+
+async def test_no_vote_counts_once_the_time_is_over_though_core_could_not_end_the_run(tmp_path: Path) -> None:
+    policies = {"BlockHost_1_0": ResponderSection(approval=1, approval_expires_minutes=10)}
+    async with open_harness(tmp_path, policies=policies) as harness:
+        action = (await harness.actions.start(ANNA, run_input(harness))).action.id
+        doc = await damage(harness, action, "{")
+        harness.clock.now_ms += 10 * MINUTE_MS
+        await harness.due.look()
+        await damage(harness, action, doc)
+        with pytest.raises(ResponderBotError, match="The time to approve this run is over"):
+            await harness.actions.decide(BEN, action, "approve")
+        assert harness.engine.runs == []
+
+
+async def damage(harness: Harness, action: str, doc: str) -> str:
+    """Set the JSON of an action; returns what it was."""
+    before = await harness.actions.get_json(action)
+    values = {"id": int(action[1:]), "doc": doc}
+    await harness.database.transaction(lambda tx: tx.run("UPDATE action SET doc = :doc WHERE id = :id", values))
+    return before
