@@ -204,9 +204,10 @@ class FakeCortex:
             await self._called.wait_for(lambda: self.count(operation) >= times)
         return [call for call in self.calls if call.operation == operation][times - 1]
 
-    async def until_job(self) -> FakeJob:
+    async def until_job(self, count: int = 1) -> FakeJob:
+        """Wait until there are so many jobs; returns the last of them."""
         async with self._called:
-            await self._called.wait_for(lambda: bool(self.jobs))
+            await self._called.wait_for(lambda: len(self.jobs) >= count)
         return list(self.jobs.values())[-1]
 
     def behave(self, operation: Operation, *faults: Fault) -> None:

@@ -177,6 +177,7 @@ async def test_a_hundred_and_fifty_jobs_do_not_keep_the_catalogue_waiting(
 ) -> None:
     engine = make_engine()
     runs = [asyncio.create_task(engine.run(JOB, ProgressLog())) for _ in range(150)]
+    await cortex.until_job(150)
     await cortex.until("wait", 150)
     assert len((await engine.catalogue()).responders) == 1
     for job_id in list(cortex.jobs):
