@@ -102,7 +102,8 @@ def test_a_section_changes_what_it_names_of_its_preset() -> None:
 
 
 @pytest.mark.parametrize("name", preset.names())
-def test_the_page_has_the_lines_and_the_documentation_of_each(name: str) -> None:
-    page, found = PAGE.read_text(), preset.load(name)
-    assert found.setup.strip() in page
-    assert [address for address in found.documentation if f"<{address}>" not in page] == []
+def test_the_page_leads_to_each_with_its_lines_and_its_documentation(name: str) -> None:
+    found = preset.load(name)
+    assert f"| [`{name}`](../sources/presets/{name}.toml) | {found.product} |" in PAGE.read_text()
+    assert found.setup.strip()
+    assert found.documentation
