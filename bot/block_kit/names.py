@@ -47,14 +47,14 @@ def example(responder: OfferedResponder) -> str:
 
 
 def titled_as(action: Action, other: Action | None) -> Action:
-    """The action with the titles of its responder and its inputs, and the artifacts, that a document's record has."""
+    """The action with all that only a document has of it."""
     if other is None:
         return action
     undo = action.undo
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
-    titles = {"responder_title": other.responder_title, "inputs": other.inputs, "undo": undo}
-    return action.model_copy(update={**titles, "artifacts": other.artifacts})
+    of_document = {name: getattr(other, name) for name in ("responder_title", "inputs", "artifacts", "already")}
+    return action.model_copy(update={**of_document, "undo": undo})
 
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from core.actions import bulks, rights
+from core.actions import bulks, measures, rights
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
@@ -57,7 +57,7 @@ class Documents:
         """
 
         def read(reads: Reads) -> bytes:
-            page, reader = self._feed.read(reads, seq), _DocumentReader(reads, self._guards, caller)
+            page, reader = self._feed.read(reads, seq), _DocumentReader(reads, self._registry, self._guards, caller)
             page_events: list[Event] = []
             for event in page.events:
                 reader.add_event(event)
@@ -88,7 +88,7 @@ class Documents:
             raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
 
         def read(reads: Reads) -> bytes:
-            reader = _DocumentReader(reads, self._guards, caller)
+            reader = _DocumentReader(reads, self._registry, self._guards, caller)
             missing: list[str] = []
             left: Sequence[str] = ()
             for position, (text, number) in enumerate(numbers.items()):
@@ -96,7 +96,7 @@ class Documents:
                 if kind is None:
                     missing.append(text)
                 elif with_responders and kind != "action" and kind != "bulk":
-                    reader.add_responders(kind, number or 0, self._registry, self._guards, caller)
+                    reader.add_responders(kind, number or 0, caller)
                 if reader.chars >= LIMIT_CHARS:
                     left = unique[position + 1 :]
                     break
@@ -144,6 +144,7 @@ class Documents:
             "titles": _object(titles),
             "inputs": _object(inputs),
             "asked": _object(document.asked),
+            "already": _object(document.already),
             "mayDecide": _object(document.may_decide),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
@@ -174,6 +175,7 @@ class _Document:
     unreadable: dict[int, None] = field(default_factory=dict)
     """Objects and actions whose stored JSON is damaged."""
     asked: dict[str, str] = field(default_factory=dict)
+    already: dict[str, str] = field(default_factory=dict)
     may_decide: dict[str, str] = field(default_factory=dict)
     responder_names: set[str] = field(default_factory=set)
     responders: dict[str, str] = field(default_factory=dict)
@@ -183,8 +185,9 @@ class _Document:
 class _DocumentReader:
     """The documents of one snapshot of the database, each read when something first names it."""
 
-    def __init__(self, reads: Reads, guards: Guards, caller: Caller) -> None:
+    def __init__(self, reads: Reads, registry: Registry, guards: Guards, caller: Caller) -> None:
         self._reads = reads
+        self._registry = registry
         self._guards = guards
         self._sees_up_to = caller.sees_up_to
         self._deciders: dict[tuple[object, ...], str] = {}
@@ -249,21 +252,19 @@ class _DocumentReader:
         if document.kind == "case":
             self._add_part(document, artifacts.KIND, target.id)
 
-    def add_responders(self, kind: Kind, number: int, registry: Registry, guards: Guards, caller: Caller) -> None:
+    def add_responders(self, kind: Kind, number: int, caller: Caller) -> None:
         """Add the responders for an object that has been added, with those that can't run on it and why."""
         target = targets.load(self._reads, kind, number)
-        rules = RulesFor(guards, self._reads, caller.login)
-        explained = rights.explained(self._reads, registry, rules, caller, target, self._recent_runs)
+        rules = RulesFor(self._guards, self._reads, caller.login)
+        explained = rights.explained(self._reads, self._registry, rules, caller, target, self._recent_runs)
         text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
         document.responders[f"~{number}"] = text
         self.chars += len(text)
         if kind == "alert" and '"case_artifact"' in document.root:
-            self._add_artifact_responders(document, registry, caller, rules)
+            self._add_artifact_responders(document, caller, rules)
 
-    def _add_artifact_responders(
-        self, document: _Document, registry: Registry, caller: Caller, rules: RulesFor
-    ) -> None:
+    def _add_artifact_responders(self, document: _Document, caller: Caller, rules: RulesFor) -> None:
         """Add the names of the responders that `caller` can run on each artifact of an alert."""
         alert = from_json(document.root)
         case, in_case = self._artifacts_in_case(alert)
@@ -274,7 +275,8 @@ class _DocumentReader:
             key = target.data_type, *levels, target.clearance
             if key not in by_levels:
                 may_run = caller.may("manageAction") and not caller.why_not_cleared(target.clearance)
-                by_levels[key] = registry.names_for(target.kind, target.data_type, *levels) if may_run else []
+                named = self._registry.names_for(target.kind, target.data_type, *levels) if may_run else []
+                by_levels[key] = named
             names = by_levels[key] if targets.named_by(artifact) is not None else []
             text = json.dumps(rules.allowed(names, target))
             document.artifact_responders[artifact["id"]] = text
@@ -410,7 +412,10 @@ class _DocumentReader:
             (numbers.add if is_in else numbers.discard)(number)
 
     def _put_decision(self, document: _Document, number: int) -> None:
-        """Add who may decide on a run that waits for approval, or on its extension, and what an alert's run gets."""
+        """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
+
+        That is what an alert's run gets, and what is in force on its targets.
+        """
         row, approval = stored.find(self._reads, number), stored_approvals.waiting_of(self._reads, number)
         if row is None or approval is None:
             return
@@ -422,6 +427,9 @@ class _DocumentReader:
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
         action = Action.model_validate_json(row["doc"])
+        if approval.is_of_run:
+            before = measures.already(self._reads, action, self._sees_up_to, self._registry)
+            document.already[f"~{number}"] = _array(one.to_json() for one in before)
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.
         is_override, approved_by = action.override is not None, approval.approved_by
         key = row["responder_name"], approval.asked_by, clearance, is_override, *approved_by

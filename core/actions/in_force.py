@@ -323,10 +323,10 @@ def _is_own(reads: Reads, one: Row) -> bool:
     return row is not None and row["engine_name"] == OWN_ENGINE
 
 
-def undone_by(reads: Reads, responder_name: str, target: Target) -> list[Row]:
-    """What is in force that a run of this responder on this target would end."""
-    digests = {Parsed(one.kind, one.data.strip()).digest for one in target.acts_on or ()}
-    return stored.on(reads, responder_name, digests or {_digest_of_object(f"~{target.id}")})
+def undone_by(reads: Reads, responder_name: str, object_id: str, acts_on: Iterable[TargetArtifact]) -> list[Row]:
+    """What is in force that a run of this responder on these artifacts, or without any on the object, would end."""
+    digests = {Parsed(one.kind, one.data.strip()).digest for one in acts_on}
+    return stored.on(reads, responder_name, digests or {_digest_of_object(object_id)})
 
 
 def _covers(reads: Reads, row: Row, one: Row) -> bool:

@@ -43,10 +43,6 @@ class _Seen(NamedTuple):
     one: Row
     row: Row
 
-    @property
-    def ends(self) -> tuple[int, int]:
-        return in_force.end_of(self.one)
-
 
 class Measures:
     """Reads and changes what is in force."""
@@ -75,7 +71,7 @@ class Measures:
                     continue
                 seen = _seen(reads, caller, group)
                 if seen and self._is_wanted(reads, wanted, seen, digests):
-                    found.append(self._shown(group, seen))
+                    found.append(_shown(group, seen, self._registry))
             return found[:LIMIT]
 
         return await self._database.snapshot(read)
@@ -95,8 +91,8 @@ class Measures:
                     clearance.require(reads, caller, group[0]["action_id"], "undo a measure")
                     raise _missing()
                 begun = [each for each in seen if each.one["state"] != "starting"]
-                named = parse_id(measure_id)
-                for last in sorted(begun, key=lambda each: (named in (each.row["id"], each.one["id"]), each.ends))[-1:]:
+                named = [each for each in begun if parse_id(measure_id) in (each.row["id"], each.one["id"])]
+                for last in sorted(named or begun, key=lambda each: _last(each.one))[-1:]:
                     chosen.setdefault(last.row["id"], []).append(last.one["id"])
             if not chosen:
                 raise ResponderBotError("conflict", "It is only starting; undo it once its run has ended.")
@@ -196,31 +192,6 @@ class Measures:
         roots = {number for row in rows for number in _roots_of(reads, row)} if wanted.alert or wanted.case else set()
         return all(parse_id(text) in roots for text in (wanted.alert, wanted.case) if text)
 
-    def _shown(self, group: Sequence[Row], seen: Sequence[_Seen]) -> Measure:
-        """A measure by those of its runs that somebody may see; its end and its state are those of all."""
-        by_end = sorted(seen, key=lambda each: each.ends)
-        last, states = by_end[-1], {one["state"] for one in group}
-        action = Action.model_validate_json(last.row["doc"])
-        is_part = last.one["artifact"] is not None
-        return Measure(
-            id=f"~{min(each.one['id'] for each in seen)}",
-            actions=[f"~{each.row['id']}" for each in by_end],
-            responder_name=action.responder_name,
-            title=self._registry.title(action.responder_name),
-            object_type=action.object_type,
-            object_id=action.object_id,
-            root_id=f"~{last.row['root_id']}",
-            target=[one for one in action.target or () if one.id == last.one["artifact"]] if is_part else None,
-            state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
-            created_by=action.created_by,
-            approved_by=[] if action.approval is None else action.approval.approved_by,
-            note=action.note,
-            since=min(each.one["since"] for each in seen),
-            until=max(group, key=in_force.end_of)["ends_at"],
-            undo=in_force.undo_of(action, last.one),
-            readers=action.readers,
-        )
-
 
 def _missing() -> ResponderBotError:
     return ResponderBotError("not_found", "Measure not found; it may have ended.")
@@ -262,3 +233,48 @@ def _roots_of(reads: Reads, row: Row) -> set[int]:
         case = None if alert is None else objects.parsed(alert["doc"])["case"]
         found |= {number_of(case)} if case else set()
     return found
+
+
+def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -> list[Measure]:
+    """What is in force on the targets of a run that has not begun, with the clearance that its last run takes.
+
+    Only what a reader with the clearance `sees_up_to` may see.
+    """
+    undone_by, found = action.undo.responder if action.undo is not None else "", list[Measure]()
+    rows = in_force.undone_by(reads, undone_by, action.object_id, action.target or ())
+    for one in {one["digest"]: one for one in sorted(rows, key=_last)}.values():
+        row, level = stored_actions.find(reads, one["action_id"]), clearance.level_of(reads, one["action_id"])
+        if row is not None and level <= sees_up_to:
+            found.append(_shown([one], [_Seen(one, row)], registry).model_copy(update={"clearance": level}))
+    return found
+
+
+def _last(one: Row) -> tuple[bool, tuple[int, int]]:
+    """Sorts what is in force by its end, and before that what is only starting."""
+    return one["state"] != "starting", in_force.end_of(one)
+
+
+def _shown(group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> Measure:
+    """A measure by those of its runs that somebody may see; its end and its state are those of all."""
+    by_end = sorted(seen, key=lambda each: _last(each.one))
+    last, states = by_end[-1], {one["state"] for one in group}
+    action = Action.model_validate_json(last.row["doc"])
+    is_part = last.one["artifact"] is not None
+    return Measure(
+        id=f"~{min(each.one['id'] for each in seen)}",
+        actions=[f"~{each.row['id']}" for each in by_end],
+        responder_name=action.responder_name,
+        title=registry.title(action.responder_name),
+        object_type=action.object_type,
+        object_id=action.object_id,
+        root_id=f"~{last.row['root_id']}",
+        target=[one for one in action.target or () if one.id == last.one["artifact"]] if is_part else None,
+        state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
+        created_by=action.created_by,
+        approved_by=[] if action.approval is None else action.approval.approved_by,
+        note=action.note,
+        since=min(each.one["since"] for each in seen),
+        until=max(group, key=_last)["ends_at"],
+        undo=in_force.undo_of(action, last.one),
+        readers=action.readers,
+    )

@@ -211,7 +211,7 @@ def require_may_change_end(reads: Reads, guards: Guards, caller: Caller, row: Ro
 
 def require_may_undo(reads: Reads, guards: Guards, caller: Caller, responder_name: str, target: Target) -> None:
     """Raises ResponderBotError("forbidden") for who may not run what this run would undo."""
-    for one in in_force.undone_by(reads, responder_name, target):
+    for one in in_force.undone_by(reads, responder_name, f"~{target.id}", target.acts_on or ()):
         contained = one["responder"]
         if not guards.is_among(reads, guards.section(contained).run_by, caller.login):
             sentence = f"Only who may run {contained} may undo what it left in force."

@@ -467,6 +467,8 @@ class Action(Identified):
     """The titles of its parameters; set in documents only."""
     artifacts: SkipJsonSchema[list[Artifact]] = Field(default_factory=list, exclude=True)
     """The artifacts of the alert that it gets, while it waits for approval; set in documents only."""
+    already: SkipJsonSchema[list["Measure"]] = Field(default_factory=list, exclude=True)
+    """What is in force on its targets, while it waits for approval; set in documents only."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -532,6 +534,8 @@ class Measure(ApiModel):
     """None if nothing undoes it."""
     readers: list[Reader] | None = None
     """As of the action."""
+    clearance: Level | None = Field(None, exclude_if=_is_absent)
+    """That it takes to see the last of its runs; in documents only."""
 
 
 class BulkEntry(ApiModel):
@@ -778,6 +782,8 @@ class Document(ApiModel):
     """By the name of the responder, the titles of the parameters that it declares, if any."""
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
+    already: dict[ObjectId, list[Measure]] = Field(default_factory=dict)
+    """By action that waits for approval: what is in force on its targets already, for what its undo would undo too."""
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
     """By action that waits for approval, or whose extension does: who in Slack may decide, at most ten."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
@@ -793,6 +799,7 @@ class Document(ApiModel):
                 object.__setattr__(action.undo, "title", self.titles.get(action.undo.responder, ""))
             object.__setattr__(action, "inputs", self.inputs.get(action.responder_name, []))
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
+            object.__setattr__(action, "already", self.already.get(action.id, []))
         return self
 
 

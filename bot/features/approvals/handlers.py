@@ -13,7 +13,6 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
-from bot.features.runs.targets import in_force_on
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Message
@@ -104,19 +103,15 @@ async def _approve_view(
     context: Context, action: Action, view: RedactedView, *, is_in_home: bool, has_changed: bool = False
 ) -> dict[str, Any]:
     responder = await _responder(context, action, view.subject)
-    now, acted_on = context.services.clock_ms(), {action.object_id: action.target or ()}
-    in_force = await in_force_on(context, acted_on, action.undo.responder) if action.undo is not None else ()
-
-    def render(button: ButtonIds) -> dict[str, Any]:
-        return views.approve_view(
-            *(action, view, responder),
-            button=button,
-            now_ms=now,
-            is_in_home=is_in_home,
-            has_changed=has_changed,
-            in_force=in_force,
-        )
-
+    render = partial(
+        views.approve_view,
+        action,
+        view,
+        responder=responder,
+        now_ms=context.services.clock_ms(),
+        is_in_home=is_in_home,
+        has_changed=has_changed,
+    )
     return await responses.with_buttons(context, f"approve:{action.id}", render)
 
 
@@ -227,7 +222,8 @@ async def on_deny_button(context: Context) -> None:
     if extension is None and await _is_over(context, action, subject):
         return
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
-    await context.show_modal(views.deny_view(action, view, is_in_home=is_in_home, extension=extension))
+    now = context.services.clock_ms()
+    await context.show_modal(views.deny_view(action, view, now, is_in_home=is_in_home, extension=extension))
 
 
 async def on_deny_view(context: Context) -> Json:

@@ -31,7 +31,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy, Refusal
+from core.models import Action, Extension, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
 TITLE_LIMIT = 200  # characters
@@ -154,11 +154,14 @@ def _request(
 ) -> list[Block]:
     """What is asked for, how that was decided, or who has to decide it by when; `who` is mentioned."""
     needs = [decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
-    return [*_asked(action, view, link=link, who=who), context(" · ".join(filter(None, needs)))]
+    return [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(filter(None, needs)))]
 
 
-def _asked(action: Action, view: RedactedView, *, link: str = "", who: str = "") -> list[Block]:
-    """The question, who asks and why, the targets with what the alert says of each, and what follows by itself."""
+def _asked(action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "") -> list[Block]:
+    """The question, who asks and why, the targets with what the alert says of each, and what follows by itself.
+
+    Also what is in force on them already, with what the run would change of that.
+    """
     lines = runs.target_lines(action.target or (), view)
     return [
         *sections(
@@ -170,10 +173,17 @@ def _asked(action: Action, view: RedactedView, *, link: str = "", who: str = "")
                 *_may_act_on(action, view),
                 *inputs(action, view),
                 undo_state.planned(action),
+                *_already(action, view, now_ms),
             ]
         ),
         *override_blocks(action, view),
     ]
+
+
+def _already(action: Action, view: RedactedView, now_ms: int) -> list[str]:
+    minutes = action.undo.after_minutes if action.undo is not None else None
+    seen = [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
+    return [undo_state.already(one, undo_state.change_of_second(one, minutes, now_ms)) for one in seen]
 
 
 def question(action: Action, view: RedactedView) -> str:
@@ -339,22 +349,18 @@ def decision_on_all(actions: Sequence[Action]) -> str:
 def approve_view(
     action: Action,
     view: RedactedView,
-    responder: OfferedResponder | None,
-    *,
     button: ButtonIds,
+    *,
+    responder: OfferedResponder | None,
     now_ms: int,
     is_in_home: bool,
     has_changed: bool = False,
-    in_force: Sequence[Measure] = (),
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval decides on; the metadata has a digest of it.
 
     `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
-    `in_force` is what the run would repeat.
     """
-    minutes = action.undo.after_minutes if action.undo is not None else None
-    already = [undo_state.already(one, undo_state.change_of_second(one, minutes, now_ms)) for one in in_force]
-    shown = [*_asked(action, view), *sections(already), *effect(responder)]
+    shown = [*_asked(action, view, now_ms), *effect(responder)]
     policy = responder.policy if responder is not None else None
     needs = [_missing(action), decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
@@ -483,11 +489,11 @@ def later_end_request(
 
 
 def deny_view(
-    action: Action, view: RedactedView, *, is_in_home: bool, extension: Extension | None = None
+    action: Action, view: RedactedView, now_ms: int, *, is_in_home: bool, extension: Extension | None = None
 ) -> dict[str, Any]:
     """Asks why the run, or the later end, is denied."""
     asked_by = action.created_by if extension is None else extension.asked_by
-    asks = _asked(action, view)
+    asks = _asked(action, view, now_ms)
     if extension is not None:
         asks = [section(f"{runs.later_end_line(action, extension, view)}.")]
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."

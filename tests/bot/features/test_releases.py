@@ -5,14 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from tests.bot.features.approvals.test_decisions import button, in_thread
+from bot.slack_emulator import EmulatorView
+from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC, approve
+from tests.bot.running import OPEN, SOC, approve
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
     "Tell": {"target": "ip"},
 }
+
+
+def asks(*words: str) -> Any:
+    def look(view: EmulatorView) -> dict[str, Any] | None:
+        return next((m for m in direct(view) if all(word in text_of(m) for word in words)), None)
+
+    return look
 
 
 async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
@@ -60,16 +68,23 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
             f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^"
             f"{{date_short_pretty}} {{time}}|"
         )
-        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         form = fine(await env.until("lea", topmost(ids.START_VIEW, already)))
         assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
         await env["lea"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
+        changes_nothing = f" by anna ({measure.actions[-1]}). This would end earlier, so it changes nothing."
         request = await env.until("ben", in_thread(card["ts"], "asks · "))
+        for asked in (request, await env.until("ben", asks("asks · ", second.id))):
+            assert already in text_of(asked)
+            assert changes_nothing in text_of(asked)
+        elsewhere = await env.card_of("ben", second, OPEN)
+        (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
+        assert "🔒" not in text_of(in_open)  # where nobody may see the alert whose run it is
         await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
         shown = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, already)))
-        assert f" by anna ({measure.actions[-1]}). This would end earlier, so it changes nothing." in text_of(shown)
+        assert changes_nothing in text_of(shown)
         await env["ben"].submit(shown["id"], {})
         await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))

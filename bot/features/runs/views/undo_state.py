@@ -179,12 +179,15 @@ def already(measure: Measure, changes: str = f"Of both, {LATER_COUNTS}.") -> str
     """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn."""
     names = ", ".join(code(defang(one.data, one.data_type), TARGET_LIMIT) for one in measure.target or ())
     until = f" until {slack_date(measure.until, DAY_AND_TIME)}" if measure.until is not None else " with no end"
+    is_now = " is contained already" + until if measure.state != "starting" else " is just being contained"
     by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
-    return f"🔒 {names or measure.object_id} is contained already{until} {by}. {changes}"
+    return f"🔒 {names or measure.object_id}{is_now} {by}. {changes}"
 
 
 def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
     """What a run for so many minutes (None: with no end) changes of what is in force already."""
+    if measure.state == "starting":
+        return f"Of both, {LATER_COUNTS}."
     until = measure.until
     if until is None or (minutes is not None and now_ms + minutes * MINUTE_MS <= until):
         return "This would end earlier, so it changes nothing."
