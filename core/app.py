@@ -238,11 +238,11 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     protected = ProtectedTargets(settings.protect.artifacts)
     domain = section.user_domain
     most = settings.blocklist.max_entries
-    guards = Guards(settings.responder, clock, protected=protected, user_domain=domain, max_blocked=most)
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock, version=version("responder-bot"))
+    guards = Guards(settings.responder, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
     blockable = Blockable(settings.blocklist.never)
     registry = Registry(made, settings.responder, database, clock, host, blockable)
     stack.push_async_callback(registry.close)

@@ -301,7 +301,7 @@ class Lifecycle:
         reason = not_allowed or self._registry.why_not(now_on, row["responder_name"], row["engine_name"])
         if reason:
             return Report(False, message=reason)
-        now = self._clock()
+        now = self._hosts.common_clock()
         host_id = self._hosts.host.id if self._registry.runs_here(row["engine_name"]) else None
         if not self._hosts.keep_lease(tx) or not stored.dispatch(tx, number, self._hosts.holder, host_id, now):
             return None

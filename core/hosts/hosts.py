@@ -240,6 +240,11 @@ class Hosts:
                 reasons[row["host_id"]] = "it is draining" if row["draining"] else ""
         return reasons
 
+    def common_clock(self) -> int:
+        """What the slowest clock of the hosts says, as of the last look: cores that count by it agree (ms)."""
+        live = self.live_hosts(self._rows)
+        return self._clock() + min([0, *(ahead_ms for id_, ahead_ms in self._ahead_ms.items() if id_ in live)])
+
     def elapsed_ms(self) -> int:
         """The clock of leases, to measure how long something lasts."""
         return self._lease_clock()

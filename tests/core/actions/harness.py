@@ -104,10 +104,11 @@ async def action_parts(
 
     `lease_clock` measures leases; by default `clock` does.
     """
-    guards = Guards(policies or {}, clock, protected=ProtectedTargets(protected), user_domain="example.org")
     registry = Registry([engine], policies or {}, database, clock, host)
     await registry.open()
     hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
+    protected_ = ProtectedTargets(protected)
+    guards = Guards(policies or {}, hosts.common_clock, protected=protected_, user_domain="example.org")
     lifecycle = Lifecycle(
         database, registry, guards, clock, hosts, organisation="soc", product="thehive", limits=limits
     )

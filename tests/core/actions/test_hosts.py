@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.actions.runner import CLAIM_AT_ONCE, WITHOUT_HOST_MS
+from core.common.clock import DAY_MS, MINUTE_MS
 from core.common.database import Row
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -476,3 +477,29 @@ async def test_leases_hold_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms
             for each in (run, engine.runs[0]):
                 each.finish(Report(True))
             assert [(await harness.ended(one.id)).status for one in (action, theirs)] == ["Success"] * 2
+
+
+@pytest.mark.parametrize("ahead_ms", [10 * MINUTE_MS, -10 * MINUTE_MS, 3 * DAY_MS, -3 * DAY_MS])
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_rate_holds_while_clocks_of_hosts_differ(tmp_path: Path, ahead_ms: int, first: int) -> None:
+    """Whichever of them the first run goes through."""
+    policies = {NOTIFY.name: ResponderSection(rate=("1/5m",))}
+    async with open_harness(tmp_path, policies=policies) as harness:
+        wrong = SetClock(harness.clock() + ahead_ms)
+        async with host(harness, "web2", harness.engine, clock=wrong, policies=policies) as other:
+            cores = harness, other
+
+            async def passes(ms: int) -> None:
+                harness.clock.now_ms += ms
+                wrong.now_ms += ms
+                await look(*cores, *cores)
+
+            await passes(0)
+            await cores[first].actions.start(ANNA, run_input(harness, NOTIFY.name))
+            for ms in (0, 5 * MINUTE_MS - 1):
+                await passes(ms)
+                for core in cores:
+                    with pytest.raises(ResponderBotError, match="1 of 1 runs in 5 minutes are used"):
+                        await core.actions.start(ANNA, run_input(harness, NOTIFY.name))
+            await passes(1)
+            await cores[1 - first].actions.start(ANNA, run_input(harness, NOTIFY.name))
