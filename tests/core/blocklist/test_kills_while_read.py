@@ -127,7 +127,7 @@ class Firewalls:
         return str(action["_id"])
 
     async def change(self, artifacts: list[tuple[str, str]]) -> None:
-        """Block each target and release it, until it is over; one of which no core answers is left alone after that."""
+        """Block each target and release it, until it is over; one that no core answers is left alone after that."""
         for target, artifact in artifacts:
             if self.is_over:
                 return
