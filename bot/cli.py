@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import cli as core_cli
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
+from core.common.words import some_of
 
 if TYPE_CHECKING:
     from bot.app import Bot
@@ -496,8 +497,7 @@ async def _key_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
         return [(False, "keys", error.message)]
     if not unused:
         return [(True, "keys", "each was used in the last 90 days, or is new")]
-    more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
-    sentence = f"nobody has used {', '.join(unused[:5])}{more} for 90 days; `responder-bot key revoke LOGIN NAME`"
+    sentence = f"nobody has used {some_of(unused, 5)} for 90 days; `responder-bot key revoke LOGIN NAME`"
     return [(False, "keys", sentence)]
 
 

@@ -59,6 +59,7 @@ from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
 from core.common.tasks import cancel_and_wait, repeat
+from core.common.words import some_of
 from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
@@ -498,8 +499,7 @@ def _summary(catalogue: Catalogue) -> str:
     summary = f"{len(catalogue.responders)} available" + (f", {idle} not configured" if idle else "")
     if not unusable:
         return summary
-    more = f" and {len(unusable) - 3} more" if len(unusable) > 3 else ""
-    return f"{summary}; can't be used: {', '.join(unusable[:3])}{more} (`responder-bot responders list` says why)"
+    return f"{summary}; can't be used: {some_of(unusable, 3)} (`responder-bot responders list` says why)"
 
 
 async def _prune(

@@ -4,7 +4,6 @@ import glob
 import os
 import re
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -491,7 +490,7 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     set_variables = {name for name, value in sections.environ.items() if name.startswith(prefix) and value}
     if not tables and set_variables:
         tables = [{"name": "local"}]  # the default engine
-    engines = []
+    engines: dict[int, EngineSection] = {}
     # Longest name first, so that variables of `soc_2` aren't taken for keys `2_...` of `soc`.
     for table in sorted(tables, key=lambda table: -len(str(table.get("name", "")))):
         own = f"{prefix}{variable_name(str(table.get('name', '')))}_"
@@ -501,18 +500,17 @@ def _engines(sections: Sections) -> tuple[EngineSection, ...]:
         location = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
         overrides = variables(mine, own, keys, "engine")
         names = {key: own + variable_name(key) for key in overrides}
-        engines.append((table, _engine({**table, **overrides}, location, sections.folder, names)))
+        engines[id(table)] = _engine({**table, **overrides}, location, sections.folder, names)
     for variable in sorted(set_variables):
         known = ", ".join(str(table.get("name")) for table in tables) or "none"
         raise settings_error(
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
         )
-    ordered = [next(engine for of, engine in engines if of is table) for table in tables]
+    ordered = [engines[id(table)] for table in tables]
     if any(engine.name == OWN_ENGINE for engine in ordered):
         raise settings_error(f"{sections.source}: {OWN_ENGINE} is the name of core's own engine; take another.")
-    for name, uses in Counter(engine.name for engine in ordered).items():
-        if uses > 1:
-            raise settings_error(f"{sections.source} has two [[engine]] called {name}; give one another name.")
+    for name, *_ in _alike([engine.name for engine in ordered]):
+        raise settings_error(f"{sections.source} has two [[engine]] called {name}; give one another name.")
     return tuple(ordered)
 
 
@@ -534,39 +532,46 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
             f'{sections.source}: [responder] needs the name of a responder, such as [responder."Mailer_1_0"].'
         )
     values: dict[str, dict[str, Any]] = {name: dict(table) for name, table in tables.items()}
-    for same, uses in Counter(map(variable_name, values)).items():
-        if uses > 1:
-            both = " and ".join(f'[responder."{name}"]' for name in values if variable_name(name) == same)
-            raise settings_error(f"{sections.source} has {both}, which mean the same responder; make them one.")
+    for both in _alike(values, variable_name):
+        twice = " and ".join(f'[responder."{name}"]' for name in both)
+        raise settings_error(f"{sections.source} has {twice}, which mean the same responder; make them one.")
     for name, item, value in _responder_variables(sections.environ, values):
         config = dict(values.setdefault(name, {}).get("config", {}))
         config[next((key for key in config if variable_name(key) == item), item)] = value
         values[name]["config"] = config
-    for name, table in values.items():
-        _move_maxima(table, f'{sections.source}: [responder."{name}"]')
-        if isinstance(table.get("config"), Mapping):
-            location = f'{sections.source}: [responder."{name}"] config'
-            table["config"] = {
-                item: _secret_source(value, f"{location}.{item}", sections.folder)
-                if isinstance(value, Mapping)
-                else value
-                for item, value in table["config"].items()
-            }
-        try:
-            table["parameter"] = parse_parameters(table.get("parameter") or ())
-        except ValueError as reason:
-            raise settings_error(f'{sections.source}: [[responder."{name}".parameter]]: {reason}') from reason
-        if name == BLOCK and table.setdefault("undo", UNBLOCK) != UNBLOCK:
-            raise settings_error(f'{sections.source}: [responder."{name}"] undo must be {UNBLOCK}, or left out.')
-        if not table.get("undo") and (key := next((key for key in _OF_UNDO if table.get(key)), "")):
-            raise settings_error(
-                f'{sections.source}: [responder."{name}"] {key} has no effect without undo; name the responder that'
-                " undoes its runs."
-            )
-    return {
-        name: _checked_responder(table, f'{sections.source}: [responder."{name}"]', sections.folder)
-        for name, table in values.items()
-    }
+    return {name: _responder(name, table, sections) for name, table in values.items()}
+
+
+def _alike(names: Iterable[str], form: Callable[[str], str] = str) -> list[list[str]]:
+    """The names that are the same in this form, those of each form together."""
+    by_form: dict[str, list[str]] = {}
+    for name in names:
+        by_form.setdefault(form(name), []).append(name)
+    return [same for same in by_form.values() if len(same) > 1]
+
+
+def _responder(name: str, table: dict[str, Any], sections: Sections) -> ResponderSection:
+    location = f'{sections.source}: [responder."{name}"]'
+    _move_maxima(table, location)
+    if isinstance(table.get("config"), Mapping):
+        table["config"] = {
+            item: _secret_source(value, f"{location} config.{item}", sections.folder)
+            if isinstance(value, Mapping)
+            else value
+            for item, value in table["config"].items()
+        }
+    try:
+        table["parameter"] = parse_parameters(table.get("parameter") or ())
+    except ValueError as reason:
+        raise settings_error(f'{sections.source}: [[responder."{name}".parameter]]: {reason}') from reason
+    if name == BLOCK and table.setdefault("undo", UNBLOCK) != UNBLOCK:
+        raise settings_error(f"{location} undo must be {UNBLOCK}, or left out.")
+    if not table.get("undo") and (key := next((key for key in _OF_UNDO if table.get(key)), "")):
+        raise settings_error(f"{location} {key} has no effect without undo; name the responder that undoes its runs.")
+    section = checked(ResponderSection, table, location, sections.folder)
+    if section.approve_by == ():
+        raise settings_error(f"{location} approve_by is empty, so no run could ever start; name somebody.")
+    return section.model_copy(update={"approval": 1}) if section.approve_by and not section.approval else section
 
 
 def _move_maxima(table: dict[str, Any], location: str) -> None:
@@ -580,13 +585,6 @@ def _move_maxima(table: dict[str, Any], location: str) -> None:
                 raise settings_error(f"{location} has {key} twice, once in config; remove that one.")
             table[key] = config[item]
             config = table["config"] = {other: value for other, value in config.items() if other != item}
-
-
-def _checked_responder(table: Mapping[str, Any], location: str, folder: Path) -> ResponderSection:
-    section = checked(ResponderSection, table, location, folder)
-    if section.approve_by == ():
-        raise settings_error(f"{location} approve_by is empty, so no run could ever start; name somebody.")
-    return section.model_copy(update={"approval": 1}) if section.approve_by and not section.approval else section
 
 
 _OF_UNDO = ("undo_after_minutes", "allow_permanent")

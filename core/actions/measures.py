@@ -185,12 +185,15 @@ class Measures:
             possible = (artifact for row in rows for artifact in targets.stored_artifacts(row))
             if digests.isdisjoint(named.digest for one in possible if (named := targets.named_by(one))):
                 return False
-        if wanted.by and self._guards.login(wanted.by) not in {row["created_by"] for row in rows}:
+        asked = {
+            "created_by": wanted.by and self._guards.login(wanted.by),
+            "responder_name": wanted.responder and self._registry.name(wanted.responder),
+        }
+        if not all(any(row[column] == name for row in rows) for column, name in asked.items() if name):
             return False
-        if wanted.responder and self._registry.name(wanted.responder) not in {row["responder_name"] for row in rows}:
-            return False
-        roots = {number for row in rows for number in _roots_of(reads, row)} if wanted.alert or wanted.case else set()
-        return all(parse_id(text) in roots for text in (wanted.alert, wanted.case) if text)
+        return all(
+            any(parse_id(text) in _roots_of(reads, row) for row in rows) for text in (wanted.alert, wanted.case) if text
+        )
 
 
 def _missing() -> ResponderBotError:

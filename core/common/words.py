@@ -1,6 +1,7 @@
 """Names and numbers as people read them, and whether a name is that of a secret."""
 
 import re
+from collections.abc import Sequence
 
 SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
 """A value holds a secret if its name contains one of these."""
@@ -17,3 +18,9 @@ def spaced(name: str) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """`1 task`, `3 tasks`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def some_of(texts: Sequence[str], most: int, total: int = 0) -> str:
+    """`a, b and 3 more`: the first `most`, and how many others there are; of `total` if that is more than these."""
+    left = max(total, len(texts)) - len(texts[:most])
+    return ", ".join(texts[:most]) + (f" and {left} more" if left else "")

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StrictFloat, StrictInt, TypeAdapter, ValidationError, model_validator
 from pydantic_core import SchemaError
 
-from core.common.words import SECRET_WORDS, spaced
+from core.common.words import SECRET_WORDS, some_of, spaced
 from core.models.base import ApiModel
 from core.protection import MalformedError, parse
 
@@ -59,21 +59,22 @@ class Parameter(ApiModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        if self.name in OWN_PARAMETERS:
-            raise ValueError("core gives every responder this one itself")
-        if (self.options is not None) != (self.type in ("choice", "choices")):
-            raise ValueError("`choice` and `choices` need options, and only they have any")
-        if self.options is not None and len(set(self.options)) < len(self.options):
-            raise ValueError("two of its options are the same")
-        if self.pattern is not None and self.type not in ("string", "text"):
-            raise ValueError("only `string` and `text` have a pattern")
-        if self.secret and (self.type not in ("string", "text") or self.default is not None):
-            raise ValueError("only a `string` or `text` is secret, and it has no default")
+        is_text, is_choice = self.type in ("string", "text"), self.type in ("choice", "choices")
         bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
-        if bounds and self.type not in ("number", "string", "text", "choices"):
-            raise ValueError(f"`{self.type}` has no minimum and no maximum")
-        if bounds != sorted(bounds):
-            raise ValueError("its minimum is above its maximum")
+        has_bounds = is_text or self.type in ("number", "choices")
+        faults = {
+            "core gives every responder this one itself": self.name in OWN_PARAMETERS,
+            "`choice` and `choices` need options, and only they have any": (self.options is not None) != is_choice,
+            "two of its options are the same": len({*(self.options or ())}) < len(self.options or ()),
+            "only `string` and `text` have a pattern": self.pattern is not None and not is_text,
+            "only a `string` or `text` is secret, and it has no default": self.secret
+            and (not is_text or self.default is not None),
+            f"`{self.type}` has no minimum and no maximum": bool(bounds) and not has_bounds,
+            "its minimum is above its maximum": bounds != sorted(bounds),
+        }
+        for fault, is_there in faults.items():
+            if is_there:
+                raise ValueError(fault)
         if self.pattern is not None:
             _matcher(self.pattern)
         if self.default is not None:
@@ -81,7 +82,7 @@ class Parameter(ApiModel):
                 object.__setattr__(self, "default", self.read(self.default))
             except ValueError as error:
                 raise ValueError(f"its default should be {error}") from error
-        if self.type in ("string", "text") and any(word in self.name.lower() for word in SECRET_WORDS):
+        if is_text and any(word in self.name.lower() for word in SECRET_WORDS):
             object.__setattr__(self, "secret", True)
         if not self.title:
             object.__setattr__(self, "title", spaced(self.name))
@@ -182,7 +183,7 @@ def _boolean(_: Parameter, value: Any) -> bool:
 
 def _choice(parameter: Parameter, value: Any) -> str:
     if not isinstance(value, str) or value not in (parameter.options or ()):
-        raise ValueError(f"one of {_listed(parameter.options or ())}")
+        raise ValueError(f"one of {some_of(parameter.options or (), 10)}")
     return value
 
 
@@ -190,10 +191,10 @@ def _choices(parameter: Parameter, value: Any) -> list[str]:
     options = parameter.options or ()
     least, most = int(parameter.minimum or 0), len(options) if parameter.maximum is None else int(parameter.maximum)
     if not isinstance(value, list) or len(value) > MAX_OPTIONS or not all(item in options for item in value):
-        raise ValueError(f"a list of {_listed(options)}")
+        raise ValueError(f"a list of {some_of(options, 10)}")
     chosen = list(dict.fromkeys(value))
     if not least <= len(chosen) <= most:
-        raise ValueError(f"a list of {least} to {most} of {_listed(options)}")
+        raise ValueError(f"a list of {least} to {most} of {some_of(options, 10)}")
     return chosen
 
 
@@ -214,11 +215,6 @@ def _target(parameter: Parameter, value: Any) -> str:
         return parse(parameter.type, value).value
     except MalformedError as error:
         raise ValueError(f"a target of the type {parameter.type}: {error}") from error
-
-
-def _listed(options: Sequence[str]) -> str:
-    text = ", ".join(options[:10])
-    return f"{text} and {len(options) - 10} more" if len(options) > 10 else text
 
 
 _READERS: Mapping[str, Callable[[Parameter, Any], Any]] = {

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
+from core.common.words import some_of
 from core.models import (
     KINDS,
     OBJECT_TYPES,
@@ -214,22 +215,20 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
         return target
     problems = unfit(target, types, clearance)
     if not found and problems:
-        what = "; ".join([one.problem for one in problems.values()][:SHOWN_NAMES])
-        lift = next(one.lift for one in problems.values())
-        raise ResponderBotError("bad_request", f"{what}; {lift}.", details={"rule": "target"})
-    by_text = {text: _meant(text, found) for text in chosen}
-    unknown = [text for text, meant in by_text.items() if not meant]
+        reasons, lifts = zip(*problems.values(), strict=True)
+        sentence = f"{'; '.join(reasons[:SHOWN_NAMES])}; {lifts[0]}."
+        raise ResponderBotError("bad_request", sentence, details={"rule": "target"})
+    unknown = [text for text in chosen if not _meant(text, found)]
     if not unknown and (chosen or len(found) == 1 or not types.is_required):
-        meant = {artifact.id for named in by_text.values() for artifact in named}
-        return _only(target, types, [artifact for artifact in found if artifact.id in meant or not chosen])
+        meant = [artifact for text in chosen for artifact in _meant(text, found)]
+        return _only(target, types, [artifact for artifact in found if artifact in meant or not chosen])
     shown = [artifact for artifact in found if artifact.tlp <= clearance][:MAX_SHOWN]
-    names = ", ".join(f"{artifact.data[:SHOWN_CHARS]} ({artifact.id})" for artifact in shown[:SHOWN_NAMES])
-    more = f" and {len(found) - len(shown[:SHOWN_NAMES])} more" if len(found) > len(shown[:SHOWN_NAMES]) else ""
+    names = some_of([f"{one.data[:SHOWN_CHARS]} ({one.id})" for one in shown], SHOWN_NAMES, len(found))
     which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
     which = next((one.problem for id_, one in problems.items() if id_ in unknown), which)
     raise ResponderBotError(
         "bad_request",
-        f"Choose what it should act on, as target; {which}: {names}{more}.",
+        f"Choose what it should act on, as target; {which}: {names}.",
         details={"targets": [json.loads(artifact.to_json()) for artifact in shown]},
     )
 

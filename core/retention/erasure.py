@@ -20,6 +20,7 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.transfer import Table, matching
 from core.common.errors import ResponderBotError
+from core.common.words import some_of
 from core.models import number_of, parse_id
 from core.people import People
 from core.retention import store as stored
@@ -338,5 +339,4 @@ def _require_due(reads: Reads, erasure: Erasure) -> None:
 
 
 def _ids(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
-    return ", ".join(f"~{number}" for number in numbers[:5]) + more
+    return some_of([f"~{number}" for number in numbers], 5)

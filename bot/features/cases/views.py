@@ -8,7 +8,7 @@ from bot.block_kit.text import code, context, foreign, foreign_plain, section
 from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import questions
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30
@@ -36,7 +36,6 @@ def template_picker(
 
 def _about(template: CaseTemplate) -> str:
     name = foreign(template.display_name or template.name, 120)
-    titles = [foreign(task.title, 60) for task in template.tasks[:MAX_TASKS]]
-    more = f", and {len(template.tasks) - MAX_TASKS} more" if len(template.tasks) > MAX_TASKS else ""
-    tasks = f"{count(len(template.tasks), 'task')}: {', '.join(titles)}{more}" if titles else "no tasks"
+    titles = [foreign(task.title, 60) for task in template.tasks]
+    tasks = f"{count(len(template.tasks), 'task')}: {some_of(titles, MAX_TASKS)}" if titles else "no tasks"
     return f"*{name}*\n{tasks}"

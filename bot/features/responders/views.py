@@ -26,7 +26,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import OBJECT_TYPES, OfferedResponder
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
@@ -109,9 +109,8 @@ def _on_artifacts(
         runnable = set(by_artifact.get(artifact.id, ()))
         titles = [title for name, title in shown.items() if name in runnable]
         if titles:
-            more = f" and {len(titles) - MAX_TITLES} more" if len(titles) > MAX_TITLES else ""
             line = foreign(view.text(artifact_title(artifact)), 120)
-            lines.append(f"• {line} ({artifact.id}): {', '.join(titles[:MAX_TITLES])}{more}")
+            lines.append(f"• {line} ({artifact.id}): {some_of(titles, MAX_TITLES)}")
             elsewhere |= runnable & shown.keys()
     return lines, elsewhere
 

@@ -32,7 +32,7 @@ from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
 from core.common.decoding import mapping
-from core.common.words import SECRET_WORDS, count
+from core.common.words import SECRET_WORDS, count, some_of
 from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
@@ -469,8 +469,7 @@ def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
 def inputs_in_brackets(action: Action, view: RedactedView) -> str:
     """` (minutes: 60, reason: lateral movement)` for a run's line; "" without inputs."""
     lines = input_lines(action, view, INPUT_LIMIT, note_limit=INPUT_LIMIT)
-    more = f", and {len(lines) - MAX_INPUTS} more" if len(lines) > MAX_INPUTS else ""
-    return f" ({', '.join(lines[:MAX_INPUTS])}{more})" if lines else ""
+    return f" ({some_of(lines, MAX_INPUTS)})" if lines else ""
 
 
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
