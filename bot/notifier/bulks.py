@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from bot.block_kit import notices
 from bot.block_kit.text import mentions
 from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
@@ -131,6 +132,8 @@ class BulkMessages:
 
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = bulks.progress(bulk, button=buttons)
+        if ":again:" in key and bulk.awaiting:
+            content = notices.reminded(content.text, content.blocks)
         is_progress = not bulks.has_ended(bulk)
         desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
         if is_direct:

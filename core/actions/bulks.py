@@ -345,7 +345,7 @@ def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> li
     ids = list(bulk_ids)
     counted: dict[int, _Counted] = {}
     for row in stored.counts(reads, ids):
-        counted.setdefault(row["bulk_id"], _Counted()).add(row)
+        counted.setdefault(row["bulk_id"], _Counted()).add(row, reads)
     return [
         BulkCounts(
             id=f"~{row['id']}",
@@ -371,11 +371,13 @@ class _Counted:
     outcomes: dict[Outcome, int] = field(default_factory=dict)
     awaiting: int = 0
     expires_at: int | None = None
+    severity: int | None = None
+    undo_after_minutes: int | None = None
     timed: int = 0
     release_at: int | None = None
     not_released: int = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, reads: Reads) -> None:
         """Add a row of `stored.counts`."""
         number = row["count"]
         self.counts[row["status"]] = self.counts.get(row["status"], 0) + number
@@ -384,7 +386,10 @@ class _Counted:
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + number
         if row["awaits"]:
             self.awaiting += number
-            self.expires_at = row["expires_at"]
+            self.expires_at, self.severity = row["expires_at"], row["severity"]
+            first = stored_actions.find(reads, row["first_id"])  # as long as it, last all
+            undo = json.loads(first["doc"]).get("undo") if first is not None else None
+            self.undo_after_minutes = (undo or {}).get("afterMinutes")
         if row["undo_status"] in ("waiting", "failed"):
             self.not_released += number
         elif row["release_at"] is not None:

@@ -578,6 +578,10 @@ class BulkCounts(ApiModel):
     """Actions that wait for approval."""
     expires_at: Millis | None = None
     """When the first of them expires."""
+    severity: int | None = None
+    """The highest of the alerts and cases that they run on."""
+    undo_after_minutes: int | None = None
+    """How long what they do will last; None: until somebody undoes it."""
     timed: int = 0
     """Actions that core is to undo by itself."""
     release_at: Millis | None = None

@@ -56,13 +56,14 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """How many actions of each bulk are in which state.
 
     `bulk_id, status, outcome` (of failures), `awaits` (1: for approval), `undo_status`, `count`,
-    `expires_at` (the first, ms), `release_at` (the last, ms).
+    `expires_at` (the first, ms), `release_at` (the last, ms), `severity` (the highest), `first_id` of the actions.
     """
     return reads.rows(
         "SELECT bulk_id, status, CASE status WHEN 'Failure' THEN outcome END AS outcome,"
         " awaits_approval AS awaits,"
         " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
-        " count(*) AS count, min(approval.expires_at) AS expires_at,"
+        " count(*) AS count, min(approval.expires_at) AS expires_at, min(action.id) AS first_id,"
+        " max((SELECT severity FROM object WHERE object.id = action.root_id)) AS severity,"
         " max((SELECT max(due_at) FROM in_force WHERE in_force.action_id = action.id)) AS release_at FROM action"
         " LEFT JOIN approval ON approval.id = action.id"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"

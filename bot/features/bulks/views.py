@@ -26,7 +26,17 @@ from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Bulk, BulkAnswer, BulkCounts, BulkTarget, OfferedResponder, Policy
+from core.models import (
+    OPEN_STATUSES,
+    SEVERITY_NAMES,
+    Action,
+    Bulk,
+    BulkAnswer,
+    BulkCounts,
+    BulkTarget,
+    OfferedResponder,
+    Policy,
+)
 
 REASONS = 10
 PAGE = 40  # objects in Show each
@@ -58,10 +68,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
-    push = f"{name}: {counts}"
-    if bulk.awaiting:
-        who = person_name(bulk.created_by)
-        push = f"Approve or deny: {name} on {count(bulk.awaiting, 'target')}, asked by {who}"
+    push = _push(bulk) if bulk.awaiting else f"{name}: {counts}"
     return Message(push, (*blocks, context(by), actions(*elements)))
 
 
@@ -111,10 +118,20 @@ def ended(bulk: BulkCounts) -> Message:
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
     """Mentions in the thread those who are asked to decide."""
-    on = count(bulk.awaiting, "target")
-    text = f"Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}"
-    shown = f"{who} *{_name(bulk)}* on {on} waits for approval. *Review* above shows each.".strip()
-    return Message(text, (section(shown),), is_broadcast)
+    shown = f"{who} *{_name(bulk)}* on {_asked(bulk)}. *Review* above shows each.".strip()
+    return Message(_push(bulk), (section(shown),), is_broadcast)
+
+
+def _push(bulk: BulkCounts) -> str:
+    """What a locked phone shows of a bulk that waits for approval."""
+    return f"Approve or deny: {_name(bulk)} on {_asked(bulk)}, asked by {person_name(bulk.created_by)}"
+
+
+def _asked(bulk: BulkCounts) -> str:
+    """`4 targets for 1 hour · up to CRITICAL`."""
+    lasts = f" for {undo_state.minutes(bulk.undo_after_minutes)}" if bulk.undo_after_minutes else ""
+    severity = f" · up to {SEVERITY_NAMES[bulk.severity].upper()}" if bulk.severity else ""
+    return f"{count(bulk.awaiting, 'target')}{lasts}{severity}"
 
 
 def late(bulk: BulkCounts) -> Message:

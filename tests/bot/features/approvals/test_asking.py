@@ -19,7 +19,7 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
 from core.common.database import Transaction
-from core.models import Action, Alert
+from core.models import Action, Alert, BulkInput, RunTarget
 from core.store import due
 from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
@@ -319,3 +319,25 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
             await dora.approve(action.id)
         lost = await env.until("ben", asked("You can't decide on it any more."))
         assert ids.APPROVE not in text_of(within_limits(lost))
+
+
+async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+        alerts = [await env.create_alert(sourceRef=str(n), severity=severity) for n, severity in enumerate((2, 4, 3))]
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            what = "Approve or deny: Isolate on 3 targets for 1 hour · up to CRITICAL, asked by anna"
+            assert await env.until("ben", on_phone("Approve or deny")) == what
+            clock.ahead_ms = 31 * MINUTE_MS
+            again = f"Half of the time to decide is over. {what}"
+            assert await env.until("ben", on_phone("Half of the time")) == again
+            await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
+        over = await env.until("anna", on_phone("is over"))
+        assert over == "*Isolate* is over, asked for by anna: 3 of 3 succeeded."
+        await all_sent(env.bot)
+        asked_twice = [m for m in direct(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
+        assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
+        assert "Half of the time" not in text_of(asked_twice[-1])
+        assert len([text for text in phone(env, "ben") if "<!date" in text]) == 0
