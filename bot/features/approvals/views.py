@@ -285,7 +285,7 @@ def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     if override is None or not view.is_open:
         return []
     rules = "; ".join(
-        foreign(view.inputs(responders.with_names(refusal.message, view)), 800) + _free_at(refusal)
+        core_says(view.inputs(responders.with_names(refusal.message, view)), 800) + _free_at(refusal)
         for refusal in override.overrides
     )
     by = f"*{person_name(override.approved_by)}* let *{person_name(action.created_by)}*" if override.approved_by else ""

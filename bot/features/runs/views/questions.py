@@ -19,6 +19,7 @@ from bot.block_kit.text import (
     foreign,
     person_name,
     readable_name,
+    said,
     section,
     sections,
     slack_date,
@@ -298,7 +299,7 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
 
 
 def reason_shown(reason: str) -> str:
-    return foreign(defang_indicators(reason), REASON_LIMIT) or "no reason was given"
+    return core_says(defang_indicators(said(reason)), REASON_LIMIT) or "no reason was given"
 
 
 def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict[str, Any]:

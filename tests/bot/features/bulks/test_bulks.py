@@ -8,8 +8,10 @@ import pytest
 
 from bot.app import running
 from bot.block_kit import ids
+from bot.block_kit.text import DAY_AND_TIME, slack_date
 from bot.features.approvals.views import CHANGED
 from bot.features.bulks import views as bulks
+from bot.features.runs.views import questions
 from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
@@ -135,8 +137,15 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         question = await asked(env, "anna", "report", alert_ids)
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused")))
         message = await shown(env, "3 of 3, 0 failed, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
+        await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
+        each = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "refused: ")))
+        for text in (told, each):
+            assert "Report can't run: " in text
+        once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
+        assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
         for _ in range(2):
             await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
             await env.told("anna", "Nothing can run again now: ")
