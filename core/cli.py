@@ -150,22 +150,19 @@ class OpenDatabase:
     """The database while a command works on it; what is the bot's in it can be erased and pruned, too."""
 
     database: "Database"
-    erasure: ErasureElsewhere | None = None
-    prune: "Callable[[AskCore, bool], Awaitable[Mapping[str, int]]] | None" = None
+    erasure: ErasureElsewhere
+    prune: "Callable[[AskCore, bool], Awaitable[Mapping[str, int]]]"
     """Given what tells which objects are closed, and whether only to count."""
 
 
 OpenBoth = Callable[[argparse.Namespace], AbstractAsyncContextManager[OpenDatabase]]
 
 
-@asynccontextmanager
-async def _without_bot(args: argparse.Namespace) -> AsyncIterator[OpenDatabase]:
-    async with _opened(settings_with_database(args).core.database) as database:
-        yield OpenDatabase(database)
+def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth | None = None) -> None:
+    """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code.
 
-
-def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth = _without_bot) -> None:
-    """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code."""
+    Without `open_both` a restore erases nothing.
+    """
     _add(subparsers, "core", _core, "serve core only")
     _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
@@ -190,8 +187,10 @@ def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth 
     restore = _add(subparsers, "restore", partial(_restore, open_both), text)
     text = "made by backup; without FILE, mark what is on PostgreSQL as restored"
     restore.add_argument("file", type=Path, nargs="?", metavar="FILE", help=text)
-    text = "an export of the audit: what it says was erased since is erased again"
-    restore.add_argument("--erasures", type=Path, metavar="LIST", help=text)
+    restore.set_defaults(erasures=None)
+    if open_both is not None:
+        text = "an export of the audit: what it says was erased since is erased again"
+        restore.add_argument("--erasures", type=Path, metavar="LIST", help=text)
 
 
 def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_stores: "Callable[[], Sequence[Store]]") -> None:
@@ -984,10 +983,9 @@ def _prune(open_both: OpenBoth, args: argparse.Namespace) -> int:
                 raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
             retention = Retention.of(settings, opened.database, now_ms)
             counts: list[tuple[str, Mapping[str, int]]] = [
-                ("core", await (retention.preview() if args.dry_run else retention.prune()))
+                ("core", await (retention.preview() if args.dry_run else retention.prune())),
+                ("bot", await opened.prune(retention.closed, args.dry_run)),
             ]
-            if opened.prune:
-                counts.append(("bot", await opened.prune(retention.closed, args.dry_run)))
             rows = [("IN", "KIND", "COUNT")]
             for name, found in counts:
                 rows += [(name, kind, str(count)) for kind, count in sorted(found.items())]
@@ -1012,12 +1010,12 @@ def _backup(args: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(open_both: OpenBoth, args: argparse.Namespace) -> int:
+def _restore(open_both: OpenBoth | None, args: argparse.Namespace) -> int:
     from core.retention.erasure import erasures_in
 
     rows = [] if args.erasures is None else erasures_in(args.erasures)
     code = _mark_restored(args) if args.file is None else _restore_file(args)
-    if rows:
+    if rows and open_both is not None:
         _erase_again(open_both, args, rows)
     return code
 
@@ -1054,9 +1052,7 @@ def _mark_restored(args: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _eraser(
-    open_both: OpenBoth, args: argparse.Namespace
-) -> "AsyncIterator[tuple[Eraser, ErasureElsewhere | None]]":
+async def _eraser(open_both: OpenBoth, args: argparse.Namespace) -> "AsyncIterator[tuple[Eraser, ErasureElsewhere]]":
     settings = settings_with_database(args)
     from core.common import logs
     from core.common.clock import now_ms
@@ -1088,17 +1084,16 @@ async def _erase(
         if await eraser.database.read(backup.made_at) is not None:
             raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
         erasure = await find(eraser)
-        messages = await bot.find(erasure.names, erasure.messages) if bot else []
+        messages = await bot.find(erasure.names, erasure.messages)
         rows = [("IN", "KIND", "COUNT")]
-        for name, counts in (("core", erasure.counts), ("bot", bot.counts if bot else {})):
+        for name, counts in (("core", erasure.counts), ("bot", bot.counts)):
             rows += [(name, kind, str(count)) for kind, count in sorted(counts.items()) if count]
         rows += [("core", "text of the audit", str(len(erasure.rows)))] if erasure.rows else []
         if len(rows) == 1:
             print("Nothing has it.", file=sys.stderr)
             if not args.dry_run:  # an erasure that was interrupted may have left it in the files
                 await eraser.overwrite_deleted()
-                if bot:
-                    await bot.delete()
+                await bot.delete()
                 await eraser.end(erasure.object)
             return 0
         _print_table(rows)
@@ -1109,12 +1104,10 @@ async def _erase(
         if not args.yes and not _is_confirmed():
             print("Nothing was erased.", file=sys.stderr)
             return 1
-        if bot:
-            erasure.counts.update({f"{kind} of the bot": count for kind, count in bot.counts.items()})
+        erasure.counts.update({f"{kind} of the bot": count for kind, count in bot.counts.items()})
         await eraser.carry_out(erasure, why=args.reason, messages=messages)
-        if bot:
-            await bot.find(erasure.names)  # what came since then
-        problems = await bot.delete() if bot else []
+        await bot.find(erasure.names)  # what came since then
+        problems = await bot.delete()
         if not problems:
             await eraser.end(erasure.object)
         for problem in problems or ["Erased."]:
@@ -1133,9 +1126,8 @@ def _erase_again(open_both: OpenBoth, args: argparse.Namespace, rows: "list[dict
     async def work() -> None:
         async with _eraser(open_both, args) as (eraser, bot):
             erasure = await eraser.again(rows)
-            if bot:
-                await bot.find(erasure.names, [number for row in rows for number in row.get("messages", ())])
-                await bot.delete()
+            await bot.find(erasure.names, [number for row in rows for number in row.get("messages", ())])
+            await bot.delete()
 
     asyncio.run(work())
     print(f"Erased again what {len(rows)} rows of {args.erasures} say.", file=sys.stderr)
@@ -1144,7 +1136,7 @@ def _erase_again(open_both: OpenBoth, args: argparse.Namespace, rows: "list[dict
 def _export_person(open_both: OpenBoth, args: argparse.Namespace) -> int:
     async def work() -> None:
         async with _eraser(open_both, args) as (eraser, bot):
-            async for line in eraser.held_about(args.login, bot.rows if bot else None):
+            async for line in eraser.held_about(args.login, bot.rows):
                 print(line)
 
     asyncio.run(work())

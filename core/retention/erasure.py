@@ -153,7 +153,7 @@ class Eraser:
         erasure.counts["timed undo"] = len(timed)
         return erasure
 
-    async def held_about(self, name: str, elsewhere: Rows | None) -> AsyncIterator[str]:
+    async def held_about(self, name: str, elsewhere: Rows) -> AsyncIterator[str]:
         """Each row of core's, and of the bot's `elsewhere`, that names somebody, as a line of JSON; without secrets."""
         login = self._people.full_login(name)
         links = await self.database.read(lambda reads: stored_people.links_of(reads, login))
@@ -163,11 +163,8 @@ class Eraser:
         def matches(text: str) -> bool:
             return said.search(text) is not None or person.names(text)
 
-        for place, rows in (
-            ("core", matching(STORE, self.database, matches)),
-            ("bot", elsewhere and elsewhere(matches)),
-        ):
-            async for table, row in rows or _none():
+        for place, rows in (("core", matching(STORE, self.database, matches)), ("bot", elsewhere(matches))):
+            async for table, row in rows:
                 kept = {column: row[column] for column in table.columns if column not in _SECRET}
                 yield json.dumps({"in": place, "table": table.name, "row": kept})
 
@@ -260,12 +257,6 @@ class Eraser:
             await self.carry_out(person, is_forced=True)
             erasure.slack = [*erasure.slack, *person.slack]
         return erasure
-
-
-async def _none() -> AsyncIterator[tuple[Table, Row]]:
-    """No rows."""
-    for row in tuple[tuple[Table, Row], ...]():
-        yield row
 
 
 def erasures_in(file: Path) -> list[dict[str, Any]]:
