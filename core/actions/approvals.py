@@ -1,6 +1,6 @@
 """Votes on a run that waits, or on a later end of what it left in force (core/docs/semantics.md#approvals)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -81,12 +81,11 @@ class Approvals:
         rate_limited or conflict while a rule would not let the run start, so that it can be approved later.
         """
         row, now = find(tx, action_id), self._clock()
-        what = "extension" if extension_id else "action"
-        clearance.require(tx, caller, row["id"], f"{choice} an {what}")
+        thing = "extension" if extension_id else "run"
+        clearance.require(tx, caller, row["id"], f"{choice} this {thing}")
         action = Action.model_validate_json(row["doc"])
         approval = stored.find(tx, parse_id(extension_id) if extension_id else row["id"])
         asked_by = approval.asked_by if approval else "" if extension_id else row["created_by"]
-        thing = "extension" if extension_id else "run"
         rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
         if approval is None or approval.action_id != row["id"] or not approval.is_waiting:
             raise ResponderBotError("conflict", _why_not_waiting(row, extension_id))
@@ -102,15 +101,15 @@ class Approvals:
         )
         if choice == "deny":
             people.set_decided(tx, caller.login, now)
-            votes = (*(vote for vote in approval.votes if vote.login != caller.login), own)
-            return Voted(self._end(tx, row, replace(approval, votes=votes), "denied", caller.login, message))
+            denied = replace(approval, votes=_with_own(approval.votes, own))
+            return Voted(self._end(tx, row, denied, "denied", caller.login, message))
         target, run, ended = self._still_valid(tx, row, action, approval)
         if ended:
             return Voted(self._lifecycle.end_without_report(tx, row, "failed", ended, caller.login), ended=ended)
         standing = rights.standing_votes(tx, self._guards, action, approval.votes, target)
-        votes = (*(vote for vote in standing if vote.login != caller.login), own)
-        is_last = rights.is_approved(tx, self._guards, action, approval.needed, [vote.login for vote in votes])
+        votes = _with_own(standing, own)
         logins = {vote.login for vote in votes}
+        is_last = rights.is_approved(tx, self._guards, action, approval.needed, logins)
         if not is_last and logins == {vote.login for vote in standing} == set(approval.approved_by):
             return Voted(action)  # they have approved it before
         if is_last and run is not None and self._guards.has_rules(row["responder_name"]):
@@ -204,6 +203,11 @@ class Approvals:
         if approval is not None and approval.is_waiting:
             row = find(tx, f"~{approval.action_id}")
             self._end(tx, row, approval, "expired", row["created_by"])
+
+
+def _with_own(votes: Iterable[Vote], own: Vote) -> tuple[Vote, ...]:
+    """A vote takes the place of an earlier one of the same person."""
+    return (*(vote for vote in votes if vote.login != own.login), own)
 
 
 def _with(action: Action, approval: StoredApproval, **ended: Any) -> Action:

@@ -5,7 +5,7 @@ Rights are read in the transaction that acts on them, since they may have ended 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from core.actions import blocklist, in_force
 from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
@@ -122,7 +122,7 @@ def who_may_decide(
     return [SlackUsers(login=login, slack_ids=slack_ids) for login, slack_ids in found.items()]
 
 
-def is_approved(reads: Reads, guards: Guards, action: Action, needed: int, votes: Sequence[str]) -> bool:
+def is_approved(reads: Reads, guards: Guards, action: Action, needed: int, votes: Collection[str]) -> bool:
     """Whether these valid votes suffice, with `needed` when it was asked for. An override takes an org-admin's too."""
     section, override = guards.section(action.responder_name), action.override
     needed = max(needed, section.approval + (override is not None))

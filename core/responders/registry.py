@@ -517,7 +517,8 @@ class Registry:
             notes += [f"not on all: {one.problem}; {one.lift}" for one in unfit][:SHOWN_UNFIT]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
         acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
-        if acts_on is not None and not reasons and not refusals:
+        can_run = not reasons and not refusals
+        if acts_on is not None and can_run:
             kind = section.undo or (merged.name if section.contains else "")
             notes += lookalikes(kind, acts_on.artifacts, self._clock())
         return _offered(merged).model_copy(
@@ -525,7 +526,7 @@ class Registry:
                 "title": self.title(merged.name),
                 "parameters": list(self.parameters(merged)),
                 "target": acts_on,
-                "verdict": "cannot_run" if reasons or refusals else "can_run",
+                "verdict": "can_run" if can_run else "cannot_run",
                 "reasons": [*reasons, *notes],
                 "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
