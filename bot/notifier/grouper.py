@@ -58,8 +58,8 @@ class AlertGrouper:
     ) -> None:
         """Leave of the timeline's threads those of cards that the alert has or gets.
 
-        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel: a person works on it,
-        there is something to reply, or its channel has time for it now.
+        With `needs_card` it gets one wherever it is in a group, or `only_in` a channel, if it isn't new: a person
+        works on it, there is something to reply, or its channel has time for it now.
         """
         alert = timeline.alert
         if alert is None:
@@ -71,8 +71,7 @@ class AlertGrouper:
             channel = thread.channel
             if is_new and channel in known and not known[channel].has_card:
                 continue  # it was raised, and stands in a group
-            is_needed = needs_card and only_in in ("", channel)
-            if channel in known or not is_new or await self._gets_card(timeline, alert, channel, is_needed):
+            if channel in known or not is_new or await self._gets_card(timeline, alert, channel, needs_card):
                 threads.append(thread)
         for channel, before in known.items():
             is_wanted = needs_card and only_in in ("", channel)
@@ -92,7 +91,7 @@ class AlertGrouper:
         """Decide which message shows a new alert; whether it is a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
-        alerts = await self._find(channel, same, grouping) if grouping else _Alike(None, 0, 0)
+        alerts = await self._find(channel, same)
         alerts.count += 1
         alerts.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
@@ -100,8 +99,7 @@ class AlertGrouper:
         group = alerts.group
         is_muted = group is not None and group.muted_until > self._now
         breaks_through = alert.severity == 4 and (alerts.critical <= CRITICAL_ALIKE or is_muted)
-        is_one_too_many = grouping is not None and alerts.group is None and alerts.count > grouping.after
-        if grouping and is_one_too_many and not breaks_through and not is_full:
+        if grouping and group is None and alerts.count > grouping.after and not (breaks_through or is_full):
             group = alerts.group = await self._begin_group(channel, same, grouping)
         is_in_group = group is not None and not breaks_through
         has_card = needs_card or not (is_in_group or is_full)
@@ -119,10 +117,7 @@ class AlertGrouper:
 
     async def _breaks_out(self, alert: Alert, entry: ChannelAlert) -> bool:
         """Whether a grouped alert that was raised gets a card of its own, as one that comes as critical would."""
-        grouping = self._access.groupings.get(entry.channel)
-        same = (
-            await self._find(entry.channel, entry.alike, grouping) if grouping and entry.alike else _Alike(None, 0, 0)
-        )
+        same = await self._find(entry.channel, entry.alike)
         same.critical += alert.severity == 4
         return alert.severity == 4 and same.critical <= CRITICAL_ALIKE
 
@@ -134,7 +129,11 @@ class AlertGrouper:
             self.changes.needs_update(digest.key, OTHER)
         return group
 
-    async def _find(self, channel: str, same: str, grouping: Grouping) -> _Alike:
+    async def _find(self, channel: str, same: str) -> _Alike:
+        """Those of the channel that say this; none, with "", or where it groups no alerts."""
+        grouping = self._access.groupings.get(channel)
+        if grouping is None or not same:
+            return _Alike(None, 0, 0)
         if (channel, same) not in self._alike:
             since = self._now - grouping.window_minutes * MINUTE_MS
             group = await self._groups.open_group(channel, same, since, self._now)

@@ -272,7 +272,9 @@ class Notifier:
         asking = self._asking()
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
-        awaited = [document for document in documents if changes.has_run_on(document)]
+        awaited, others = list[Document](), list[Document]()
+        for document in documents:
+            (awaited if changes.has_run_on(document) else others).append(document)
         for document in awaited:
             desired += await isolated(
                 self._of_root(document, changes, grouper, mentions, asking, desired), document.id, otherwise=[]
@@ -280,7 +282,6 @@ class Notifier:
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
             desired = []
-        others = [document for document in documents if not changes.has_run_on(document)]
         # A case's messages go into the threads of its alerts' cards, which may be new themselves.
         for document in sorted(others, key=lambda document: document.alert is None):
             if document.id in changes.deleted and document.deleted:
