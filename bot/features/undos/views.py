@@ -121,22 +121,22 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
         text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),))
     parts = [(part, id_) for part, id_ in undo_state.in_force_by_target(action) if has_problem(part)]
-    texts, blocks = [], list[Block]()
-    for part, id_ in parts[:PROBLEMS_SHOWN] or [(action, "")]:
-        texts.append(_problem(part, part.undo or action.undo, view))
-        shown = buttons(part, view, button, part=id_)
-        blocks += [section(texts[-1]), *([actions(*shown)] if shown else [])]
+    told, blocks = parts[:PROBLEMS_SHOWN] or [(action, "")], list[Block]()
+    for part, id_ in told:
+        undo, shown = part.undo or action.undo, buttons(part, view, button, part=id_)
+        ended = slack_date(undo.at or 0, DAY_AND_TIME)
+        blocks += [section(_problem(part, undo, view, ended)), *([actions(*shown)] if shown else [])]
     if left := len(parts[PROBLEMS_SHOWN:]):
         blocks.append(context(f"{count(left, 'target')} more; /responder active shows all."))
-    return Message(texts[0], tuple(blocks))
+    return Message(_problem(told[0][0], told[0][0].undo or action.undo, view, "by now"), tuple(blocks))
 
 
-def _problem(action: Action, undo: Undo, view: RedactedView) -> str:
-    """What is wrong on one target, or what became of it; mrkdwn."""
+def _problem(action: Action, undo: Undo, view: RedactedView, was_to_end: str) -> str:
+    """What is wrong on one target, or what became of it; mrkdwn. `was_to_end` says when; a phone formats no time."""
     on = runs.heading(action, view)
     if undo.status == "waiting":
         return (
-            f"⚠️ {on} was to end {slack_date(undo.at or 0, DAY_AND_TIME)} and is still in force: "
+            f"⚠️ {on} was to end {was_to_end} and is still in force: "
             f"{undo_state.why(undo, view)}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it "
             "more time."
         )

@@ -8,7 +8,9 @@ from bot.clearance import Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
+from bot.features.undos import views as undos
 from bot.message import Message
+from core.models import MeasureOfRun, Undo
 from tests.bot import samples
 from tests.bot.samples import NOW, button
 
@@ -16,6 +18,8 @@ TITLE = "ET MALWARE Beacon to known C2"
 ASKED = samples.awaiting(created_by="anna@soc.example")
 DONE = samples.ended(outcome="succeeded")
 FAILED = samples.ended("Failure", "The firewall said no.", outcome="failed")
+WAITING = Undo(responder="Release_1_0", status="waiting", at=NOW, message="Release can't run: it is not configured.")
+LEFT = MeasureOfRun(state="ended", since=NOW, ended_at=NOW, ended_by="lea@soc.example", message="Reimaged.")
 DENIED = samples.ended("Failure", "Denied.", outcome="denied", ended_by="lea@soc.example")
 
 
@@ -32,6 +36,8 @@ def text_of(kind: str, clearance: int) -> str:
         "failure": replies.end_reply(FAILED, subject, **seen),
         "denial": replies.end_reply(DENIED, subject, **seen),
         "told": replies.told(FAILED, subject, **seen),
+        "late": undos.problem_reply(DONE.model_copy(update={"undo": WAITING}), subject, **seen),
+        "marked as ended": undos.measure_reply(DONE.model_copy(update={"measure": LEFT}), subject, [], **seen),
         "undone": replies.undone(DONE, "lea@soc.example", subject, **seen),
     }
     return messages[kind].text
@@ -49,6 +55,8 @@ def text_of(kind: str, clearance: int) -> str:
         ("denial", "denied"),
         ("told", "failed"),
         ("undone", "lea undid"),
+        ("late", "was to end by now and is still in force: Release can't run: it is not configured."),
+        ("marked as ended", "was marked as ended by *lea*"),
     ],
 )
 def test_a_locked_phone_shows_how_severe_what_and_what_is_wanted(kind: str, wanted: str) -> None:
