@@ -1,16 +1,13 @@
-"""Empty databases of core, with the triggers of `tests.audited` or without: made once by a process, copied for tests.
+"""Empty databases of core, with the triggers of `tests.audited` or without: made once in a process, copied for tests.
 
 Making one takes up to forty transactions; `tests/core/store/test_migrations.py` and others make theirs afresh.
 """
 
 import asyncio
-import shutil
-import sqlite3
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from functools import cache
 from pathlib import Path
+from secrets import token_hex
 
 from core.common.database.location import Location
 from core.store.database.opening import open_database
@@ -30,22 +27,27 @@ def made(location: Location) -> Location:
     return location
 
 
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="responder-bot-template-")
+_TEMPLATES: dict[bool, tuple[bytes, bytes]] = {}
+"""The bytes of a database and its identity, with and without the triggers."""
 
 
 async def copy_to(location: Location, *, audited: bool) -> None:
     """Have a database in this place, unless there is one; without effect on PostgreSQL."""
     if not isinstance(location, Path) or location.exists() or not location.parent.is_dir():
         return
-    template = Path(_folder().name) / ("audited.db" if audited else "core.db")
-    if not template.exists():
-        database = open_database(template)
+    if audited not in _TEMPLATES:
+        _TEMPLATES[audited] = await _template(audited)
+    template, identity = _TEMPLATES[audited]
+    location.touch(0o600)
+    location.write_bytes(template.replace(identity, token_hex(16).encode()))  # each database has an identity of its own
+
+
+async def _template(audited: bool) -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "core.db"
+        database = open_database(file)
         if audited:
             await require_rows(database)
+        (row,) = await database.read(lambda reads: reads.rows("SELECT id FROM identity"))
         await database.close()
-    shutil.copyfile(template, location)
-    location.chmod(0o600)
-    with closing(sqlite3.connect(location)) as copied, copied:  # each database has an identity of its own
-        copied.execute("UPDATE identity SET id = lower(hex(randomblob(16)))")
+        return file.read_bytes(), str(row["id"]).encode()
