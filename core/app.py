@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,8 @@ CLOCKS_DIFFER_MS = 60_000  # what the clocks of hosts may differ by
 EVENTS_LOOKED_AT = 1_000  # the newest, which a clock that was wrong may have made
 RUNS_NAMED = 10
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
+
+_version = cache(version)  # which parses the metadata of the package each time
 
 Open = Callable[[Location, Opening], Database]
 
@@ -186,7 +188,7 @@ async def serving(
         async with http_server(starting, sock, grace_s=grace_s) as url:
             core = await Core.open(settings, open_=open_, opening=opening)
             starting.app = core.asgi
-            structlog.get_logger("core.app").info("listening", url=url, version=version("responder-bot"))
+            structlog.get_logger("core.app").info("listening", url=url, version=_version("responder-bot"))
             async with systemd.alive():
                 yield core, url
     finally:
@@ -242,7 +244,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
-    hosts = Hosts(database, host, clock, version=version("responder-bot"))
+    hosts = Hosts(database, host, clock, version=_version("responder-bot"))
     guards = Guards(settings.responder, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
     blockable = Blockable(settings.blocklist.never)
     registry = Registry(made, settings.responder, database, clock, host, blockable)
@@ -352,7 +354,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *hosts_api.endpoints(HostList(hosts, database, clock)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),
     ]
-    table += openapi.endpoints(table, version("responder-bot"))
+    table += openapi.endpoints(table, _version("responder-bot"))
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
     public += files_api.version_1(database)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import structlog
@@ -598,9 +598,10 @@ class Registry:
         if state.is_stored or not state.has_answered:
             return
         state.is_stored = True  # until it changes, maybe meanwhile
+        doc = json.dumps(state.catalogue, default=vars)  # its dataclasses as objects
         values = {
             **{"host_id": self._host.id, "host": self._host.name, "engine": state.engine.name, "up": int(state.up)},
-            **{"capacity": state.engine.capacity, "doc": json.dumps(asdict(state.catalogue)), "at": self._clock()},
+            **{"capacity": state.engine.capacity, "doc": doc, "at": self._clock()},
         }
         try:
             await self._database.transaction(lambda tx: stored.save_catalogue(tx, values))

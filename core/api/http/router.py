@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from ipaddress import ip_network
 from urllib.parse import unquote
 
@@ -44,6 +44,8 @@ ResponseObserver = Callable[[str, str, int, float], None]
 """Called for each response with route, method, status and seconds."""
 
 
+_compiled = cache(compile_path)
+
 _Path = tuple[re.Pattern[str], dict[str, Endpoint]]
 """A path as Starlette compiles it, and its endpoints by method."""
 
@@ -57,7 +59,7 @@ def _paths(endpoints: Iterable[Endpoint]) -> dict[int, list[_Path]]:
             raise ValueError(f"{endpoint.method} {endpoint.path} is in the table twice.")
     paths: dict[int, list[_Path]] = {}
     for shape in sorted(by_shape, key=lambda shape: [segment == "{}" for segment in shape.split("/")]):
-        regex, *_ = compile_path(next(iter(by_shape[shape].values())).path)
+        regex, *_ = _compiled(next(iter(by_shape[shape].values())).path)
         paths.setdefault(shape.count("/"), []).append((regex, by_shape[shape]))
     return paths
 
