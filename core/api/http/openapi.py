@@ -190,7 +190,7 @@ def _content(shape: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _schema(shape: Any, mode: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """The schema of a model or a type made of models; the schemas that it refers to are added to `schemas`."""
-    schema = TypeAdapter(shape).json_schema(ref_template=_REF, mode=mode)
+    schema = dict(_json_schema(shape, mode))
     definitions: dict[str, Any] = schema.pop("$defs", {})
     if isinstance(shape, type) and "title" in schema and "properties" in schema:
         definitions[schema["title"]] = schema
@@ -198,6 +198,11 @@ def _schema(shape: Any, mode: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     for name, definition in definitions.items():
         schemas[name] = _with_nulls(definition) if name in _input_names(Input) else definition
     return schema
+
+
+@cache  # a model is in many operations
+def _json_schema(shape: Any, mode: Any) -> Mapping[str, Any]:
+    return TypeAdapter(shape).json_schema(ref_template=_REF, mode=mode)
 
 
 def _input_names(model: type[Input]) -> Iterable[str]:
