@@ -1,14 +1,15 @@
-"""What people and responders are called: read from what core responds, before anything that names them is rendered."""
+"""What people and responders are called, looked up before anything that names them is rendered."""
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import aiohttp
+from disarm import skeleton_key
 from slack_sdk.errors import SlackClientError
 
-from bot.block_kit.text import NAMES, TITLES, readable_name
+from bot.block_kit.text import clean, clip, clip_middle
 from core.common.clock import HOUR_MS, MINUTE_MS
 from core.common.errors import ResponderBotError
 
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 2.0  # for one name, without which the login is shown
 MOST = 50  # looked up for one response
-MOST_KEPT = 10_000
-_PEOPLE = re.compile(r'"(?:createdBy|updatedBy|endedBy|askedBy|by|approvedBy|assignee|owner)":("[^"]*"|\[[^\]]*\])')
-_LOGIN = re.compile(r'"([^"@\\]+@[^"\\]+)"')
-_RESPONDER = re.compile(r'"responderName":"([^"\\]+)"')
-_TITLES = re.compile(r'"titles":\{([^{}]*)\}')
-_TITLE = re.compile(r'"([\w.-]+_\d+)":"([^"\\]+)"')  # by names of responders, which fields of alerts never are
+MOST_KEPT = 2_000
+NAME_CHARS = 60
 
 
 class SlackNames:
@@ -35,26 +32,30 @@ class SlackNames:
         self._slack_user = slack_user
         self._clock = clock_ms
         self._until: dict[str, int] = {}  # when (ms) each login is looked up again
+        self._names: dict[str, str] = {}  # of each login what Slack calls them, or else the part before the `@`
+        self.called: dict[str, str] = {}
+        """By login and by name of a responder. A login is behind the name if that looks like another's or has an `@`,
+        since people choose their names in Slack."""
         self._lock = asyncio.Lock()
 
-    async def learn(self, response: str) -> None:
-        """Look up the people that core names in a response, unless that was done within the hour."""
-        for name in _RESPONDER.findall(response):
-            TITLES.setdefault(name, readable_name(name))
-        TITLES.update(title for titles in _TITLES.findall(response) for title in _TITLE.findall(titles))
-        logins = {login for people in _PEOPLE.findall(response) for login in _LOGIN.findall(people)}
-        if self._unknown(logins):
+    async def learn(self, named: Mapping[str, str]) -> None:
+        """Look up the people in a response, unless that was done within the hour; see `CoreClient.on_named`."""
+        if len(self.called) > MOST_KEPT:
+            for kept in (self.called, self._names, self._until):
+                kept.clear()
+        self.called.update((responder, title) for responder, title in named.items() if title)
+        if self._unknown(named):
             async with self._lock:
-                await asyncio.gather(*map(self._look_up, self._unknown(logins)[:MOST]))
+                await asyncio.gather(*map(self._look_up, self._unknown(named)[:MOST]))
+                self._tell_apart()
 
-    def _unknown(self, logins: set[str]) -> list[str]:
+    def _unknown(self, named: Mapping[str, str]) -> list[str]:
         now = self._clock()
-        return [login for login in logins if self._until.get(login, 0) <= now]
+        return [login for login in named if "@" in login and self._until.get(login, 0) <= now]
 
     async def _look_up(self, login: str) -> None:
-        if len(self._until) > MOST_KEPT:
-            self._until.clear()
         self._until[login] = self._clock() + MINUTE_MS  # unless it succeeds
+        self._names.setdefault(login, login.partition("@")[0])
         try:
             async with asyncio.timeout(PATIENCE_S):
                 user = await self._slack_user(login)
@@ -62,4 +63,12 @@ class SlackNames:
         except (ResponderBotError, SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
             return
         self._until[login] = self._clock() + HOUR_MS
-        NAMES[login] = str(profile.get("display_name") or profile.get("real_name") or "")
+        if name := clean(str(profile.get("display_name") or profile.get("real_name") or "")):
+            self._names[login] = clip(name, NAME_CHARS)
+
+    def _tell_apart(self) -> None:
+        looks = {login: skeleton_key(name.casefold(), digit_policy="tr39") for login, name in self._names.items()}
+        alike = Counter(looks.values())
+        for login, name in self._names.items():
+            is_clear = alike[looks[login]] == 1 and "@" not in name
+            self.called[login] = name if is_clear else f"{name} ({clip_middle(login, NAME_CHARS)})"

@@ -75,8 +75,8 @@ class CoreClient:
         """Number of an event at or after what this client changed last; None before it changed anything."""
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
-        self.on_response: Callable[[str], Awaitable[None]] | None = None
-        """Awaited with the JSON of each response before it is returned."""
+        self.on_named: Callable[[Json], Awaitable[None]] | None = None
+        """Awaited with the titles of responders in a response, and its logins, each with "", before it is returned."""
 
     def as_user(self, login: str, slack_origin: str = "") -> "CoreClient":
         """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections.
@@ -146,12 +146,12 @@ class CoreClient:
         return await self._ask(CaseTemplate, "GET", f"/api/case/template/{_quoted(id_or_name)}")
 
     async def search(
-        self, path: str, query: Json | None = None, range: str = "all", sort: Sequence[str] = ()
-    ) -> list[dict[str, Any]]:
+        self, kind: type[T], path: str, query: Json | None = None, range: str = "all", sort: Sequence[str] = ()
+    ) -> list[T]:
         """Objects that match a query; `path` such as `/api/alert/_search`."""
         params = {"range": range, "count": "false", **({"sort": ",".join(sort)} if sort else {})}
         response = await self.request("POST", path, {"query": dict(query or {})}, params=params)
-        return self._parse(response, list[dict[str, Any]])
+        return await self._parse(response, list[kind])  # type: ignore[valid-type]
 
     async def find_alerts(self, text: str) -> list[Alert]:
         """The newest alerts with all words of a text, within what the user may see."""
@@ -164,14 +164,12 @@ class CoreClient:
     async def open_cases(self, owner: str) -> list[Case]:
         """The newest open cases of an owner."""
         query = {"_and": [{"owner": owner}, {"status": "Open"}]}
-        return list(map(Case.model_validate, await self.search("/api/case/_search", query, "0-50", ["-createdAt"])))
+        return await self.search(Case, "/api/case/_search", query, "0-50", ["-createdAt"])
 
     async def tasks_of(self, case_id: str, limit: int) -> list[Task]:
         """The first tasks of a case."""
         query = {"_parent": {"_type": "case", "_query": {"_id": case_id}}}
-        return list(
-            map(Task.model_validate, await self.search("/api/case/task/_search", query, f"0-{limit}", ["order"]))
-        )
+        return await self.search(Task, "/api/case/task/_search", query, f"0-{limit}", ["order"])
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -371,7 +369,7 @@ class CoreClient:
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""
         response = await self.request("GET", HEALTH)
-        return self._parse(response, dict[str, Any])
+        return await self._parse(response, dict[str, Any])
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -389,7 +387,7 @@ class CoreClient:
         """Core's response, as this type."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         response = await self.request(method, path, body, params=params, headers=headers, wait_s=wait_s)
-        return self._parse(response, kind)
+        return await self._parse(response, kind)
 
     async def request(
         self,
@@ -428,21 +426,22 @@ class CoreClient:
         last_event = response.headers.get("x-last-event", "")
         if last_event.isascii() and last_event.isdigit():
             self.last_event = int(last_event)
-        if self.on_response is not None:
-            await self.on_response(response.text)
         return response
 
     def _unreachable(self, reason: str) -> ResponderBotError:
         sentence = f"Core does not answer at {self._url}; is it running, and is the address right? ({reason})"
         return ResponderBotError("unavailable", sentence, details={UNANSWERED: True})
 
-    def _parse(self, response: httpx.Response, kind: type[T]) -> T:
+    async def _parse(self, response: httpx.Response, kind: type[T]) -> T:
+        named = dict[str, str]()
         try:
-            parsed: T = _adapter(kind).validate_json(response.content)
-            return parsed
+            parsed: T = _adapter(kind).validate_json(response.content, context=named)
         except ValidationError as error:
             sentence = f"What answers at {self._url} does not speak core's interface; check the address."
             raise ResponderBotError("unavailable", sentence, details={UNANSWERED: True}) from error
+        if self.on_named is not None:
+            await self.on_named(named)
+        return parsed
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)

@@ -17,7 +17,7 @@ from bot.app.health import BotHealth
 from bot.app.replies import ResponseUrls
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
 from bot.app.workers import Workers
-from bot.block_kit.text import utc_time
+from bot.block_kit.text import NAMES, utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Check, Services
@@ -74,7 +74,10 @@ class Bot:
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
         names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
-        core.on_response = names.learn
+        core.on_named = names.learn
+        self.called = names.called
+        """What people and responders are called, see `SlackNames`."""
+        NAMES.set(self.called)
         access = ChannelAccess(
             channels.routes,
             channels.clearance,

@@ -7,7 +7,9 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from bot.clearance import defang, visible
@@ -17,6 +19,7 @@ from core.common.words import spaced
 SECTION_LIMIT = 3000
 OPTION_LIMIT = 75
 VIEW_TITLE_LIMIT = 24
+PERSON_LIMIT = 200  # of ours: a name, and behind it the login if others are called the same
 MESSAGE_TEXT_LIMIT = 3900  # chat.update takes 4000, but counts differently than documented
 
 DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yesterday" or the day, and the time
@@ -155,22 +158,20 @@ def _defanged(match: re.Match[str]) -> str:
     return defang(indicator) + match[0][len(indicator) :]
 
 
-NAMES: dict[str, str] = {}
-"""What Slack calls people, by login ("" if it doesn't know them), as far as `bot/names.py` has looked them up."""
-TITLES: dict[str, str] = {}
-"""Of responders, by name, as far as core has told them."""
+NAMES: ContextVar[Mapping[str, str]] = ContextVar("names", default=MappingProxyType({}))
+"""What logins and names of responders are called; the app in whose tasks something is rendered sets it."""
 _WORD = re.compile(r"[^\s,;:()\"'`]+")
 _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 
 
 def plain_name(login: str) -> str:
     """What Slack calls somebody, or else the part of the login before the `@`; foreign text, not escaped."""
-    return NAMES.get(login) or login.partition("@")[0]
+    return NAMES.get().get(login) or login.partition("@")[0]
 
 
 def person_name(login: str) -> str:
     """Likewise, for mrkdwn; no mention, so that nobody is notified."""
-    return foreign(plain_name(login), 60) or "somebody"
+    return foreign(plain_name(login), PERSON_LIMIT) or "somebody"
 
 
 def mentions(slack_ids: Iterable[str]) -> str:
@@ -195,8 +196,7 @@ def said(sentence: str) -> str:
 
 def _called(match: re.Match[str]) -> str:
     word = match[0].rstrip(".")
-    called = plain_name(word) if word in NAMES else TITLES.get(word, word)
-    return called + match[0][len(word) :]
+    return NAMES.get().get(word, word) + match[0][len(word) :]
 
 
 def core_says(sentence: str, limit: int, *, lines: bool = False) -> str:

@@ -220,10 +220,10 @@ async def search(core: CoreClient, text: str, clearance: int, most: int) -> Sequ
     """
     words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
     ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
-    by_id = await core.search("/api/alert/_search", {"_in": {"_field": "_id", "_values": ids}}) if ids else []
+    query = {"_in": {"_field": "_id", "_values": ids}}
+    by_id = await core.search(Alert, "/api/alert/_search", query) if ids else []
     newest = sorted(await core.find_alerts(" ".join(words)), key=_rank, reverse=True)
-    alerts = [*map(Alert.model_validate, by_id), *newest]
-    return await asyncio.to_thread(lambda: list(islice(showing(alerts, ids, words, clearance), most)))
+    return await asyncio.to_thread(lambda: list(islice(showing([*by_id, *newest], ids, words, clearance), most)))
 
 
 def _rank(alert: Alert) -> tuple[int, int, int]:

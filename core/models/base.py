@@ -1,9 +1,9 @@
 """The base of core's models, and the values of the interface that they share."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
@@ -84,6 +84,16 @@ class ApiModel(BaseModel):
     def to_json(self) -> str:
         """JSON with keys in the order of declaration, without absent values."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+def _named(login: str, info: ValidationInfo) -> str:
+    if info.context is not None:
+        info.context[login] = ""
+    return login
+
+
+Login = Annotated[str, AfterValidator(_named)]
+"""Put into the context of the validation, if that is a dictionary, with ""; documents put their titles beside it."""
 
 
 class Attachment(ApiModel):

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from core.field_types import (
@@ -14,7 +14,7 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Outcome, Permission, Profile, number_of
+from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Login, Outcome, Permission, Profile, number_of
 from core.models.parameters import Parameter, ParameterType
 from core.protection import MalformedError, TargetKind, parse
 
@@ -33,8 +33,8 @@ class Identified(ApiModel):
 class StoredModel(Identified):
     """The fields of all objects. Alerts and cases show absent values as null, so they override `to_json`."""
 
-    created_by: str
-    updated_by: str | None = None
+    created_by: Login
+    updated_by: Login | None = None
     created_at: Millis
     updated_at: Millis | None = None
 
@@ -119,7 +119,7 @@ class Alert(StoredModel):
     tlp: Level
     pap: Level
     status: AlertStatus = "New"
-    assignee: str | None = None
+    assignee: Login | None = None
     """The login of the person who works on it."""
     summary: str | None = Field(None, exclude_if=_is_absent)
     """Why it was closed."""
@@ -161,7 +161,7 @@ class Task(StoredModel):
     order: int
     status: TaskStatus = "Waiting"
     flag: bool = False
-    owner: str | None = None
+    owner: Login | None = None
     start_date: Millis | None = None
     end_date: Millis | None = None
     due_date: Millis | None = None
@@ -177,7 +177,7 @@ class Case(StoredModel):
     severity: Severity
     start_date: Millis
     end_date: Millis | None = None
-    owner: str | None = None
+    owner: Login | None = None
     flag: bool = False
     tlp: Level
     pap: Level
@@ -213,7 +213,7 @@ class Log(StoredModel):
     message: str
     start_date: Millis
     status: Literal["Ok", "Deleted"] = "Ok"
-    owner: str
+    owner: Login
 
 
 class Comment(StoredModel):
@@ -267,7 +267,7 @@ class Approval(ApiModel):
     """
 
     needed: int
-    approved_by: list[str]
+    approved_by: list[Login]
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
 
@@ -302,7 +302,7 @@ class Override(ApiModel):
 
     reason: str
     overrides: list[Refusal]
-    approved_by: str | None = None
+    approved_by: Login | None = None
     """The org-admin who approved it."""
 
 
@@ -345,7 +345,7 @@ class Extension(ApiModel):
     """A request to undo an action later than was approved, which needs as many approvals as its run."""
 
     id: ObjectId
-    asked_by: str
+    asked_by: Login
     asked_at: Millis
     at: Millis | None = None
     """When core would undo it (ms); None: never."""
@@ -354,7 +354,7 @@ class Extension(ApiModel):
     """What it is for, of what the action has left in force."""
     outcome: Literal["approved", "denied", "expired", "lapsed"] | None = None
     """None while it waits. `lapsed`: all of it was undone before, or given another time."""
-    ended_by: str | None = None
+    ended_by: Login | None = None
     """Who denied it."""
     message: str | None = None
     """Why."""
@@ -363,7 +363,7 @@ class Extension(ApiModel):
 class EndChange(ApiModel):
     """Who changed when core undoes an action, from when to when; None: not by itself."""
 
-    by: str
+    by: Login
     at: Millis
     before: Millis | None = None
     after: Millis | None = None
@@ -414,7 +414,7 @@ class InForceState(ApiModel):
     """`unknown`: nobody knows whether it took effect, or whether it still lasts."""
     since: Millis
     ended_at: Millis | None = None
-    ended_by: str | None = None
+    ended_by: Login | None = None
     message: str | None = None
     """Why somebody marked it as ended, or why nobody knows any more."""
 
@@ -483,13 +483,13 @@ class Action(Identified):
     dispatched_at: Millis | None = None
     """When it was handed to its engine, after approval and waiting; None before it runs."""
     end_date: Millis | None = None
-    ended_by: str | None = None
+    ended_by: Login | None = None
     """Who denied, cancelled or stopped it."""
     operations: str
     parameters: str | None = None
     """JSON of the requester's parameters, without secrets."""
     report: str
-    created_by: str
+    created_by: Login
     created_at: Millis
     note: str | None = None
     """The requester's reason."""
@@ -523,8 +523,8 @@ class Measure(ApiModel):
     target: list[TargetArtifact] | None = None
     """The only one; None if nobody knows what it acts on in its object."""
     state: Literal["starting", "in_force", "unknown"]
-    created_by: str
-    approved_by: list[str]
+    created_by: Login
+    approved_by: list[Login]
     note: str | None = None
     since: Millis
     """When the first of its runs was dispatched."""
@@ -560,7 +560,7 @@ class BulkCounts(ApiModel):
     """The progress of a bulk."""
 
     id: ObjectId
-    created_by: str
+    created_by: Login
     created_at: Millis
     responder_name: str
     """Empty if no engine has it."""
@@ -648,7 +648,7 @@ class AuditRow(ApiModel):
     at: Millis
     what: str
     """Such as `run.approved`."""
-    by: str
+    by: Login
     """A login, or `core`."""
     object: str
     """What it is about: an id, a login, `@` and a group, and so on."""
@@ -796,7 +796,9 @@ class Document(ApiModel):
     """By artifact of an alert that was named, if they were asked for: the names of those that can run on it."""
 
     @model_validator(mode="after")
-    def _actions_have_details(self) -> Self:
+    def _actions_have_details(self, info: ValidationInfo) -> Self:
+        if info.context is not None:
+            info.context.update(self.titles)
         for action in self.actions:
             object.__setattr__(action, "responder_title", self.titles.get(action.responder_name, ""))
             if action.undo is not None:

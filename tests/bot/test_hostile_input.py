@@ -26,6 +26,7 @@ from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.block_kit import ids
 from bot.message import Intent
 from core.common.clock import boot_ms, now_ms
+from core.models import Action
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 from tests.bot.test_app import replies
 
@@ -180,7 +181,7 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
         for response in map(json.dumps, responses.received):
             assert "Nothing was run" in response
         assert (await env.client.alert(alert_id)).status == "New"
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
 
 
 async def test_an_expired_button_runs_nothing_and_its_card_gets_new_ones(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_p
         assert "Only members" in text
         status, text = await slack.send({**common("block_suggestion", team=GUEST), "action_id": ids.MENU, "value": ""})
         assert "Only members" in text
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
 
 
 @pytest.mark.parametrize("fault", ["error", "lose_request"])
@@ -256,7 +257,7 @@ async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path
         await slack.send(click(ids.MORE, await issue_button(env, alert_id, "read"), responses, channel=UNCONFIGURED))
         await responses.until_count(5)
         assert all("not set up" in json.dumps(response) for response in responses.received)
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
 
 
 async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ async def test_asked_state_in_a_forged_view_grants_no_permission(tmp_path: Path)
             payload = submission(ids.START_VIEW, json.dumps(claimed), {})
             status, text = await slack.send({**payload, "user": {"id": user, "team_id": TEAM}})
             assert (status, words in text) == (200, True)
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
 
 
 async def test_unknown_ids_are_acknowledged_with_a_message(tmp_path: Path) -> None:
@@ -306,7 +307,7 @@ async def test_what_slack_gave_up_over_http_is_not_carried_out(tmp_path: Path) -
                    "channel_id": SOC, "trigger_id": "1", "response_url": responses.url}  # fmt: skip
         assert (await slack.send(command, age_s=30))[0] == 200
         assert "nothing was done, so ask again" in await responses.until("Slack has told you that it failed")
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
 
 
 async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path: Path) -> None:
@@ -318,7 +319,7 @@ async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path:
         frozen_ms = 30_000
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.until(lambda view: "Slack has told you that it failed" in str(view.messages(SOC)))
-        assert await env.client.search(ACTIONS) == []
+        assert await env.client.search(Action, ACTIONS) == []
         frozen_ms += 2_500  # less than what Slack waits
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
@@ -500,7 +501,7 @@ def send_payloads(folder: Path, users: Sequence[str]) -> tuple[int, list[Any]]:
             send()
             alert = runner.run(env.client.alert(alert_id))
             changed = alert.status != "New" or alert.case is not None
-            runs = runner.run(env.client.search(ACTIONS))
+            runs = runner.run(env.client.search(Action, ACTIONS))
         finally:
             runner.run(bot.__aexit__(None, None, None))
     return len(runs) + changed, [entry for entry in logs if entry["event"] in INTERNAL_ERRORS]

@@ -18,6 +18,7 @@ from bot.block_kit import ids
 from bot.demo.transcript import text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView
 from core.client import CoreClient
+from core.models import Action
 from tests import programs
 from tests.documents import ROOT, blocks
 from tests.programs import PIPE, Program
@@ -147,8 +148,8 @@ async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
                             await person.click(None, view_id=form["id"], action_id=ids.RUN)
             while len(ended) < 4:
                 ended_now = {"_in": {"_field": "status", "_values": ["Success", "Failure"]}}
-                for action in await core.search("/api/connector/engine/action/_search", ended_now):
-                    ended[action["responderName"]] = action["status"]
+                for action in await core.search(Action, "/api/connector/engine/action/_search", ended_now):
+                    ended[action.responder_name] = action.status
                 await core.events(None, 1)
     finally:
         process.send_signal(signal.SIGINT)

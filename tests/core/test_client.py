@@ -10,6 +10,7 @@ import pytest
 from core.api.http.errors import ERRORS, error_body
 from core.client import UNANSWERED, CoreClient, error_from_response
 from core.common.errors import ResponderBotError
+from core.models import Alert
 from tests.core.running import running_core
 
 ALERT = {
@@ -32,8 +33,8 @@ async def test_objects_are_created_read_and_searched(tmp_path: Path) -> None:
         closed = await client.alert(alert.id)
         assert (closed.status, closed.summary) == ("Ignored", "A scanner of ours.")
         assert (await client.mark_alert_unread(alert.id)).status == "New"
-        found = await client.search("/api/alert/_search", {"_field": "source", "_value": "wazuh"}, "0-10")
-        assert [item["id"] for item in found] == [alert.id]
+        found = await client.search(Alert, "/api/alert/_search", {"_field": "source", "_value": "wazuh"}, "0-10")
+        assert [item.id for item in found] == [alert.id]
         template = await client.create_case_template({"name": "a/b {c} ü", "titlePrefix": "[SSH]"})
         assert await client.case_template("a/b {c} ü") == template
         case = await client.create_case(

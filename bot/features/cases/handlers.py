@@ -86,8 +86,8 @@ async def _create(context: Context, alert_id: str, template: str) -> None:
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:
-    templates = await context.core.search("/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
-    return [CaseTemplate.model_validate(raw) for raw in templates]
+    path = "/api/case/template/_search"
+    return await context.core.search(CaseTemplate, path, range=f"0-{LISTED}", sort=["name"])
 
 
 def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert_id: str) -> CaseTemplate:

@@ -12,7 +12,7 @@ import pytest
 from bot.features.alert_groups.handlers import until_morning
 from bot.slack_emulator import EmulatedUser
 from bot.storms import masked
-from core.models import RunInput
+from core.models import Case, RunInput
 from core.settings import EngineSection
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent
@@ -299,7 +299,7 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         assert len({(await env.client.alert(one)).case for one in alert_ids}) == 1
         await choose(anna, card, "Make one case")  # again: no second case
         await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 1 alert of this group" in m["text"]])
-        found = await env.client.search("/api/case/_search")
+        found = await env.client.search(Case, "/api/case/_search")
         assert len(found) == 1
         assert (await env.client.alert(secret)).case is None
 
