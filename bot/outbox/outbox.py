@@ -113,18 +113,14 @@ class MessageOutbox:
         """
 
         def move(tx: Transaction, now: int) -> None:
-            if grouped is not None:
-                alert_groups.write(tx, grouped)
             state.set_value(tx, "cursor", str(cursor))
             for channel, at in (mentioned or {}).items():
                 state.set_value(tx, f"mentioned:{channel}", str(at))
-            if asked:
-                state.set_value(tx, "asked", asked)
             for root_id, at in reminders:
                 refreshes.add_later(tx, root_id, at)
             refreshes.fulfil_until(tx, cursor, now)
 
-        await self._write(desired, move)
+        await self._write(desired, move, grouped, asked)
 
     async def commit_refresh(
         self,
@@ -136,13 +132,9 @@ class MessageOutbox:
         """Upsert what was rendered for these requests, and send it first; `asked` is that of `Asking`."""
 
         def fulfil(tx: Transaction, now: int) -> None:
-            if asked:
-                state.set_value(tx, "asked", asked)
-            if grouped is not None:
-                alert_groups.write(tx, grouped)
             refreshes.fulfil(tx, requests, now)
 
-        await self._write(desired, fulfil)
+        await self._write(desired, fulfil, grouped, asked)
 
     async def commit_groups(
         self,
@@ -155,10 +147,8 @@ class MessageOutbox:
         def note(tx: Transaction, _now: int) -> None:
             for group in rendered:
                 alert_groups.rendered(tx, group)
-            if grouped is not None:
-                alert_groups.write(tx, grouped)
 
-        await self._write(desired, note)
+        await self._write(desired, note, grouped)
 
     async def enforce_clearance(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int]) -> None:
         """Upsert messages that were rendered for another clearance. `kept`: those that needn't be, and for which."""
@@ -182,8 +172,10 @@ class MessageOutbox:
         self,
         desired: Sequence[DesiredMessage],
         also: Callable[[Transaction, int], None] = lambda _tx, _now: None,
+        grouped: GroupChanges | None = None,
+        asked: str = "",
     ) -> None:
-        """Raises ResponderBotError("conflict") if another replica leads."""
+        """`also` runs first. Raises ResponderBotError("conflict") if another replica leads."""
         now = self._clock()
         rows = [(message, _row(message, now)) for message in map(_without_secrets, desired)]
 
@@ -197,6 +189,10 @@ class MessageOutbox:
                 if message.buttons is not None:
                     buttons.save(tx, message.buttons)
             also(tx, now)
+            if grouped is not None:
+                alert_groups.write(tx, grouped)
+            if asked:
+                state.set_value(tx, "asked", asked)
 
         await self._store.transaction(work)
         self.sender.wake()
