@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.text import mentions
+from bot.clearance import SHARED
 from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
 from bot.notifier.timeline import ChannelAccess
@@ -79,9 +80,14 @@ class BulkMessages:
         who, is_broadcast = [_user(one) for one in rung], False
         if not asked and await asking.may_ask(channel):
             who, is_broadcast = self._access.mention(channel, 1), True
-        content = bulks.ask(bulk, mentions(who), is_broadcast=is_broadcast)
+        content = bulks.ask(self._shown(bulk, channel), mentions(who), is_broadcast=is_broadcast)
         thread_of = bulk_key(bulk.id, channel)
         return DesiredMessage(f"{BULK}ask:{bulk.id}:{channel}", channel, content, thread_of=thread_of)
+
+    def _shown(self, bulk: BulkCounts, channel: str) -> BulkCounts:
+        """Another company reads in a shared channel not even how severe an alert is that it may not see."""
+        is_shared = not is_person(channel) and self._access.clearance_of(channel) == SHARED
+        return bulk.model_copy(update={"severity": None}) if is_shared else bulk
 
     async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
         """The message once more for those who were asked, since half of the time is over."""
@@ -131,7 +137,7 @@ class BulkMessages:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        content = bulks.progress(bulk, button=buttons)
+        content = bulks.progress(self._shown(bulk, channel), button=buttons)
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
         is_progress = not bulks.has_ended(bulk)

@@ -27,6 +27,7 @@ from tests.bot.features.environment import (
     FeatureEnvironment,
     card_in,
     feature_environment,
+    message_with,
     text_of,
     topmost,
     within_limits,
@@ -341,3 +342,19 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
         assert "Half of the time" not in text_of(asked_twice[-1])
         assert len([text for text in phone(env, "ben") if "<!date" in text]) == 0
+
+
+async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
+    shared = {**CHANNELS[0], "id": "C0SHARED", "clearance": "clear"}
+    async with asking(tmp_path, channels=[CHANNELS[0], shared], shared=("C0SHARED",)) as env:
+        alerts = [await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, tlp=tlp) for tlp in (0, 2)]
+        await env.card_of("ben", alerts[0], "C0SHARED")
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+        assert "up to CRITICAL" in await env.until("ben", on_phone("Approve or deny"))
+        await env.until("ben", message_with("C0SHARED", "2 wait for approval"))
+        await all_sent(env.bot)
+        sent = [str(body) for _, _, body, _ in env.emulator.traffic if body.get("channel") == "C0SHARED"]
+        assert [text for text in sent if "Approve or deny: Isolate on 2 targets for 1 hour, asked by anna" in text]
+        assert not [text for text in sent if "CRITICAL" in text or alerts[1].id in text]
