@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, filterfalse
 from typing import Any
 
 from bot.block_kit import ids
@@ -233,38 +234,41 @@ def run_lines(
     """
     targets = {object_id: view_of(object_id) for object_id in {action.object_id for action in newest}}
     shown = [action for action in newest if targets[action.object_id].is_open]
-    ended = _ended([action for action in shown if not runs.is_open(action)])
-    waiting = [[action] for action in shown if runs.awaits_approval(action)]
-    in_force = [group for group in ended if undo_state.is_in_force(group[0])]
-    running = [[action] for action in shown if runs.is_open(action) and not runs.awaits_approval(action)]
-    over = [group for group in ended if not undo_state.is_in_force(group[0])]
+    lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(list(filterfalse(runs.is_open, shown)))]
+    waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
     if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
-    earlier = [action for group in over[MAX_ENDED:] for action in group]
+    earlier, unread = list(chain(*over[MAX_ENDED:])), max(total - len(newest), 0)
     groups = [*waiting, *in_force, *running, *over[:MAX_ENDED]]
     urgent = len(waiting) + len(in_force)
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
     for number, group in enumerate(groups):
-        view_of_run, can_repeat = targets[group[0].object_id], not is_folded
-        run_blocks = _runs(group, view_of_run, button, now_ms, policies, can_repeat=can_repeat)
+        view = targets[group[0].object_id]
+        run_blocks = _runs(group, view, button, now_ms, policies, can_repeat=not is_folded)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
-            rest = [*(action for left in groups[number:] for action in left), *earlier]
-            left = runs.summary(rest, len(rest) + max(total - len(newest), 0), "more run")
+            rest = [*chain(*groups[number:]), *earlier]
+            left = runs.summary(rest, len(rest) + unread, "more run")
             blocks[1].append(context(f"and {left}: `/responder actions {root_id}` shows all."))
             break
         blocks[0 if number < urgent else 1].extend(run_blocks)
     else:
-        further = 0 if is_folded else len(earlier) + max(total - len(newest), 0)
-        if further:
+        if not is_folded and (further := len(earlier) + unread):
             blocks[1].append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
         above = max(targets[action.object_id].subject.tlp for action in hidden)
         blocks[1].append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
     return blocks
+
+
+def _place(action: Action) -> int:
+    """Of a run's line: 0 waits for a decision, 1 is in force, 2 runs, 3 is over."""
+    if runs.is_open(action):
+        return 0 if runs.awaits_approval(action) else 2
+    return 1 if undo_state.is_in_force(action) else 3
 
 
 def _ended(ended: Sequence[Action]) -> list[list[Action]]:
