@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from httpx_aiohttp import AiohttpTransport
 
 from core.app import Core, serving
 from core.common.clock import now_ms
@@ -86,7 +87,7 @@ async def running_core(folder: Path, **parts: Any) -> AsyncIterator[RunningCore]
     await templates.copy_to(settings.core.database, audited=audited)
     async with (
         serving(settings, grace_s=0) as (core, url),
-        httpx.AsyncClient(base_url=url, timeout=30) as http,
+        httpx.AsyncClient(base_url=url, transport=AiohttpTransport(), timeout=30) as http,
     ):
         if audited:
             await require_rows(core.database)
