@@ -51,6 +51,7 @@ from core.audit import heads
 from core.audit.reader import AuditReader
 from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
+from core.authorization import full_login
 from core.common import systemd
 from core.common.clock import Clock, as_time, now_ms
 from core.common.database import Database, Reads
@@ -77,7 +78,7 @@ from core.records.events import Feed
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.retention.pruning import Retention
-from core.settings import OWN_ENGINE, CoreSettings, folder_problems, host_name
+from core.settings import OWN_ENGINE, CoreSettings, ResponderSection, folder_problems, host_name
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import events
@@ -245,9 +246,10 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock, version=_version("responder-bot"))
-    guards = Guards(settings.responder, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
+    sections = {name: _with_full_logins(one, domain) for name, one in settings.responder.items()}
+    guards = Guards(sections, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
     blockable = Blockable(settings.blocklist.never)
-    registry = Registry(made, settings.responder, database, clock, host, blockable)
+    registry = Registry(made, sections, database, clock, host, blockable)
     stack.push_async_callback(registry.close)
     await registry.open()
     await record_settings(database, clock, host.name, settings.model_dump())
@@ -384,6 +386,17 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         runner.drained,
         stack,
     )
+
+
+def _with_full_logins(section: ResponderSection, domain: str) -> ResponderSection:
+    """A section whose people are named by their whole logins, by which others know what they are called."""
+    named = {key: getattr(section, key) for key in ("run_by", "approve_by")}
+    full = {
+        key: tuple(name if name.startswith("@") else full_login(name, domain) for name in names)
+        for key, names in named.items()
+        if names is not None
+    }
+    return section.model_copy(update=full)
 
 
 def host_of(settings: CoreSettings, made: Sequence[Engine]) -> Host:

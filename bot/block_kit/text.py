@@ -165,8 +165,11 @@ _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 
 
 def plain_name(login: str) -> str:
-    """What Slack calls somebody, or else the part of the login before the `@`; foreign text, not escaped."""
-    return NAMES.get().get(login) or login.partition("@")[0]
+    """What Slack calls somebody, or else the part of the login before the `@`; foreign text, not escaped.
+
+    A group, such as `@leads`, is called that.
+    """
+    return NAMES.get().get(login) or login.partition("@")[0] or login
 
 
 def person_name(login: str) -> str:

@@ -619,9 +619,9 @@ class Policy(ApiModel):
 
     confirm: str = ""
     approval: int = 0
-    run_by: list[str] | None = None
+    run_by: list[Login] | None = None
     """Logins and `@groups` of the settings; None for everybody who may run responders. So is `approve_by`."""
-    approve_by: list[str] | None = None
+    approve_by: list[Login] | None = None
     ask: list[str] | None = None
     """The Slack user groups and people who are asked to approve, in place of whoever may."""
     rate: list[str] | None = None

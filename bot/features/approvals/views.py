@@ -20,6 +20,7 @@ from bot.block_kit.text import (
     foreign,
     person_name,
     plain,
+    plain_name,
     section,
     sections,
     slack_date,
@@ -46,7 +47,8 @@ def named_approvers(policy: Policy | None) -> str:
     """Who may approve a run, if the settings name them; mrkdwn."""
     if policy is None or policy.approve_by is None:
         return ""
-    return foreign(f"Can be approved by: {', '.join(policy.approve_by) or 'nobody'}.", POLICY_LIMIT)
+    named = ", ".join(map(plain_name, policy.approve_by))
+    return foreign(f"Can be approved by: {named or 'nobody'}.", POLICY_LIMIT)
 
 
 def inputs(action: Action, view: RedactedView) -> list[str]:

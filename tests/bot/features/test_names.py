@@ -1,8 +1,10 @@
 """People are called what Slack calls them, also those who never met this bot; who isn't in Slack, by their login."""
 
+from pathlib import Path
+
 from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import in_thread
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
 from tests.bot.running import SOC
 
 KAI = "Kai (night shift)"
@@ -22,6 +24,19 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         story = text_of(await env.told("ben", "Audit of"))
         assert KAI in story
         assert "kai" not in text_of(request).replace(KAI, "")
+
+
+async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_refusal(tmp_path: Path) -> None:
+    rules = {"Isolate": {"approve_by": ["kai", "@leads"]}, "Tell": {"run_by": ["kai"]}}
+    async with feature_environment(tmp_path, rules) as env:
+        env.emulator.add_user("U0KAI", name=KAI, real_name="Kai Winter")
+        await env.core.key("analyst", "kai")
+        await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
+        alert, card = await env.alert_and_card("anna")
+        await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+        assert f"only {KAI} may run it" in text_of(await env.told("anna", "may run it"))
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        await env.until("ben", in_thread(card["ts"], f"Can be approved by: {KAI}, @leads."))
 
 
 async def test_two_people_whose_names_look_alike_are_told_apart_where_somebody_decides(env: FeatureEnvironment) -> None:

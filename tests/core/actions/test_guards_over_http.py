@@ -133,7 +133,8 @@ async def test_who_approves_is_checked_and_shown(core: RunningCore) -> None:
     answer = await core.send("POST", path, {})
     assert (answer.status_code, answer.json()["rule"]) == (403, "approve_by")
     document = (await core.send("GET", f"/api/document?ids={alert}")).json()["documents"][0]
-    assert document["policies"]["Approved_1_0"] == {"confirm": "", "approval": 1, "approveBy": ["chief"]}
+    named = ["chief@responder-bot.local"]
+    assert document["policies"]["Approved_1_0"] == {"confirm": "", "approval": 1, "approveBy": named}
     chief = {"Authorization": f"Bearer {core.keys['chief']}"}
     assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
     assert (await ended(core, action))["status"] == "Success"

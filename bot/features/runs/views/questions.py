@@ -18,6 +18,7 @@ from bot.block_kit.text import (
     defang_indicators,
     foreign,
     person_name,
+    plain_name,
     readable_name,
     said,
     section,
@@ -169,7 +170,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     """The policy's words, when the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    by = f" by {foreign(', '.join(policy.approve_by), 200)}" if policy.approve_by else ""
+    by = f" by {foreign(', '.join(map(plain_name, policy.approve_by)), 200)}" if policy.approve_by else ""
     by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
     lasts = _lasts("It", policy, request.undo_after_minutes)
