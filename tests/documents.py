@@ -46,6 +46,6 @@ def links(page: Path) -> Iterator[str]:
 
 def commands(page: Path) -> list[str]:
     """What a page tells people to type: in shell blocks, in sentences, in tables. Blocks with curl are programs."""
-    spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))
+    spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))]
     lines = [line for block in blocks(page, "sh") if "curl" not in block for line in block.splitlines()]
     return [*lines, *(span for span in spans if _SHELL.match(span))]
