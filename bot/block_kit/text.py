@@ -159,7 +159,7 @@ def _defanged(match: re.Match[str]) -> str:
 
 
 NAMES: ContextVar[Mapping[str, str]] = ContextVar("names", default=MappingProxyType({}))
-"""What logins and names of responders are called; the app in whose tasks something is rendered sets it."""
+"""What logins and names of responders are called; set by the app for the tasks that render something."""
 _WORD = re.compile(r"[^\s,;:()\"'`]+")
 _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 
