@@ -245,7 +245,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
     host = host_of(settings, made)
-    hosts = Hosts(database, host, clock, version=_version("responder-bot"))
+    hosts = Hosts(database, host, clock)
     sections = {name: _with_full_logins(one, domain) for name, one in settings.responder.items()}
     guards = Guards(sections, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
     blockable = Blockable(settings.blocklist.never)

@@ -21,6 +21,7 @@ from core.common.database.sqlite.database import SqliteDatabase, apply, has_tabl
 from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.database.transfer import Store
 from core.common.errors import ResponderBotError
+from core.common.leases import COLUMNS
 from core.common.private_files import create_database, narrow_database
 
 SCHEMA = "responder_bot"
@@ -200,13 +201,8 @@ CREATE INDEX button_set_message ON button_set (message_key, channel);
 CREATE INDEX button_set_expires_at ON button_set (expires_at);
 
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT);
--- beat: how often a replica has renewed its lease, as clocks of hosts differ; host, pid, version and started_at tell
--- people which one it is. leads: 1 for the one that follows core and sends.
--- lease_until: by its own clock, for commands that need it stopped.
-CREATE TABLE replica (
-  holder TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, version TEXT NOT NULL,
-  started_at INTEGER NOT NULL, beat INTEGER NOT NULL, leads INTEGER NOT NULL,
-  lease_until INTEGER NOT NULL) WITHOUT ROWID;
+-- The leases of the bot's replicas (core/common/leases.py). leads: 1 for the one that follows core and sends.
+CREATE TABLE replica ({lease}, pid INTEGER NOT NULL, leads INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 -- due_at: of a reminder; else 0.
 CREATE TABLE refresh (
   number INTEGER PRIMARY KEY AUTOINCREMENT, root_id TEXT NOT NULL, log_id TEXT NOT NULL, after_event INTEGER NOT NULL,
@@ -230,7 +226,7 @@ CREATE INDEX channel_alert_alike ON channel_alert (channel, alike, at, severity)
 CREATE INDEX channel_alert_alone ON channel_alert (at) WHERE group_key = '';
 CREATE INDEX channel_alert_grouped ON channel_alert (at) WHERE group_key <> '';
 CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, card) WHERE group_key <> '';
-"""
+""".replace("{lease}", COLUMNS)
 
 _INBOX = """
 CREATE TABLE inbox (

@@ -374,7 +374,7 @@ class Lifecycle:
         this core took.
         """
         is_over, core, live = self._hosts.find_over(tx, holder)
-        if not is_over or not self._hosts.holds_lease(tx):
+        if not is_over or not self._hosts.keep_lease(tx):
             return []
         stored.release_waiting(tx, holder)
         own, ended = list[Row](), 0

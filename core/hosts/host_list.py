@@ -50,7 +50,7 @@ def drain(tx: Transaction, now: int, by: str, name: str, core_id: str = "", *, c
     `by` is who decides that. `cancel` lets them take runs again. Returns the number of cores. Raises
     ResponderBotError("not_found") if there is none, and "conflict" if several hosts have that name.
     """
-    cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["id"]))]
+    cores = [row for row in stored.all_cores(tx) if row["host"] == name and core_id in ("", _short(row["holder"]))]
     if not cores:
         which = f"core {core_id} on a host {name}" if core_id else f"host {name} with a core"
         raise ResponderBotError("not_found", f"There is no {which}; `responder-bot hosts` lists them.")
@@ -62,7 +62,7 @@ def drain(tx: Transaction, now: int, by: str, name: str, core_id: str = "", *, c
         )
         raise ResponderBotError("conflict", sentence)
     for row in cores:
-        stored.set_draining(tx, row["id"], draining=not cancel)
+        stored.set_draining(tx, row["holder"], draining=not cancel)
     trail.record(tx, now, "host.resumed" if cancel else "host.drained", by=by, object=name, core=core_id)
     return len(cores)
 
@@ -84,11 +84,11 @@ def list_hosts(reads: Reads, is_over: Callable[[Row], bool]) -> list[HostEntry]:
 
 
 def _core(reads: Reads, row: Row, is_over: bool) -> CoreEntry:
-    held = stored_actions.dispatched_by(reads, row["id"])
+    held = stored_actions.dispatched_by(reads, row["holder"])
     running = Counter(action["engine_name"] for action in held)
     state = "stopped" if row["stopped"] else "silent" if is_over else "draining" if row["draining"] else "running"
     return CoreEntry(
-        id=_short(row["id"]),
+        id=_short(row["holder"]),
         version=row["version"],
         state=state,
         started_at=row["started_at"],

@@ -1,13 +1,9 @@
-"""This core among all cores on the database: its lease, and which others still hold theirs.
-
-Clocks of hosts differ and jump, so a lease expires at no time of day: it expires once this core has seen no renewal for
-LEASE_MS (core/docs/semantics.md#several-hosts).
-"""
+"""This core among all cores on the database: its host, its lease, and which others have lost theirs."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -15,14 +11,13 @@ import structlog
 from core.common import leases
 from core.common.clock import Clock, as_time, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
+from core.common.leases import Leases
 from core.common.private_files import read_or_create
 from core.common.words import count
 from core.store import actions as stored_actions
 from core.store import hosts as stored
 
-LEASE_MS = 15_000  # a core that hasn't renewed its lease for this long loses its actions
-LOOKS = 3  # and was seen expired this often: after an outage of the database, others need a moment
-PAUSE_MS = 10_000  # after a longer pause between looks, counting starts again
+LEASE_MS = 15_000  # as long as the restart of a database may take: what runs on a host that is lost ends as a Failure
 STOPPED_LEASE_MS = 60_000  # the same for a core that was stopped while programs ran, since it is about to start again
 AHEAD_MS = 10_000  # a clock of another host that is further ahead is reported
 BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
@@ -48,49 +43,32 @@ class Host:
         return cls(name, hashlib.sha256(f"{mark}\0{name}".encode()).hexdigest()[:16])
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A lease as it was when this core first saw it so."""
-
-    beat: int
-    until: int
-    at: int
-    """By the clock of leases (ms)."""
-    looks: int = 0
-    """How often it was seen unchanged, without a long pause."""
-
-
 class Hosts:
     """Holds this core's lease, and tells which leases of other cores have expired."""
 
-    def __init__(
-        self, database: Database, host: Host, clock: Clock, *, version: str = "", lease_clock: Clock = boot_ms
-    ) -> None:
+    def __init__(self, database: Database, host: Host, clock: Clock, *, lease_clock: Clock = boot_ms) -> None:
         """`lease_clock` measures how long ago something was, in ms; nothing but this core reads its values."""
         self.host = host
-        self.holder = leases.new_holder()
-        """The lease holder: this process, until it loses its lease; then it goes on under another name."""
         self.draining = False
         """Whether this core is to take no new work, finish what runs, and end."""
+        self.elapsed_ms = lease_clock
+        """The clock of leases, to measure how long something lasts."""
+        self._leases = Leases(database, "owner", LEASE_MS, clock, lease_clock)
         self._database = database
         self._clock = clock
-        self._version = version
-        self._lease_clock = lease_clock
-        self._started_at = clock()
-        self._renewed_at = lease_clock()
-        self._seen: dict[str, _Seen] = {}
-        self._looked_at = lease_clock()
         self._look_began_at = clock()
-        self._rows: Sequence[Row] = ()
         self._lost: Sequence[Row] = ()
         self._ahead_ms: dict[str, int] = {}
         """By host id, how far its clock is at least ahead of this one's; below 0, how far it is behind."""
 
+    @property
+    def holder(self) -> str:
+        """The lease holder: this process, until it loses its lease; then it goes on under another name."""
+        return self._leases.holder
+
     async def open(self) -> None:
         """Take a lease."""
-        began = self._lease_clock()
-        await self._database.transaction(lambda tx: self._register(tx, self.holder))
-        self._renewed_at = began
+        await self._leases.hold(lambda tx: self._register(tx, self.holder))
 
     async def close(self) -> None:
         """Give up what is not dispatched and what remote engines run, and end the lease.
@@ -118,19 +96,18 @@ class Hosts:
 
     async def renew(self) -> bool:
         """Renew the lease; False if it was lost. This core then has a new lease that holds nothing yet."""
-        holder, following, began = self.holder, leases.new_holder(), self._lease_clock()
+        following = leases.new_holder()
 
         def work(tx: Transaction) -> Row | None:
-            row = stored.renew(tx, holder, self._clock() + LEASE_MS)
+            row = self._leases.renew(tx)
             if row is None:
                 self._register(tx, following)
             return row
 
-        row = await self._database.transaction(work)
-        self._renewed_at = began
+        row = await self._leases.hold(work)
         if row is None:
             log.warning("lease_lost", host=self.host.name)
-            self.holder = following
+            self._leases.holder = following
             return False
         self.draining = bool(row["draining"])
         return True
@@ -142,7 +119,7 @@ class Hosts:
 
     async def read_draining(self) -> None:
         """Read again whether this core is to drain."""
-        row = await self._database.read(lambda reads: stored.find(reads, self.holder))
+        row = await self._database.read(self._leases.find)
         self.draining = row is not None and bool(row["draining"])
 
     async def problems(self) -> list[str]:
@@ -179,17 +156,13 @@ class Hosts:
 
     def is_late(self) -> bool:
         """Whether this core's lease may have expired for others, such as after the process was frozen."""
-        return self._lease_clock() - self._renewed_at >= LEASE_MS
-
-    def holds_lease(self, reads: Reads) -> bool:
-        """Whether this core has its lease; ask in the transaction that depends on it."""
-        return stored.find(reads, self.holder) is not None
+        return not self._leases.left_ms()
 
     def keep_lease(self, tx: Transaction) -> bool:
-        """As `holds_lease`; also renews a lease that would end soon."""
-        row, now = stored.find(tx, self.holder), self._clock()
-        if row is not None and row["lease_until"] < now + LEASE_LEFT_MS:
-            stored.renew(tx, self.holder, now + LEASE_MS)
+        """Whether this core has its lease, renewed if it would end soon; ask in the transaction that depends on it."""
+        row = self._leases.find(tx)
+        if row is not None and row["lease_until"] < self._clock() + LEASE_LEFT_MS:
+            self._leases.renew(tx)
         return row is not None
 
     async def look(self) -> list[str]:
@@ -202,13 +175,15 @@ class Hosts:
             return stored.all_cores(tx), stored.lost(tx), stored.without_lease(tx)
 
         began_at = self._clock()
-        self._rows, self._lost, without = await self._database.snapshot(read)
-        now = self._lease_clock()
-        has_paused, self._looked_at = now - self._looked_at > PAUSE_MS, now
-        self._seen = {row["id"]: self._as_seen(row, now, has_paused=has_paused) for row in self._rows}
+        rows, self._lost, without = await self._database.snapshot(read)
+        renewed = [row for row in self._leases.look(rows) if row["holder"] != self.holder and not row["stopped"]]
+        for row in renewed:
+            # It was renewed after the last look began; a slow database must not look like a wrong clock.
+            renewed_at = row["lease_until"] - LEASE_MS
+            self._ahead_ms[row["host_id"]] = max(renewed_at - self._clock(), min(renewed_at - self._look_began_at, 0))
         self._look_began_at = began_at
-        live = self.live_hosts(self._rows)
-        over = [row["id"] for row in self._rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
+        live = self.live_hosts(rows)
+        over = [row["holder"] for row in rows if self.is_over(row) and not self._is_left_to(live, row["host_id"])]
         return [*over, *(holder for holder in without if holder != self.holder)]
 
     def live_hosts(self, rows: Iterable[Row]) -> frozenset[str]:
@@ -224,14 +199,14 @@ class Hosts:
     def find_over(self, tx: Transaction, holder: str) -> tuple[bool, Row | None, Collection[str]]:
         """Whether this core is to take over from that holder; its row; the ids of live hosts. As of the last `look`."""
         cores = stored.all_cores(tx)
-        row, live = next((core for core in cores if core["id"] == holder), None), self.live_hosts(cores)
+        row, live = next((core for core in cores if core["holder"] == holder), None), self.live_hosts(cores)
         is_over = row is None or (self.is_over(row) and not self._is_left_to(live, row["host_id"]))
         return is_over, row, live
 
     def why_no_runs(self) -> Mapping[str, str]:
         """Other hosts by id, as of the last look: why one takes no runs, such as "it is draining", or ""."""
         reasons = {row["host_id"]: f"it was lost at {as_time(row['at'])}" for row in self._lost}
-        for row in sorted(self._rows, key=lambda row: not row["draining"]):
+        for row in sorted(self._leases.rows, key=lambda row: not row["draining"]):
             if row["host_id"] == self.host.id:
                 continue
             if row["stopped"] or self.is_over(row):
@@ -242,53 +217,24 @@ class Hosts:
 
     def common_clock(self) -> int:
         """What the slowest clock of the hosts says, as of the last look: cores that count by it agree (ms)."""
-        live = self.live_hosts(self._rows)
+        live = self.live_hosts(self._leases.rows)
         return self._clock() + min([0, *(ahead_ms for id_, ahead_ms in self._ahead_ms.items() if id_ in live)])
-
-    def elapsed_ms(self) -> int:
-        """The clock of leases, to measure how long something lasts."""
-        return self._lease_clock()
 
     def others(self) -> Sequence[Row]:
         """The other cores as of the last look."""
-        return [row for row in self._rows if row["id"] != self.holder]
+        return [row for row in self._leases.rows if row["holder"] != self.holder]
 
     def _register(self, tx: Transaction, holder: str) -> None:
-        stored.register(
-            tx,
-            {
-                "id": holder,
-                "lease_until": self._clock() + LEASE_MS,
-                "host": self.host.name,
-                "host_id": self.host.id,
-                "version": self._version,
-                "started_at": self._started_at,
-                "draining": int(self.draining),
-            },
-        )
-
-    def _as_seen(self, row: Row, now: int, *, has_paused: bool) -> _Seen:
-        """The lease as it is now. `has_paused`: this core did not look for a while, so maybe nobody could renew."""
-        before = self._seen.get(row["id"])
-        if before is not None and (before.beat, before.until) == (row["beat"], row["lease_until"]):
-            return replace(before, looks=0 if has_paused else before.looks + 1)
-        if before is not None and row["id"] != self.holder and not row["stopped"]:
-            # It was renewed after the last look began; a slow database must not look like a wrong clock.
-            renewed_at = row["lease_until"] - LEASE_MS
-            self._ahead_ms[row["host_id"]] = max(renewed_at - self._clock(), min(renewed_at - self._look_began_at, 0))
-        return _Seen(row["beat"], row["lease_until"], now)
+        self._leases.take(tx, holder, self.host.name, host_id=self.host.id, draining=int(self.draining))
+        stored.find_again(tx, self.host.id)
 
     def is_over(self, row: Row) -> bool:
         """Whether this core has seen a lease expire; False if it was renewed since the last look."""
-        if row["id"] == self.holder:
+        if row["holder"] == self.holder:
             return False
-        if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["id"])):
+        if self.is_here(row["host_id"]) and (row["stopped"] or leases.is_dead(row["holder"])):
             return True
-        seen = self._seen.get(row["id"])
-        if seen is None or (seen.beat, seen.until) != (row["beat"], row["lease_until"]):
-            return False
-        allowed = STOPPED_LEASE_MS if row["stopped"] else LEASE_MS
-        return seen.looks >= LOOKS and self._lease_clock() - seen.at >= allowed
+        return self._leases.silent_ms(row) >= (STOPPED_LEASE_MS if row["stopped"] else LEASE_MS)
 
 
 def is_long_silent(row: Row, now: int) -> bool:

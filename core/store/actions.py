@@ -36,7 +36,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
         " created_by, acted_through, created_at, owner, engine_job_id, parameters, secret_names,"
         " whole_parameters, awaits_approval, bulk_id, undoes, target, run_id, request_id, doc)"
         " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
-        " :created_by, :acted_through, :created_at, (SELECT id FROM owner WHERE id = :owner), :engine_job_id,"
+        " :created_by, :acted_through, :created_at, (SELECT holder FROM owner WHERE holder = :owner), :engine_job_id,"
         " :parameters, :secret_names, :whole_parameters, :awaits_approval, :bulk_id, :undoes, :target,"
         " :run_id, :request_id, :doc)",
         {**NEW, **values},
@@ -287,7 +287,7 @@ def delete_report(tx: Transaction, action_id: int) -> None:
 def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) -> None:
     """Store the last approval. `holder` may then dispatch the action; any core may, if it is None or has no lease."""
     tx.run(
-        "UPDATE action SET doc = :doc, owner = (SELECT id FROM owner WHERE id = :holder), awaits_approval = 0"
+        "UPDATE action SET doc = :doc, owner = (SELECT holder FROM owner WHERE holder = :holder), awaits_approval = 0"
         " WHERE id = :id",
         {"id": action_id, "doc": doc, "holder": holder},
     )

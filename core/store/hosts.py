@@ -3,50 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+from core.common import leases
 from core.common.database import Reads, Row, Transaction
 from core.store.actions import OPEN
-
-_CORE = "id, lease_until, beat, host, host_id, version, started_at, draining, stopped"
 
 # --- cores ------------------------------------------------------------------------------------------------------------
 
 
-def register(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record a core with a lease; its host is no longer lost.
-
-    `id, lease_until, host, host_id, version, started_at, draining`.
-    """
-    tx.run(
-        "INSERT INTO owner (id, lease_until, host, host_id, version, started_at, draining)"
-        " VALUES (:id, :lease_until, :host, :host_id, :version, :started_at, :draining)",
-        values,
-    )
-    tx.run("DELETE FROM lost_host WHERE host_id = :host_id", values)
-
-
-def renew(tx: Transaction, holder: str, lease_until: int) -> Row | None:
-    """Renew a core's lease. Returns its row; None if it has lost the lease."""
-    rows = tx.rows(
-        f"UPDATE owner SET lease_until = :until, beat = beat + 1 WHERE id = :holder RETURNING {_CORE}",
-        {"holder": holder, "until": lease_until},
-    )
-    return rows[0] if rows else None
-
-
-def find(reads: Reads, holder: str) -> Row | None:
-    """The row of a core; None if it has lost its lease."""
-    return reads.row(f"SELECT {_CORE} FROM owner WHERE id = :holder", {"holder": holder})
-
-
 def all_cores(reads: Reads) -> list[Row]:
     """All cores with a lease, expired ones too, by host."""
-    return reads.rows(f"SELECT {_CORE} FROM owner ORDER BY host, started_at, id")
+    return leases.all_in(reads, "owner")
 
 
 def without_lease(reads: Reads) -> list[str]:
     """The holders of open actions that have no lease."""
     rows = reads.rows(
-        f"SELECT DISTINCT owner FROM action WHERE {OPEN} AND owner IS NOT NULL AND owner NOT IN (SELECT id FROM owner)"
+        f"SELECT DISTINCT owner FROM action WHERE {OPEN} AND owner IS NOT NULL"
+        " AND owner NOT IN (SELECT holder FROM owner)"
     )
     return [row["owner"] for row in rows]
 
@@ -59,21 +32,27 @@ def touch_catalogues(tx: Transaction, host_id: str, now: int) -> None:
 def stop(tx: Transaction, holder: str, lease_until: int) -> None:
     """Note that a core has ended and left programs running."""
     tx.run(
-        "UPDATE owner SET stopped = 1, beat = beat + 1, lease_until = :until WHERE id = :holder",
+        "UPDATE owner SET stopped = 1, beat = beat + 1, lease_until = :until WHERE holder = :holder",
         {"holder": holder, "until": lease_until},
     )
 
 
 def remove(tx: Transaction, holder: str) -> None:
     """End the lease of a core."""
-    tx.run("DELETE FROM owner WHERE id = :holder", {"holder": holder})
+    tx.run("DELETE FROM owner WHERE holder = :holder", {"holder": holder})
 
 
 def set_draining(tx: Transaction, holder: str, *, draining: bool) -> None:
-    tx.run("UPDATE owner SET draining = :draining WHERE id = :holder", {"holder": holder, "draining": int(draining)})
+    values = {"holder": holder, "draining": int(draining)}
+    tx.run("UPDATE owner SET draining = :draining WHERE holder = :holder", values)
 
 
 # --- lost hosts -------------------------------------------------------------------------------------------------------
+
+
+def find_again(tx: Transaction, host_id: str) -> None:
+    """Note that a host is no longer lost."""
+    tx.run("DELETE FROM lost_host WHERE host_id = :host_id", {"host_id": host_id})
 
 
 def add_lost(tx: Transaction, host_id: str, host: str, at: int, ended: int) -> None:

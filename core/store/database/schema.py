@@ -11,6 +11,7 @@ from sqlite_utils import Database
 from core.common.database.functions import FUNCTIONS
 from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite.database import apply
+from core.common.leases import COLUMNS
 
 _TABLES = """
 -- The last number given: id (objects and actions share one sequence), event, due, blocklist (changes of a list), and
@@ -221,12 +222,10 @@ CREATE TABLE audit_text (
 -- The settings with which each host started last, as digests.
 CREATE TABLE setting (host TEXT, name TEXT, digest TEXT NOT NULL, PRIMARY KEY (host, name));
 
--- The cores. A core whose lease has expired, or that has no row, has lost its actions. beat: how often it renewed its
--- lease, as clocks of hosts differ. stopped: it has ended and left programs running.
+-- The leases of cores (core/common/leases.py). One whose lease has expired, or that has no row, has lost its actions.
+-- stopped: it has ended and left programs running.
 CREATE TABLE owner (
-  id TEXT PRIMARY KEY, lease_until INTEGER NOT NULL, host TEXT NOT NULL, host_id TEXT NOT NULL,
-  version TEXT NOT NULL, started_at INTEGER NOT NULL, beat INTEGER NOT NULL DEFAULT 0,
-  draining INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0);
+  {lease}, host_id TEXT NOT NULL, draining INTEGER NOT NULL DEFAULT 0, stopped INTEGER NOT NULL DEFAULT 0);
 -- The last catalogue of each engine of each host, so that lists are complete while an engine is down. capacity: null
 -- for an engine without limit.
 CREATE TABLE host_catalogue (
@@ -241,7 +240,7 @@ CREATE TABLE identity (id TEXT PRIMARY KEY);
 CREATE TABLE backup (made_at INTEGER NOT NULL);
 CREATE TABLE restore (
   at INTEGER NOT NULL, made_at INTEGER NOT NULL, last_event INTEGER NOT NULL, next_event INTEGER NOT NULL);
-"""
+""".replace("{lease}", COLUMNS)
 
 _SQLITE = """
 CREATE VIRTUAL TABLE object_text_fts USING fts5(

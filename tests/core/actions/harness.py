@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from core.actions.approvals import Approvals
 from core.actions.due import Due
@@ -17,7 +17,7 @@ from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
 from core.engines.base import Engine, Report
-from core.hosts.hosts import LOOKS, Host, Hosts
+from core.hosts.hosts import LEASE_MS, Host, Hosts
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
 from core.people import People
 from core.protection import ProtectedTargets
@@ -49,10 +49,15 @@ ANNA, BEN, LEAD = (caller(name, profile) for name, profile in PROFILE_OF.items()
 HERE = Host("here", "here")
 
 
-async def silence(clock: SetClock, ms: int, *cores: "ActionParts | Harness") -> None:
+class HasRunner(Protocol):
+    runner: Runner
+
+
+async def silence(clock: SetClock, ms: int, *cores: HasRunner) -> None:
     """Let these cores look on for so long, while no other core does anything."""
-    clock.now_ms += ms
-    for _ in range(LOOKS + 1):  # the first look after a jump of the clock starts over
+    every_ms = LEASE_MS // 3
+    for passed_ms in (0, *[every_ms] * (ms // every_ms), ms % every_ms):
+        clock.now_ms += passed_ms
         for core in cores:
             await core.runner.tick()
 

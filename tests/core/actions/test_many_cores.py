@@ -17,11 +17,11 @@ from core.actions.service import Actions
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
-from core.hosts.hosts import LEASE_MS, LOOKS
+from core.hosts.hosts import LEASE_MS
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store import actions as stored
-from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, action_parts, open_harness, silence
 from tests.core.core_process import POLL_TIMEOUT_S, until
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine, action_id_of
 from tests.stores import opened
@@ -152,7 +152,7 @@ class Cluster:
                     await core.runner.tick()
                     await core.due.look()
                 case "time":
-                    self.harness.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 2, LEASE_MS])
+                    self.harness.clock.now_ms += self.dice.choice([1_000, LEASE_MS // 3, LEASE_MS // 2, LEASE_MS])
                 case "sleep" if len(self.awake()) > 1:
                     core.engine.awake.clear()
                 case "wake":
@@ -190,8 +190,8 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
         async with asyncio.timeout(POLL_TIMEOUT_S):
             while await cluster.open_run_ids():
                 harness.clock.now_ms += 600_000
-                for core in cluster.cores * (LOOKS + 1):
-                    await core.runner.tick()
+                await silence(harness.clock, LEASE_MS, *cluster.cores)
+                for core in cluster.cores:
                     await core.due.look()
                 for end in cluster.shared_jobs.ends.values():
                     if not end.done():
@@ -210,7 +210,7 @@ async def test_every_action_ends_once_and_runs_at_most_once(tmp_path: Path, seed
             await cluster.go(core)
         await all_slots_are_free(cluster.cores[0], harness)
     async with opened(path) as database:
-        assert await database.fetch_in_background("SELECT id FROM owner WHERE stopped = 0") == []
+        assert await database.fetch_in_background("SELECT holder FROM owner WHERE stopped = 0") == []
 
 
 async def hung_up(request: Coroutine[Any, Any, Any]) -> None:

@@ -119,7 +119,7 @@ async def test_a_long_search_does_not_keep_a_core_from_renewing_its_lease(tmp_pa
 
 async def test_a_core_on_another_machine_keeps_its_actions_while_its_lease_lasts(tmp_path: Path) -> None:
     def moved(tx: Transaction) -> None:
-        tx.run("UPDATE owner SET id = '1-1-elsewhere-1' WHERE id = (SELECT owner FROM action)")
+        tx.run("UPDATE owner SET holder = '1-1-elsewhere-1' WHERE holder = (SELECT owner FROM action)")
         tx.run("UPDATE action SET owner = '1-1-elsewhere-1'")
 
     other = ScriptedEngine()
