@@ -32,6 +32,9 @@ MAIL = "ResponderBot_Mail_1_0"
 BLOCK = "ResponderBot_Block_1_0"
 FIREWALL = "edge-fw"  # reads what is blocked
 FIREWALL_READS_EVERY_S = 1.0
+LISTS = ("ip", "domain", "url", "hash")
+DOMAIN = "updates.example.net"  # likewise
+VICTIM = "192.0.2.45"  # likewise, and protected
 C2 = "198.51.100.23"  # of the first sample alert
 SURICATA = "suricata"
 STORM, STORM_HIGH = 59, 15  # alerts that say the same, and how many of them are high
@@ -171,39 +174,46 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         return f"run {readable_name(responder)} {on}"
 
     return [
-        pointer("See what came in", "Three alerts, each with what is known and what ran.", done="Cobalt Strike"),
+        pointer("See what came in", "Three alerts. Anna may not see the second: it is TLP:RED."),
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
-        pointer("Run one", "It collects the addresses.", run(EXTRACT, first), done=r"\*Extract Indicators\* done"),
-        pointer("Block an address", "On the card: Act on ip. A firewall reads the list.",
-                run(BLOCK, f"{first} {C2}"),
-                done=rf"\*Block\*[^\n]*in force[^\n]*read by {FIREWALL}"),
-        pointer("Be asked first", "It says what it does before it runs.", run(WEBHOOK, first), done="Run Webhook on"),
+        pointer("Try to block the victim", "Its address is protected.", run(BLOCK, f"{first} {VICTIM}"),
+                done=r"\*Block\* can't run on.{0,200} protected"),
+        pointer("Block an address", "Also on the card: Act on ip. The card says when the firewall has read it.",
+                run(BLOCK, f"{first} {C2}"), done=rf"\*Block\* on.{{0,200}} read by {FIREWALL}"),
+        pointer("Run one", "It collects the addresses and domains.", run(EXTRACT, first),
+                done=r"\*Extract Indicators\* done"),
+        pointer("Be asked first", "It says what it does before it runs.", run(WEBHOOK, first),
+                done=r"\*Webhook\* done"),
         pointer("Need a second person", "It waits until somebody approves.", f"run Isolate Host {first}",
-                done=r"\*Isolate Host\*[^\n]* needs 1 approval"),
+                done=r"⏳ \*Isolate Host\*"),
+        pointer("See what Ben's phone showed", "A request rings those who may approve it.", user=BEN, phone=True),
         pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True,
-                done=r"\*Isolate Host\*[^\n]* is in force"),
+                done=r"🔒 \*Isolate Host\* on"),
+        pointer("See what Anna's phone showed", "She asked, so it says what came of it.", phone=True),
         pointer("Ask for more time", "Extend, first on the card.", done=r"asks to keep \*Isolate Host\*"),
-        pointer("End it early", "Undo now ends it, whatever else waits.", done=r"\*Release Host\*[^\n]* done"),
+        pointer("End it early", "Undo now ends it, whatever else waits.", done=r"🔓 \*Release Host\*"),
         pointer("Run on several", "One question, one message for all.", run(EXTRACT, f"{first} {third}"),
-                done=r"\*Extract Indicators\* on 2 targets"),
+                done=r"on 2 targets: 2 of 2"),
         pointer("Make a case", "Its card is in the alert's thread.", f"case {first}", done="Case made|made into case"),
         pointer("See a storm", "59 alerts that say the same share a card.", start=environment.storm,
-                done=f"{STORM} alerts that say the same"),
+                done=f"{STORM} × "),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
         pointer("Override a limit as Lea", "Here only one block an hour is allowed.",
-                run(BLOCK, f"{first} 192.0.2.45"), user=LEA, done=r"\*Override\*"),
+                run(BLOCK, f"{first} {DOMAIN}"), user=LEA, done=r"\*Override\*: \*lea\* asks"),
         pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
-                done="Override.{0,80}approved by"),
+                done=r"🔒 \*Block\* on domain"),
         pointer("Close a false alarm", "It tags the alert and closes it.", run(CLOSE, third), done=r"\*closed\* by"),
         pointer("See less", "Another company reads this channel: it has what is TLP:CLEAR.", channel=SHARED),
-        pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA, done="Case template made"),
+        pointer("Make a case template", "As Lea, who leads the team.", "template", user=LEA, done="Template created"),
     ]  # fmt: skip
 
 
 def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
-    anywhere = {"confinement": "none"}  # ours, and `try` is for machines without Landlock too
+    # They only say so, also of what is protected; and `try` is for machines without Landlock too.
+    anywhere = {"confinement": "none", "protect": False}
     return {
         "source": {SURICATA: {"preset": SURICATA}},
+        "protect": {"artifacts": [VICTIM]},
         "core": {"port": port + 1 if port else 0, "log_level": "warning"},
         "engine": [{"name": "local", "type": "process", "responders": [str(HERE / "responders")]}],
         "responder": {
@@ -244,8 +254,9 @@ async def _read_block_list(core_url: str, key: str) -> None:
     async with ClientSession(auth=BasicAuth(FIREWALL, key), base_url=core_url) as session:
         while True:
             with suppress(ClientError):
-                async with session.get("/api/blocklist/ip.txt") as answer:
-                    await answer.read()
+                for name in LISTS:
+                    async with session.get(f"/api/blocklist/{name}.txt") as answer:
+                        await answer.read()
             await asyncio.sleep(FIREWALL_READS_EVERY_S)
 
 

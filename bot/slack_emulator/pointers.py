@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pointer:
-    """One thing to try: the page acts as `user`, opens `channel` or the App Home, and fills in `insert` unsent."""
+    """One thing to try: the page acts as `user`, opens `channel`, Home or the phone, and fills in `insert` unsent."""
 
     title: str
     text: str
@@ -15,8 +15,11 @@ class Pointer:
     channel: str = ""
     insert: str = ""
     home: bool = False
+    phone: bool = False
+    """Whether it opens what the phone of `user` showed."""
     done: str = ""
-    """A regular expression: the page ticks the pointer once it is shown such a message, modal or Home."""
+    """A regular expression: the page ticks the pointer once it is sent such a message, modal or Home; "" ticks it once
+    it is opened."""
     start: Callable[[], Awaitable[None]] | None = None
     """What the pointer has somebody else do, such as a system that sends alerts."""
 

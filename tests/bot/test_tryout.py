@@ -7,18 +7,13 @@ import signal
 import socket
 import stat
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
-from bot.block_kit import ids
 from bot.demo.transcript import text_of
-from bot.slack_emulator import EmulatedUser, EmulatorView
-from core.client import CoreClient
-from core.models import Action
+from bot.slack_emulator import EmulatedUser
 from tests import programs
 from tests.documents import ROOT, blocks
 from tests.programs import PIPE, Program
@@ -100,66 +95,6 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
     assert [(answer["created"], answer["repeated"]) for answer in received] == [(1, 0), (0, 1)]
     assert "ET MALWARE Win32/Example CnC Checkin" in card
     assert "ip `10[.]20[.]4[.]17` · source · +3 more" in card
-
-
-CONFIRMED = {
-    "Block an address": "*Block*",
-    "Need a second person": "*Isolate Host*",
-    "Close a false alarm": "*Close As",
-}
-"""Steps that ask first, with words of the question; one that is asked before stays open."""
-
-
-def asked(words: str) -> Callable[[EmulatorView], Any]:
-    return lambda view: view.modal if words in json.dumps(view.modal) else {}
-
-
-@pytest.mark.slow
-async def test_each_thing_to_try_does_what_it_says(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    process = await started(tmp_path, "--state", str(state))
-    assert process.stdout is not None
-    await process.stdout.readline()
-    addresses = json.loads((state / "try.json").read_text())
-    url, _, token = addresses["page"].partition("/?token=")
-    page = aiohttp.ClientSession(url, headers={"X-Page-Token": token})
-    async with page as session, session.get("/page/state") as answer:
-        steps = (await answer.json())["pointers"]
-    assert len(steps) == 18
-    ended: dict[str, str] = {}
-    try:
-        async with CoreClient(addresses["core"], addresses["keys"]["lea"]) as core:
-            for step in steps:
-                async with EmulatedUser(url, token, step["user"]) as person:
-                    if "insert" in step:
-                        assert (await person.command(step["channel"], step["insert"]))["ok"]
-                    elif step.get("home"):
-                        await person.open_home()
-                        await person.until(lambda view: "*Waiting for your approval* (1)" in json.dumps(view.home))
-                    else:
-                        await person.until(lambda view, step=step: view.messages(step["channel"]))  # type: ignore[misc]  # bound here
-                    if step["title"] == "Make a case template":
-                        await person.until(lambda view: view.modal)
-                    if (words := CONFIRMED.get(step["title"])) is not None:
-                        form = await person.until(asked(words))
-                        if form["submit"]:
-                            await person.submit(form["id"], {})
-                        else:
-                            await person.click(None, view_id=form["id"], action_id=ids.RUN)
-            while len(ended) < 4:
-                ended_now = {"_in": {"_field": "status", "_values": ["Success", "Failure"]}}
-                for action in await core.search(Action, "/api/connector/engine/action/_search", ended_now):
-                    ended[action.responder_name] = action.status
-                await core.events(None, 1)
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 0
-    assert ended == {
-        "ResponderBot_ExtractIndicators_1_0": "Success",
-        "ResponderBot_Block_1_0": "Success",
-        "ResponderBot_Mail_1_0": "Failure",
-        "ResponderBot_CloseAsFalsePositive_1_0": "Success",
-    }
 
 
 @pytest.mark.slow

@@ -195,7 +195,11 @@ class Page {
   on(event) {
     const handler = this[`on_${event.type}`];
     if (handler) handler.call(this, event);
-    if (event.type !== "payload" && this.store.tick(event) && this.pane.showsPointers) this.pane.showPointers();
+    if (event.type !== "payload") this.tick(event);
+  }
+
+  tick(shown) {
+    if (this.store.tick(shown) && this.pane.showsPointers) this.pane.showPointers();
   }
 
   on_message({ channel, message }) {
@@ -333,6 +337,7 @@ class Page {
     return this.holding(async () => {
       const { messages } = await read("/page/messages", { user: this.store.me, channel });
       if (list === this.open.list) list.load(messages, unread);
+      this.tick(messages); // of what came while another person's page was shown
     });
   }
 
@@ -440,12 +445,14 @@ class Page {
     });
   }
 
-  /** Do what a pointer says: act as its person, open its channel or the App Home, and fill the message box without sending. */
+  /** Do what a pointer says: act as its person, open its channel, the App Home or the phone, and fill the message box without sending. */
   async takePointer(pointer) {
     if (pointer.user && pointer.user !== this.store.me && this.store.users.has(pointer.user)) {
       this.afterSwitch = pointer;
       return this.actAs(pointer.user, pointer.channel);
     }
+    if (!pointer.done && this.store.tickOff([pointer]) && this.pane.showsPointers) this.pane.showPointers();
+    if (pointer.phone) return this.pane.openPhone();
     if (pointer.starts) send("/page/pointer", { title: pointer.title }).catch((error) => toast(error.message));
     if (pointer.home) return this.openHome();
     const opened = pointer.channel ? this.openChannel(pointer.channel) : this.open.home ? this.openChannel([...this.store.channels.keys()][0]) : null;

@@ -74,15 +74,15 @@ export class Pane {
 
   close(byHand = false) {
     this.keepDraft();
-    const wasThread = this.thread;
-    wasThread?.list.end();
+    const hidPointers = this.thread || this.showsPhone;
+    this.thread?.list.end();
     this.thread = null;
     if (byHand && this.showsPointers) localStorage.setItem(CLOSED, "closed");
     this.showsPointers = false;
     this.showsPhone = false;
     this.node.hidden = true;
     this.node.replaceChildren();
-    if (wasThread && this.pointersBefore) {
+    if (hidPointers && this.pointersBefore) {
       this.pointersBefore = false;
       if (innerWidth > WIDE_PX) this.showPointers();
     }
@@ -106,8 +106,14 @@ export class Pane {
   // what the phone showed
 
   togglePhone() {
-    if (this.showsPhone) return this.close(true);
+    return this.showsPhone ? this.close(true) : this.openPhone();
+  }
+
+  openPhone() {
+    const pointersBefore = this.pointersBefore || this.showsPointers;
+    this.pointersBefore = false; // else closing a thread shows them
     this.close();
+    this.pointersBefore = pointersBefore;
     return this.drawPhone();
   }
 

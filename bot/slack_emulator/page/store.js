@@ -38,10 +38,15 @@ export class Store {
   /** Tick the pointers that wait for what is shown; true if there is a new one. */
   tick(shown) {
     const text = JSON.stringify(shown);
-    const done = this.pointers.filter((pointer) => pointer.done && !this.done.has(pointer.title) && new RegExp(pointer.done).test(text));
-    for (const pointer of done) this.done.add(pointer.title);
-    if (done.length) sessionStorage.setItem(DONE, JSON.stringify([...this.done]));
-    return done.length > 0;
+    return this.tickOff(this.pointers.filter((pointer) => pointer.done && new RegExp(pointer.done).test(text)));
+  }
+
+  /** Tick these pointers; true if one of them was not ticked before. */
+  tickOff(pointers) {
+    const before = this.done.size;
+    for (const { title } of pointers) this.done.add(title);
+    sessionStorage.setItem(DONE, JSON.stringify([...this.done]));
+    return this.done.size > before;
   }
 
   /** Open modals, topmost last. */
