@@ -9,7 +9,7 @@ import aiohttp
 from disarm import skeleton_key
 from slack_sdk.errors import SlackClientError
 
-from bot.block_kit.text import clean, clip, clip_middle
+from bot.block_kit.text import VERSION, clean, clip, clip_middle, readable_name
 from core.common.clock import HOUR_MS, MINUTE_MS
 from core.common.errors import ResponderBotError
 
@@ -43,7 +43,9 @@ class SlackNames:
         if len(self.called) > MOST_KEPT:
             for kept in (self.called, self._names, self._until):
                 kept.clear()
-        self.called.update((responder, title) for responder, title in named.items() if title)
+        for name, title in named.items():
+            if title or VERSION.search(name):  # as each responder's ends, and no login
+                self.called[name] = title or self.called.get(name) or readable_name(name)
         if self._unknown(named):
             async with self._lock:
                 await asyncio.gather(*map(self._look_up, self._unknown(named)[:MOST]))

@@ -76,7 +76,7 @@ class CoreClient:
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
         self.on_named: Callable[[Json], Awaitable[None]] | None = None
-        """Awaited with the titles of responders in a response, and its logins, each with "", before it is returned."""
+        """Awaited with the names in a response, see `Named`, before it is returned."""
 
     def as_user(self, login: str, slack_origin: str = "") -> "CoreClient":
         """A client that acts for a user (`X-On-Behalf-Of`) and shares this one's connections.

@@ -26,7 +26,7 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
-_VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
+VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -184,7 +184,7 @@ def mentions(slack_ids: Iterable[str]) -> str:
 
 def readable_name(responder: str) -> str:
     """What people call a responder without a title: `Mailer` for `Mailer_1_0`."""
-    return spaced(_VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
+    return spaced(VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
 
 
 def slack_date(at_ms: int, style: str = "{time}") -> str:

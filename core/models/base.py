@@ -86,14 +86,14 @@ class ApiModel(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
-def _named(login: str, info: ValidationInfo) -> str:
+def _named(name: str, info: ValidationInfo) -> str:
     if info.context is not None:
-        info.context[login] = ""
-    return login
+        info.context.setdefault(name, "")
+    return name
 
 
-Login = Annotated[str, AfterValidator(_named)]
-"""Put into the context of the validation, if that is a dictionary, with ""; documents put their titles beside it."""
+Named = Annotated[str, AfterValidator(_named)]
+"""A login or a responder's name. The context of the validation, if there is one, gets it with its title, or with ""."""
 
 
 class Attachment(ApiModel):

@@ -14,7 +14,7 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Login, Outcome, Permission, Profile, number_of
+from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Named, Outcome, Permission, Profile, number_of
 from core.models.parameters import Parameter, ParameterType
 from core.protection import MalformedError, TargetKind, parse
 
@@ -33,8 +33,8 @@ class Identified(ApiModel):
 class StoredModel(Identified):
     """The fields of all objects. Alerts and cases show absent values as null, so they override `to_json`."""
 
-    created_by: Login
-    updated_by: Login | None = None
+    created_by: Named
+    updated_by: Named | None = None
     created_at: Millis
     updated_at: Millis | None = None
 
@@ -119,7 +119,7 @@ class Alert(StoredModel):
     tlp: Level
     pap: Level
     status: AlertStatus = "New"
-    assignee: Login | None = None
+    assignee: Named | None = None
     """The login of the person who works on it."""
     summary: str | None = Field(None, exclude_if=_is_absent)
     """Why it was closed."""
@@ -161,7 +161,7 @@ class Task(StoredModel):
     order: int
     status: TaskStatus = "Waiting"
     flag: bool = False
-    owner: Login | None = None
+    owner: Named | None = None
     start_date: Millis | None = None
     end_date: Millis | None = None
     due_date: Millis | None = None
@@ -177,7 +177,7 @@ class Case(StoredModel):
     severity: Severity
     start_date: Millis
     end_date: Millis | None = None
-    owner: Login | None = None
+    owner: Named | None = None
     flag: bool = False
     tlp: Level
     pap: Level
@@ -213,7 +213,7 @@ class Log(StoredModel):
     message: str
     start_date: Millis
     status: Literal["Ok", "Deleted"] = "Ok"
-    owner: Login
+    owner: Named
 
 
 class Comment(StoredModel):
@@ -267,7 +267,7 @@ class Approval(ApiModel):
     """
 
     needed: int
-    approved_by: list[Login]
+    approved_by: list[Named]
     expires_at: Millis
     votes: list[Vote] = Field(default_factory=list)
 
@@ -302,7 +302,7 @@ class Override(ApiModel):
 
     reason: str
     overrides: list[Refusal]
-    approved_by: Login | None = None
+    approved_by: Named | None = None
     """The org-admin who approved it."""
 
 
@@ -345,7 +345,7 @@ class Extension(ApiModel):
     """A request to undo an action later than was approved, which needs as many approvals as its run."""
 
     id: ObjectId
-    asked_by: Login
+    asked_by: Named
     asked_at: Millis
     at: Millis | None = None
     """When core would undo it (ms); None: never."""
@@ -354,7 +354,7 @@ class Extension(ApiModel):
     """What it is for, of what the action has left in force."""
     outcome: Literal["approved", "denied", "expired", "lapsed"] | None = None
     """None while it waits. `lapsed`: all of it was undone before, or given another time."""
-    ended_by: Login | None = None
+    ended_by: Named | None = None
     """Who denied it."""
     message: str | None = None
     """Why."""
@@ -363,7 +363,7 @@ class Extension(ApiModel):
 class EndChange(ApiModel):
     """Who changed when core undoes an action, from when to when; None: not by itself."""
 
-    by: Login
+    by: Named
     at: Millis
     before: Millis | None = None
     after: Millis | None = None
@@ -414,7 +414,7 @@ class InForceState(ApiModel):
     """`unknown`: nobody knows whether it took effect, or whether it still lasts."""
     since: Millis
     ended_at: Millis | None = None
-    ended_by: Login | None = None
+    ended_by: Named | None = None
     message: str | None = None
     """Why somebody marked it as ended, or why nobody knows any more."""
 
@@ -460,7 +460,7 @@ class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
     responder_id: str
-    responder_name: str
+    responder_name: Named
     responder_title: SkipJsonSchema[str] = Field("", exclude=True)
     """The responder's title; set in documents only."""
     inputs: SkipJsonSchema[list[InputTitle]] = Field(default_factory=list, exclude=True)
@@ -483,13 +483,13 @@ class Action(Identified):
     dispatched_at: Millis | None = None
     """When it was handed to its engine, after approval and waiting; None before it runs."""
     end_date: Millis | None = None
-    ended_by: Login | None = None
+    ended_by: Named | None = None
     """Who denied, cancelled or stopped it."""
     operations: str
     parameters: str | None = None
     """JSON of the requester's parameters, without secrets."""
     report: str
-    created_by: Login
+    created_by: Named
     created_at: Millis
     note: str | None = None
     """The requester's reason."""
@@ -514,7 +514,7 @@ class Measure(ApiModel):
     """Of what the first of its runs has left."""
     actions: list[ObjectId]
     """Its runs; the one that ends last is the last."""
-    responder_name: str
+    responder_name: Named
     """Of the run that ends last; so is what follows."""
     title: str
     object_type: str
@@ -523,8 +523,8 @@ class Measure(ApiModel):
     target: list[TargetArtifact] | None = None
     """The only one; None if nobody knows what it acts on in its object."""
     state: Literal["starting", "in_force", "unknown"]
-    created_by: Login
-    approved_by: list[Login]
+    created_by: Named
+    approved_by: list[Named]
     note: str | None = None
     since: Millis
     """When the first of its runs was dispatched."""
@@ -560,9 +560,9 @@ class BulkCounts(ApiModel):
     """The progress of a bulk."""
 
     id: ObjectId
-    created_by: Login
+    created_by: Named
     created_at: Millis
-    responder_name: str
+    responder_name: Named
     """Empty if no engine has it."""
     title: str
     """Its name for people."""
@@ -619,9 +619,9 @@ class Policy(ApiModel):
 
     confirm: str = ""
     approval: int = 0
-    run_by: list[Login] | None = None
+    run_by: list[Named] | None = None
     """Logins and `@groups` of the settings; None for everybody who may run responders. So is `approve_by`."""
-    approve_by: list[Login] | None = None
+    approve_by: list[Named] | None = None
     ask: list[str] | None = None
     """The Slack user groups and people who are asked to approve, in place of whoever may."""
     rate: list[str] | None = None
@@ -648,7 +648,7 @@ class AuditRow(ApiModel):
     at: Millis
     what: str
     """Such as `run.approved`."""
-    by: Login
+    by: Named
     """A login, or `core`."""
     object: str
     """What it is about: an id, a login, `@` and a group, and so on."""
