@@ -53,7 +53,7 @@ class SlackNames:
 
     def _unknown(self, named: Mapping[str, str]) -> list[str]:
         now = self._clock()
-        return [login for login in named if "@" in login and self._until.get(login, 0) <= now]
+        return [login for login in named if "@" in login[1:] and self._until.get(login, 0) <= now]
 
     async def _look_up(self, login: str) -> None:
         self._until[login] = self._clock() + MINUTE_MS  # unless it succeeds

@@ -73,11 +73,9 @@ class Bot:
         self.outbox = MessageOutbox(stores, self.slack, clock_ms, rate_limiter=rate_limiter, guard=guard)
         self.retention = self.outbox.retention(settings.retention.message_days, core.closed)
         identity = Identity(core, self.slack, clock_ms, link_by_email=settings.slack.link_by_email)
-        names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
-        core.on_named = names.learn
-        self.called = names.called
-        """What people and responders are called, see `SlackNames`."""
-        NAMES.set(self.called)
+        self.names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
+        core.on_named = self.names.learn
+        NAMES.set(self.names.called)
         access = ChannelAccess(
             channels.routes,
             channels.clearance,

@@ -19,7 +19,6 @@ from core.common.words import spaced
 SECTION_LIMIT = 3000
 OPTION_LIMIT = 75
 VIEW_TITLE_LIMIT = 24
-PERSON_LIMIT = 200  # of ours: a name, and behind it the login if others are called the same
 MESSAGE_TEXT_LIMIT = 3900  # chat.update takes 4000, but counts differently than documented
 
 DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yesterday" or the day, and the time
@@ -174,7 +173,7 @@ def plain_name(login: str) -> str:
 
 def person_name(login: str) -> str:
     """Likewise, for mrkdwn; no mention, so that nobody is notified."""
-    return foreign(plain_name(login), PERSON_LIMIT) or "somebody"
+    return foreign(plain_name(login), 200) or "somebody"  # with the login behind it, if others are called the same
 
 
 def mentions(slack_ids: Iterable[str]) -> str:

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.names import SlackNames
 from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
@@ -58,4 +61,15 @@ async def test_two_people_whose_names_look_alike_are_told_apart_where_somebody_d
 async def test_no_field_of_an_alert_renames_a_word_in_a_sentence_of_core(env: FeatureEnvironment) -> None:
     """Such as one of an alert that few may see, in a sentence that all read."""
     await env.alert_and_card("anna", customFields={"titles": {"string": "the secret project"}})
-    assert "string" not in env.bot.called
+    assert "string" not in env.bot.names.called
+
+
+async def test_a_group_of_the_settings_keeps_its_name_in_sentences() -> None:
+    """It is no login, although it has an `@`."""
+
+    async def nobody(_: str) -> str:
+        return ""
+
+    names = SlackNames(AsyncWebClient(), nobody, lambda: 0)
+    await names.learn({"@leads": "", "@containment": "", "ann@corp.example": ""})
+    assert names.called == {"ann@corp.example": "ann"}
