@@ -415,6 +415,23 @@ class Together(RuleBasedStateMachine):
                 for held in self.held:
                     held.end = until or inf if (held.action, held.host) in moved else held.end
 
+    @step(number=numbers, minutes=minutes)
+    async def one_target_lasts_longer_by_vote(self, number: int, minutes: int) -> None:
+        """A later end for one host of a run than was approved, and the votes for it: its others end as before."""
+        approved = [held for held in self.held if held.approved_until is not None and held.state == "in_force"]
+        on = {held.host for held in approved}
+        listed = [(host, one) for host, one in await self.listed() if host in on]
+        for _, measure in listed[number % (len(listed) or 1) :][:1]:
+            until = self.clock() + 2 * DAY_MS + minutes * MINUTE_MS
+            with suppress(ResponderBotError):  # it is no later, or it is being undone
+                await self.measures.extend(self.caller("anna"), measure.id, until)
+            rows = await self.rows("SELECT id, doc FROM action")
+            self.find_extensions({f"~{row['id']}": Action.model_validate_json(row["doc"]) for row in rows})
+        for one in [one for one in self.asked if one.extension and one.state == "waiting"]:
+            for name in PEOPLE:
+                if one.state == "waiting":
+                    await self.vote(one, name, "approve", core=self.cores[number % 2], in_slack=False)
+
     # --- time, cores and people ---------------------------------------------------------------------------------------
 
     @step(minutes=st.sampled_from([1, 1, 5, 5, 20, 40, 70]))
