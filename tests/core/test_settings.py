@@ -222,6 +222,11 @@ def test_engines_whose_names_begin_alike_are_told_apart(tmp_path: Path) -> None:
     assert [engine.proxy for engine in settings.engine] == ["", "http://127.0.0.1:3128"]
 
 
+def test_no_engine_of_the_settings_has_the_name_of_core_s_own(tmp_path: Path) -> None:
+    sentence = refusal(tmp_path, '[[engine]]\nname = "soc"\n[[engine]]\nname = "core"\n')
+    assert sentence.endswith(": core is the name of core's own engine; take another.")
+
+
 def test_the_local_engine_can_be_set_without_being_named(tmp_path: Path) -> None:
     settings = load(written(tmp_path, ""), {"RESPONDER_BOT_ENGINE_LOCAL_RESPONDERS": "a:b"})
     assert settings.engine[0].responders == (tmp_path / "a", tmp_path / "b")

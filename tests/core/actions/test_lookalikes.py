@@ -9,10 +9,11 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Skipped
+from core.protection import BLOCK, UNBLOCK
 from core.responders.catalogues import distinct_titles, skeleton
 from core.responders.registry import Registry
 from core.responders.target import Target
-from core.settings import ResponderSection
+from core.settings import OWN_ENGINE, ResponderSection
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.stores import opened
@@ -97,6 +98,20 @@ async def test_of_two_servers_the_first_of_the_settings_has_the_name(tmp_path: P
         (responder,) = registry.offered(ALERT)
         assert (responder.name, responder.engine_ids) == ("BlockHost_1_0", ["soar", "other"])
         assert [(engine, skipped.name) for engine, skipped in registry.skipped()] == [("other", "BIockHost_1_0")]
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+@pytest.mark.parametrize("name", [BLOCK, UNBLOCK])
+async def test_core_s_own_responders_have_their_names_alone(tmp_path: Path, name: str, is_here: bool) -> None:
+    """Neither a definition on this host nor one on a server takes the place of Block or Unblock."""
+    own = [replace(BLOCK_HOST, id=one, name=one) for one in (BLOCK, UNBLOCK)]
+    other = ScriptedEngine("soar", [replace(BLOCK_HOST, name=name), NOTIFY], local=is_here)
+    async with opened_registry(tmp_path, [other, ScriptedEngine(OWN_ENGINE, own, local=False)]) as registry:
+        ((engine, skipped),) = registry.skipped()
+        assert (engine, skipped.name) == ("soar", name)
+        assert skipped.reason == f"{name}: core has one with this name itself; give it another."
+        offered = {responder.name: responder.engine_ids for responder in registry.offered(ALERT)}
+    assert offered == {NOTIFY.name: ["soar"], BLOCK: [OWN_ENGINE], UNBLOCK: [OWN_ENGINE]}
 
 
 async def test_an_id_or_a_name_never_leads_to_another_responder(tmp_path: Path) -> None:
